@@ -10,7 +10,7 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     # ``python -m`` puts the working folder first in the module path, whoever owns that folder.
     # The package is imported already and finds its own modules.
-    del sys.path[0]
+    del sys.path[0]  # defence: no-module-of-working-folder
 
 import os
 import signal

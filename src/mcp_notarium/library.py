@@ -241,13 +241,14 @@ class Library:
         body = self._store.compose(base, replace(content, title=None) if kept else content, now=0.0)
         stored = self._store.revision_of(place, body)
         content = replace(content, tags=stored.content.tags)
-        return place if note is None else stored.id, content
+        return place if note is None else stored.id, content  # defence: new-place-judged =True
 
     def with_free_title(self, note: Note | None, content: Content) -> Content:
         """Return the content with digits behind a new title that names the note, where rules hide others.
 
         That a name is taken would betray a hidden note.
         """
+        # defence: taken-name-betrays-nothing =False
         hides = self._cache.notes.visibility.rules.hides_beside_seen
         if note is None or not hides or not self.traits.folders or content.title is None:
             return content

@@ -44,7 +44,7 @@ class Secret:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return "Secret('***')"
+        return "Secret('***')"  # defence: secret-hides-itself =self._value
 
     __str__ = __repr__
 

@@ -147,7 +147,7 @@ class AnchorKeeper:
             self._audit.refusal = lambda: None
             return None
 
-        self._audit.refusal = refuse
+        self._audit.refusal = refuse  # defence: change-needs-the-anchor
 
     def _find(self) -> Rollback | None:
         opened = self._opened

@@ -153,6 +153,7 @@ class Anchor:
             with database.transaction():
                 before = self.read(database)
                 if before is not None:
+                    # defence: unfit-anchor-told -continues
                     if before.replaced or not continues(table, before.head, now.head):
                         return False
                     self._advance(now)
@@ -221,7 +222,7 @@ class Anchor:
             return known
         found = _read_fields(_decode(raw) or {})
         authentic = found is not None and hmac.compare_digest(raw, self._content(found))
-        if found is None or not authentic:
+        if found is None or not authentic:  # defence: anchor-authenticated -authentic
             return None
         self._keep(raw, found)
         return found

@@ -109,7 +109,7 @@ def back_up(
             change = 0 if tables is None else copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
             database_opener.copy(source, copy, key, after_step=on_progress)
-        copies.require_authentic(copy, data_key)
+        copies.require_authentic(copy, data_key)  # defence: backup-read-back
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         with (
             os.fdopen(os.open(archive, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "r+b") as file,
@@ -140,7 +140,7 @@ def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
     """
     paths = name_unfinished(to), name_unfinished(to)
     try:
-        if os.path.lexists(to):
+        if os.path.lexists(to):  # defence: backup-overwrites-nothing
             raise ConfigError(
                 f"{to} is there already; nothing was written",
                 resolution_hint="Give the path of a new file.",
@@ -240,6 +240,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
             else "With --ask-key type a key that opened the account when the backup was made, or the recovery key.",
         ) from None
     valid = key_slots.has_valid_mac(keyfile, data_key)
+    # defence: backup-of-other-owner -belongs_to
     if not valid or not key_slots.belongs_to(keyfile, data_key, settings.owner_hash):
         raise InvalidRequest(
             "the backup is of another account; nothing was changed",
@@ -286,6 +287,7 @@ def _require_unused(settings: Config, options: ChangeOptions) -> None:
         ) as opened,
     ):
         changed = tables is not None and copies.read_last_change(opened.database, tables)
+        # defence: backup-keeps-account-keys =True
         if not changed and not JournalTable(opened.database).count():
             return
     raise InvalidRequest(
@@ -302,7 +304,7 @@ def _set_aside(
 ) -> None:
     """Move the account that is here to the quarantine, once every page of the backup is authentic."""
     try:
-        copies.require_authentic(folder.copies / copy, data_key)
+        copies.require_authentic(folder.copies / copy, data_key)  # defence: damaged-backup-no-room
     except (CacheError, OSError) as error:
         raise _no_backup(backup) from error
     with disk_errors("the account here cannot be moved"), exclusive_locks(folder):

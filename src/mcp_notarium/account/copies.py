@@ -196,7 +196,7 @@ def make_copy(
             change = read_last_change(source, tables)
             database_opener.copy(source, unfinished, key, after_step=after_step)
         try:
-            require_authentic(unfinished, data_key)
+            require_authentic(unfinished, data_key)  # defence: copies-verified-first
         except CacheDamaged as error:  # the database itself is undamaged
             raise CacheError("the copy cannot be read back as it was written") from error
         if demand is not None:

@@ -330,7 +330,7 @@ class GenerationWriter:
             data_key,
             fill,
             meta={_RETIRED: replaces},
-            check=lambda target: compare(old, target),
+            check=lambda target: compare(old, target),  # defence: copy-compared =None
         )
         return notes
 
@@ -363,7 +363,7 @@ class GenerationWriter:
                 check(target)
             at(Step.VERIFY)
         except BaseException:
-            remove_prepared(self.folder, new_keyfile)
+            remove_prepared(self.folder, new_keyfile)  # defence: full-disk-leaves-nothing
             raise
 
     def switch(

@@ -88,7 +88,7 @@ class StartupActions:
         """Return the cache that the inspection has opened."""
         found = NewCache(_require(inspection.database), inspection.keyfile, inspection.data_key)
         if found.keyfile is not None:
-            record_key_sequence(found.database, found.keyfile)
+            record_key_sequence(found.database, found.keyfile)  # defence: database-knows-key-file
         return self._make_opened(inspection, found, server_lock, notices, created=False)
 
     def _finish_key_files(self, inspection: Inspection) -> tuple[str, ...]:

@@ -192,6 +192,7 @@ def _files(folder: AccountFolder) -> Iterator[Path]:
     """
     found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
     ours = sorted(path for path in found if path.parent != folder.path or path.suffix != ".lock")
+    # defence: keys-removed-first =False
     keys = [path for path in ours if "notarium_keys" in path.name]
     yield from sorted(keys, key=lambda path: path in {folder.key_file, folder.key_copy})
     yield from (path for path in ours if path not in keys)

@@ -194,6 +194,7 @@ def _may_heal(actions: StartupActions) -> bool:
     settings, since = actions.settings, actions.clock() - _DAY
     if not settings.db_encryption or settings.store.truth is Truth.LOCAL:
         return False
+    # defence: three-repairs-a-day =True
     return quarantine.count_databases(AccountFolder(settings.account_dir), since=since) < MOST_A_DAY
 
 
@@ -228,7 +229,7 @@ def restore(
             why="restored",
             anchor=None,  # what came after the copy is in the quarantine
             whole=True,
-            least=int(options.clock()),
+            least=int(options.clock()),  # defence: numbers-go-on-after-restore
         )
         return Restored(copy, unsound, result)
 
@@ -316,12 +317,12 @@ def _replace(
             report.complete &= carry_chain(
                 anchor, (source, keys), (target, keys), at=now, why=why, rescuing=True
             )
-        if whole and not report.complete:
+        if whole and not report.complete:  # defence: repair-keeps-what-is-unique
             raise CacheDamaged("not everything that only this database has can be read")
         if not report.complete:
-            copies.keep_newest(writer.folder, data_key)
+            copies.keep_newest(writer.folder, data_key)  # defence: copy-of-before-repair-stays
         lowest = least if report.complete else int(now)
-        NoteTable(target).raise_version_floor(least=lowest)
+        NoteTable(target).raise_version_floor(least=lowest)  # defence: versions-above-those-given
         for statement in RENUMBERING:
             target.run(statement, {"least": lowest})
 

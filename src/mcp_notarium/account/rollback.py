@@ -166,6 +166,7 @@ def find(
     mixture = _find_older_main(main, before, noted, copies)
     if mixture is None and (words := _describe_mixture(main, whole, table)):
         mixture = _mixed(words, before, end, copies)
+    # defence: chain-compared-at-start =True
     if mixture is not None or continues(table, before.head, now):
         return mixture
     if noted is not None:
@@ -186,7 +187,7 @@ def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies)
     if before is None:
         return None
     if before.replaced:
-        return _describe_replaced(before, copies)
+        return _describe_replaced(before, copies)  # defence: mixture-after-replacement =None
     key = None if data_key is None else data_key.database_key(salt)
     opens = partial(database_opener.connect, path, key, read_only=True)
     noted = end = None
@@ -201,6 +202,7 @@ def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies)
         if (found := _find_older_main(main, before, noted, copies)) is not None:
             return found
     end = noted or end
+    # defence: older-although-damaged =True
     if end is None or (noted is None and end.count >= before.begun):
         return None  # as far as can be seen no change is missing
     copy, last = copies.with_records_after(end.count)
@@ -250,8 +252,9 @@ def _find_older_main(
 
     What a start has ``noted`` there began on an older main file: it has the number of that one, or a later.
     """
+    # defence: older-state-outlives-a-kill =True
     least = before.checkpoint if noted is None else noted.checkpoint
-    if main is None or main.checkpoint >= least:
+    if main is None or main.checkpoint >= least:  # defence: older-file-beside-newer-log =True
         return None
     return _mixed(OLDER_THAN_LOG, before, main, copies)
 

@@ -262,7 +262,7 @@ def refuse_or_rebuild(name: str, verdict: Verdict, message: str, hint: str, when
     def locked_or_rebuilt(seen: Observations) -> Decision:
         sentence, way_out = _fill(message, seen), _fill(hint, seen)
         obstacle = _obstacle(seen)
-        if seen.on_unreadable != "rebuild":
+        if seen.on_unreadable != "rebuild":  # defence: wrong-key-deletes-nothing
             return Locked(
                 verdict,
                 sentence,
@@ -294,9 +294,9 @@ def decide_on_damage(*, plain: bool, on_unreadable: OnUnreadable, only_copy: boo
 
 def _obstacle(seen: Observations) -> str | None:
     """Say why a rebuild would lose the notes, would be repeated for ever, or could not be made."""
-    if seen.only_copy:
+    if seen.only_copy:  # defence: only-copy-stays
         return "the notes are in this database alone, and cannot be fetched again"
-    if seen.rebuilt_recently:
+    if seen.rebuilt_recently:  # defence: one-rebuild-a-day
         return "it was rebuilt within the last 24 hours (do two clients use different keys?)"
     if seen.weakness:
         return f"the key given is too weak for a new cache ({seen.weakness})"

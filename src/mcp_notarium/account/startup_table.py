@@ -79,7 +79,7 @@ def _notices(seen: Observations) -> tuple[str, ...]:
             f"The key file was {seen.main.value}; its copy `notarium_keys.json.bak` is good and "
             "takes its place."
         )
-    if seen.sample is not None and not seen.sample.salt_ok:
+    if seen.sample is not None and not seen.sample.salt_ok:  # defence: damaged-salt-told
         found.append(
             "The first 16 bytes of the database file are damaged; the key file knows them, "
             "nothing is lost."
@@ -119,6 +119,7 @@ def _same_cache(seen: Observations) -> bool:
     expected, found = seen.expected, seen.found
     if expected is None or found is None:
         return False
+    # defence: database-bound-to-key-file =True
     return (found.vault_id, found.generation) == (expected.vault_id, expected.generation)
 
 
@@ -129,6 +130,7 @@ def _same_owner(seen: Observations) -> bool:
 
 def _is_rolled_back(seen: Observations) -> bool:
     expected, found = seen.expected, seen.found
+    # defence: key-file-older-than-seen =False
     return expected is not None and found is not None and found.sequence > expected.sequence
 
 
@@ -136,7 +138,7 @@ def _is_rolled_back(seen: Observations) -> bool:
 TABLE: tuple[Row, ...] = (
     refuse("the driver is unsuitable", Verdict.CRYPTO_UNSUITABLE,
         "{driver}", hints.REINSTALL_DRIVER,
-        lambda o: bool(o.driver_problem)),
+        lambda o: bool(o.driver_problem)),  # defence: driver-checked-at-start =False
     Row("a path is unsafe", _unsafe, lambda o: o.path_problem is not None),
     refuse("plain mode beside an encrypted cache", Verdict.MODE_MISMATCH,
         "DB_ENCRYPTION is off, and the cache in this folder is encrypted",
@@ -206,12 +208,14 @@ TABLE: tuple[Row, ...] = (
     *_only(plain=False, rows=(
         refuse_or_rebuild("the database is gone", Verdict.DATABASE_MISSING,
             "the database that the key file names is missing", hints.BEGIN_AGAIN,
-            lambda o: not o.files.current),
+            lambda o: not o.files.current),  # defence: lost-database-not-remade =False
         refuse_or_rebuild("the database is empty", Verdict.DATABASE_MISSING,
             "the database file is empty", hints.BEGIN_AGAIN, _empty),
         # The magic bytes are not authenticated: an authentic page says more.
         refuse("a plain database in an encrypted one's place", Verdict.MODE_MISMATCH,
             "an unencrypted database lies where the encrypted one should be", hints.BEGIN_AGAIN,
+            # defence: plain-database-refused =False
+            # defence: page-outweighs-magic -good
             lambda o: o.sample is not None and o.sample.plaintext_magic and not o.sample.good),
         refuse_or_rebuild("no page of the database is authentic", Verdict.DATABASE_DAMAGED,
             "the key is right, and no page of the database was written with it: the file is destroyed or belongs to "
@@ -224,7 +228,7 @@ TABLE: tuple[Row, ...] = (
         # With a log beside it, a half-written page is what a crash leaves and what opening repairs.
         refuse_or_rebuild("some pages are damaged", Verdict.DATABASE_DAMAGED,
             "the key is right, and the database is damaged{pages}", hints.REPAIR_OR_COPY,
-            lambda o: _is_damaged(o) and not o.files.wal),
+            lambda o: _is_damaged(o) and not o.files.wal),  # defence: pages-read-before-open =False
     )),
     refuse("another process holds the database", Verdict.BUSY,
         "another process holds the cache", hints.WAIT, lambda o: o.opening is Opening.BUSY),

@@ -86,7 +86,7 @@ class ChainVerifier:
 
     def feed(self, record: Record) -> None:
         """Take the next record; its number is higher than the one before."""
-        valid = self.chain_mac.verifies(record)
+        valid = self.chain_mac.verifies(record)  # defence: audit-records-authenticated =True
         if not self.first:
             self.first = record.number
             self._started_from = Head(record.number - 1, record.previous)
@@ -114,11 +114,11 @@ class ChainVerifier:
     def _compare(self, record: Record, *, valid: bool) -> None:
         """Compare a record with the one before."""
         missing = record.number - self.head.count - 1
-        if missing:
+        if missing:  # defence: audit-numbers-without-gap
             last = record.number - 1
             which = f"{last}" if missing == 1 else f"{self.head.count + 1} to {last}"
             self._add(FaultKind.DELETED, self.head.count + 1, f"missing: {which}")
-        elif valid and record.previous != self.head.mac:
+        elif valid and record.previous != self.head.mac:  # defence: audit-records-chained
             self._add(
                 FaultKind.INSERTED,
                 record.number,
@@ -189,7 +189,7 @@ class ChainVerifier:
         if self._cuts and str(self.anchored) in self._cut_heads:
             return []
         count, mac = self.anchored.count, self.anchored.mac
-        if count > self.head.count:
+        if count > self.head.count:  # defence: audit-tail-not-cut
             words = f"the tail is cut: the anchor knows {count} records, the chain has {self.head.count}"
             return [Fault(FaultKind.TAIL_CUT, self.head.count + 1, words)]
         if self._differs(self.anchored):

@@ -74,7 +74,7 @@ def load(args: argparse.Namespace, *, asks: bool = True) -> Loaded:
     if loaded.account and len(accounts.read_accounts(accounts.config_dir(os.environ))) > 1:
         terminal.account = loaded.account.name
     loaded = _ask_key(loaded) if asks else loaded
-    confinement.wipe_environment(*config.secret_names())
+    confinement.wipe_environment(*config.secret_names())  # defence: command-wipes-secrets
     # A person reads this: routine events would only distract.
     quiet = loaded.config.log_level in {"info", "warn"}
     logs.configure("error" if quiet else loaded.config.log_level, loaded.config.log_file)

@@ -220,6 +220,7 @@ def _dispatch(arguments: list[str]) -> int:
         return completion.complete()
     options = _parser().parse_args(arguments)
     confinement.harden_process()
+    # defence: command-hides-secrets
     confinement.hide_secrets(*config.secret_names())  # before anything asks or works
     if options.print_config_vars:
         from mcp_notarium.cli import console  # noqa: PLC0415 - as for every command
@@ -356,6 +357,7 @@ def _show_unexpected(error: Exception) -> int:
 
 def _say(text: str, clean: Callable[[str], str] = logs.scrub_for_pipe) -> None:
     with suppress(OSError, ValueError):
+        # defence: cli-errors-clean clean()
         line = terminal.fit(several_lines(clean(text)), sys.stderr) + "\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))

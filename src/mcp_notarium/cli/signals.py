@@ -130,7 +130,7 @@ def wait_for_input(stream: TextIO) -> None:
     os.set_blocking(wake, False)  # Python writes signal numbers to it, which must never block
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        select.select([stream.fileno(), woken], [], [])
+        select.select([stream.fileno(), woken], [], [])  # defence: signal-before-the-prompt -woken
     finally:
         signal.set_wakeup_fd(before)
         os.close(wake)

@@ -77,6 +77,7 @@ def choose_account(
     """
     if name is None:
         return None
+    # defence: key-of-one-account-only
     if name == ONLY and any(naming_variable(values) for values in better):
         return None
     found = read_accounts(folder)

@@ -97,7 +97,7 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
         if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
             return FoundPolicy(PERMISSIVE, path)  # whoever needs the folder refuses it
         raise _policy_error(path, _describe_error(path, error), _replace_hint(path)) from error
-    if problem := _find_problem(path, opened):
+    if problem := _find_problem(path, opened):  # defence: untrusted-policy-stops
         raise problem
     from mcp_notarium.domain.policy_parser import parse_policy  # noqa: PLC0415 - only where there is such a file
 
@@ -114,6 +114,7 @@ def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
         return _policy_error(path, "it belongs to another user", _replace_hint(path))
     if opened.status.st_nlink != 1:
         return _policy_error(path, "it has a second name (hard link)", _replace_hint(path))
+    # defence: policy-file-private
     if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):
         what = "others may read or change it" if ours else "others may change it"
         return _policy_error(
@@ -129,6 +130,7 @@ def _find_folder_problem(path: Path) -> ConfigError | None:
     """
     place = path.absolute().parent
     real = Path(os.path.realpath(place))  # a link on the way leads through other folders, too
+    # defence: policy-link-folders -*real.parents
     for folder in dict.fromkeys((place, real, *place.parents, *real.parents)):
         status = folder.stat()
         if status.st_uid not in {0, os.geteuid()}:
@@ -137,6 +139,7 @@ def _find_folder_problem(path: Path) -> ConfigError | None:
             )
         if not status.st_mode & _OTHERS_CHANGE or status.st_mode & stat.S_ISVTX:
             continue
+        # defence: policy-folders -is_group_private
         if folder in {place, real} or not is_group_private(folder, status):
             hint = f"Run `chmod go-w {display_path(folder)}`."
             return _policy_error(path, "others may change a folder above it", hint)

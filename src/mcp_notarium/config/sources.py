@@ -282,7 +282,7 @@ def _get_permitted(
     variable: Variable, name: str, trust: Trust, source: Source, warnings: list[str]
 ) -> str | None:
     text = source.get(name)
-    if text is None or source.level <= trust:
+    if text is None or source.level <= trust:  # defence: dotenv-trust =True
         return text
     where = "the real environment" if trust is Trust.ENVIRONMENT else "the environment"
     hint = f"Set {name} in {where} of the MCP client's server entry."

@@ -90,7 +90,7 @@ def read_found_file(path: Path) -> TextFile:
         raise
     except (OSError, ValueError) as error:
         raise _open_error(path, _describe_error(error)) from error
-    if problem := _find_file_problem(path, opened.status) or in_folder:
+    if problem := _find_file_problem(path, opened.status) or in_folder:  # defence: dotenv-of-others
         raise problem
     return opened
 

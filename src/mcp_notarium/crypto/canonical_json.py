@@ -24,7 +24,7 @@ def encode(value: Any) -> bytes:
 
 def decode(raw: bytes) -> dict[str, Any]:
     """Return the JSON object in these bytes. Raises ``KeyFileDamaged`` and nothing else."""
-    if len(raw) > LARGEST:
+    if len(raw) > LARGEST:  # defence: key-file-size
         raise KeyFileDamaged("it is larger than 64 KiB")
     try:
         value = json.loads(
@@ -34,7 +34,8 @@ def decode(raw: bytes) -> dict[str, Any]:
             parse_float=_refuse,
             parse_constant=_refuse,
         )
-    except (ValueError, RecursionError):
+    # defence: key-file-depth -RecursionError
+    except (ValueError, RecursionError):  # defence: key-file-not-json -ValueError
         raise KeyFileDamaged("it is not the JSON that was written") from None
     if not isinstance(value, dict):
         raise KeyFileDamaged("it is not a JSON object")
@@ -43,13 +44,13 @@ def decode(raw: bytes) -> dict[str, Any]:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
+    if len(found) != len(pairs):  # defence: key-file-no-name-twice
         raise ValueError("a name stands twice")
     return found
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _DIGITS:
+    if len(digits) > _DIGITS:  # defence: key-file-no-huge-number
         raise ValueError("a number is too long")
     return int(digits)
 

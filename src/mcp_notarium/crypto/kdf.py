@@ -137,7 +137,7 @@ def derive(
     Raises ``KeyFileDamaged`` for parameters out of bounds, before any work, and
     ``KdfOutOfMemory``.
     """
-    if reason := bounds.refuses(parameters):
+    if reason := bounds.refuses(parameters):  # defence: kdf-cost-before-work
         raise KeyFileDamaged(reason)
     match parameters:
         case Argon2id():

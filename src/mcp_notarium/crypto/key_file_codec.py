@@ -89,13 +89,13 @@ def is_label(text: str) -> bool:
 
 def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
     """Return the AAD that binds a wrapped key to its place and its cost."""
-    place = {
+    place = {  # defence: slot-bound-to-its-cost -kdf
         "id": slot.id,
         "kdf": _kdf_fields(slot.kdf),
         "salt": _b64(slot.salt),
         "type": slot.type.value,
     }
-    return canonical_json.encode(
+    return canonical_json.encode(  # defence: slot-bound-to-its-vault -vault
         {"format": FORMAT, "slot": place, "vault": vault_id, "version": VERSION}
     )
 
@@ -113,6 +113,7 @@ def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
     """
     found = canonical_json.decode(raw)
     written = found.pop("sum", None)
+    # defence: key-file-checksum -written
     if found.get("format") != FORMAT or written != _checksum(found):
         raise KeyFileDamaged("its checksum does not match")
     version = found.get("version")
@@ -124,7 +125,7 @@ def parse(raw: bytes, *, bounds: kdf.Bounds = kdf.PRODUCTION) -> KeyFile:
         keyfile = _keyfile(found, bounds)
     except KeyError:
         raise KeyFileDamaged("a field is missing") from None
-    if serialise(keyfile) != raw:
+    if serialise(keyfile) != raw:  # defence: key-file-canonical-only
         raise KeyFileDamaged("it is not in canonical form, or has another field")
     return keyfile
 
@@ -200,7 +201,7 @@ def _slots(found: Any, bounds: kdf.Bounds) -> tuple[Slot, ...]:
     ids = [slot.id for slot in slots]
     if ids != sorted(set(ids)):
         raise KeyFileDamaged("its slots are not in order")
-    if not bounds.permits_together(slot.kdf for slot in slots):
+    if not bounds.permits_together(slot.kdf for slot in slots):  # defence: kdf-cost-of-all-slots
         raise KeyFileDamaged("its slots cost too much work together")
     return slots
 
@@ -235,9 +236,10 @@ def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Paramete
         case _:
             raise KeyFileDamaged("a slot names an unknown key derivation")
     # A passphrase needs a slow derivation, a random key does not.
+    # defence: passphrase-is-stretched
     if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
         raise KeyFileDamaged("a slot's key derivation does not match its type")
-    if reason := bounds.refuses(parameters):
+    if reason := bounds.refuses(parameters):  # defence: kdf-cost-when-read
         raise KeyFileDamaged(reason)
     return parameters
 

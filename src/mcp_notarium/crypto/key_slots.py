@@ -90,7 +90,7 @@ def open_slot(
         if inner is None:
             continue
         data_key = DataKey(inner)
-        if not has_valid_mac(keyfile, data_key):
+        if not has_valid_mac(keyfile, data_key):  # defence: key-file-mac
             raise KeyFileDamaged("it was changed by somebody who does not have the key")
         return OpenedSlot(data_key, slot)
     raise WrongKey
@@ -128,7 +128,7 @@ def replace_slots(
             resolution_hint="Take a random key (`mcp-notarium generate-key`) for one more slot, "
             "or remove a slot with a passphrase; nothing was changed.",
         )
-    if all(slot.type is SlotType.KEYCHAIN for slot in slots):
+    if all(slot.type is SlotType.KEYCHAIN for slot in slots):  # defence: last-portable-key-stays
         raise SlotsRefused("a slot that needs no keychain must remain")
     changed = replace(
         keyfile,

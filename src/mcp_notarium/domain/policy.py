@@ -105,7 +105,7 @@ class Visibility:
             return rule
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)
-        if hiding := self.hiding_tags([*keys.values()]):
+        if hiding := self.hiding_tags([*keys.values()]):  # defence: hidden-tag-wins
             return f'hidden_tags "{min(hiding)}"'
         if not clear and self.tags_matter:
             rule = "hidden_tags" if self._hidden else "allowed_tags"
@@ -308,7 +308,7 @@ class Policy:
         go that allows it. ``note_id`` of a new note is its path, or '' in a store without paths.
         """
         rules = self.visibility
-        if rules.sees(note_id, new.tags):
+        if rules.sees(note_id, new.tags):  # defence: rules-see-the-new-note =True
             return
         what = "A new note" if old is None else "The note"
         if rules.names_paths and note_id and rules.hidden_by_name(note_id) is not None:

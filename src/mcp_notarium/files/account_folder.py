@@ -213,6 +213,7 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
 def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
     """Check a folder above: nobody but root and the user may replace it."""
     if stat.S_ISLNK(found.st_mode):
+        # defence: no-link-above-folder =True
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
         return Problem(
@@ -225,7 +226,7 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
             f"It is {display_path(path)}. {ELSEWHERE}",
         )
     changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    if changeable and not is_group_private(path, found):
+    if changeable and not is_group_private(path, found):  # defence: folders-above-not-others
         return Problem(
             "a folder above the cache can be changed by others",
             f"Run `chmod go-w {display_path(path)}`. Or: {ELSEWHERE}",
@@ -236,7 +237,7 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
 def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
     """Check the account folder or the quarantine: a folder, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
-        return _link(path)
+        return _link(path)  # defence: own-folder-is-no-link =None
     if not stat.S_ISDIR(found.st_mode):
         return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
     return _check_private(path, found, what="the cache folder", mode="700")
@@ -245,7 +246,7 @@ def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
 def _check_file(path: Path, found: os.stat_result) -> Problem | None:
     """Check a file of ours: a plain one with one name, and the user's alone."""
     if stat.S_ISLNK(found.st_mode):
-        return _link(path)
+        return _link(path)  # defence: own-file-is-no-link =None
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
             f"`{path.name}` is not a plain file with one name",
@@ -255,10 +256,10 @@ def _check_file(path: Path, found: os.stat_result) -> Problem | None:
 
 
 def _check_private(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
-    if found.st_uid != os.geteuid():
+    if found.st_uid != os.geteuid():  # defence: owner-is-the-user
         command = f"sudo chown {os.geteuid()} {display_path(path)}"
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")
-    if found.st_mode & 0o077:
+    if found.st_mode & 0o077:  # defence: modes-private
         command = f"chmod {mode} {display_path(path)}"
         return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
     return None

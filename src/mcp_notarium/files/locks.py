@@ -51,7 +51,7 @@ def hold_lock(
 
     lock = filelock.FileLock(path, mode=0o600)
     try:
-        lock.acquire(timeout=timeout, poll_interval=_POLL)
+        lock.acquire(timeout=timeout, poll_interval=_POLL)  # defence: one-key-change-at-a-time
     except filelock.Timeout:
         raise busy() from None
     try:
@@ -107,7 +107,7 @@ class ServerLock:
 
     def exclude(self, *, timeout: float = EXCLUDE_SECONDS) -> ServerLock:
         """Take the lock exclusively. Raises ``LockedError`` (BUSY), naming who else holds it."""
-        self._take(exclusive=True, timeout=timeout)
+        self._take(exclusive=True, timeout=timeout)  # defence: re-encrypted-alone True=False
         return self
 
     def release(self) -> None:
@@ -118,6 +118,7 @@ class ServerLock:
                 os.close(descriptor)
 
     def _open(self) -> None:
+        # defence: lock-follows-no-link -O_NOFOLLOW
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._descriptor = os.open(self._path, flags, 0o600)

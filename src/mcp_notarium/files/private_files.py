@@ -27,6 +27,7 @@ StepHook = Callable[[str], None]
 
 _TRIES = 3
 _LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
+# defence: private-file-no-link -O_NOFOLLOW
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -77,7 +78,7 @@ def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -
 def _write_and_rename(path: Path, content: bytes, at: StepHook) -> None:
     temporary = _write_temporary(path, content, at)
     try:
-        _compare(temporary, content)
+        _compare(temporary, content)  # defence: key-change-read-back
         at("verify")
         temporary.replace(path)
     except BaseException:
@@ -240,7 +241,7 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
             file.write(content)
             file.flush()
             at("write")
-            _flush(file.fileno())
+            _flush(file.fileno())  # defence: files-flushed
             at("sync")
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -249,10 +250,12 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
 
 
 def _create_temporary(path: Path) -> tuple[int, Path]:
+    # defence: temporary-file-is-new -O_EXCL
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
     for _ in range(_TRIES):
         temporary = name_unfinished(path)
         with suppress(FileExistsError):
+            # defence: temporary-file-private 0o600=0o666
             return os.open(temporary, flags, 0o600), temporary
     raise FileExistsError(errno.EEXIST, "no free temporary name")
 

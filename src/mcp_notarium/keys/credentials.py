@@ -44,7 +44,7 @@ def find_passphrase(settings: Config, *, system: Keychain | None = None) -> Foun
     if settings.db_key is not None:
         origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
         given = FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
-        if not settings.db_key_yields:
+        if not settings.db_key_yields:  # defence: key-source-no-fall-through
             return given
     if settings.keychain:
         kept = (system or keychain.system_keychain()).get(keychain.KEY, settings.owner_hash)

@@ -50,6 +50,7 @@ class KeyFiles:
     @property
     def valid(self) -> KeyFile | None:
         """Return what is active: the key file, or its copy where it is missing or damaged."""
+        # defence: key-file-copy-takes-over
         if self.main.state in {FileState.MISSING, FileState.DAMAGED}:
             return self.copy.keyfile
         return self.main.keyfile
@@ -72,6 +73,7 @@ class KeyFiles:
         main, copy = self.main.keyfile, self.copy.keyfile
         if main is None or copy is None or copy.vault_id != main.vault_id:
             return None
+        # defence: key-file-older-than-copy =False
         return copy if copy.sequence > main.sequence else None
 
     @property

@@ -206,7 +206,7 @@ def _find_allowed(backend: object) -> Backend | None:
     if kind == _CHAINER:
         chained = getattr(backend, "backends", ())
         return next((one for one in chained if _kind(one) in _ALLOWED), None) or _refuse(backend)
-    if kind not in _ALLOWED:
+    if kind not in _ALLOWED:  # defence: keychain-allowed-only
         return _refuse(backend)
     return backend  # type: ignore[return-value]  # its class is one of those listed
 

@@ -114,6 +114,7 @@ def protect(*secrets: Secret | None) -> None:
 def protect_config(config: Config) -> None:
     """Protect every secret of a configuration."""
     raw = _raw_key(config.db_key)
+    # defence: every-secret-protected -values
     protect(*config.store_settings.secrets.values(), config.db_key, *raw)
 
 
@@ -136,7 +137,7 @@ def _fail_closed(clean: Callable[[Redactor], str]) -> str:
     try:
         return clean(current_redactor())
     except Exception:  # noqa: BLE001 - nothing is better than a secret
-        return DROPPED
+        return DROPPED  # defence: failed-scrubbing-is-silent
 
 
 def scrub_for_client(value: Any) -> Any:

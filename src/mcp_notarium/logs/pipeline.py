@@ -68,7 +68,7 @@ def emit(name: str, level: int, event: str, facts: dict[str, object]) -> None:
         start()
         error = facts.pop("exc", None)
         told = facts if error is None else facts | {"exception": error}
-        _write(LEVEL_NAMES[level], name, event, told)
+        _write(LEVEL_NAMES[level], name, event, told)  # defence: failed-redaction-drops-event
     except Exception:  # noqa: BLE001 - fails closed, and logging never breaks the caller
         drop()
 
@@ -114,11 +114,11 @@ def _message(record: logging.LogRecord) -> str:
     if library in _FILE_LIBRARIES:
         return record.getMessage()
     if library == "httpcore" and (step := _STEP.match(template)):
-        return step[0]
+        return step[0]  # defence: foreign-headers-hidden =template
     if library == "httpx" and isinstance(record.args, tuple):
         match record.args:
             case (str(method), address, _, int(status), _) if host := _HOST.match(str(address)):
-                return f"{method} {host[0]} {status}"
+                return f"{method} {host[0]} {status}"  # defence: foreign-addresses-cut =text
     # If there are arguments, the template is a constant in the library's source.
     return template if record.args else f"[hidden: {len(template)} characters]"
 
@@ -151,6 +151,7 @@ _as_json = structlog.processors.JSONRenderer()
 
 def _permit_facts(_logger: object, _level: str, event: EventDict) -> EventDict:
     # The current redactor: a secret learnt later is removed from every later line.
+    # defence: facts-by-allow-list redact_facts()
     return current_redactor().redact_facts(dict(event))
 
 
@@ -159,6 +160,8 @@ def _for_people(_logger: object, _level: str, event: EventDict) -> str:
 
 
 def _filter_line(_logger: object, _level: str, line: Any) -> str:
+    # defence: line-redacted-again redact_line()
+    # defence: event-is-one-line one_line()
     return one_line(current_redactor().redact_line(line))
 
 

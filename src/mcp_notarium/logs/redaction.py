@@ -149,7 +149,7 @@ def _spellings(secret: bytes) -> Iterator[str]:
     text = secret.decode("utf-8", "surrogateescape")
     yield from (_quoted(unicodedata.normalize(form, text)) for form in ("NFC", "NFD"))
     yield _quoted(text)
-    for shift in range(3):
+    for shift in range(3):  # defence: redact-encoded-secrets
         encoded = base64.b64encode(b"\0" * shift + secret).decode()
         # The characters that depend on the secret alone after ``shift`` other bytes.
         whole = encoded[-(-shift * 8 // 6) : (shift + len(secret)) * 8 // 6]
@@ -239,10 +239,12 @@ class Redactor:
 
         ``ids``: keep what has the form of a note's id, 32 hexadecimal digits; a key has more.
         """
+        # defence: redact-by-shape _redact_shapes()
         return self._redact_shapes(self.remove_secrets(line), ids=ids)
 
     def remove_secrets(self, text: str) -> str:
         """Return ``text`` without the secrets themselves; addresses and long numbers stay."""
+        # defence: redact-known-secrets =True
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
 
     def _redact_shapes(self, text: str, *, ids: bool) -> str:
@@ -266,7 +268,7 @@ class Redactor:
         """Return one fact as it may be shown under ``name``; of anything else than words and numbers the type."""
         if value is None or isinstance(value, bool):
             return value
-        if is_secret(name) or isinstance(value, Secret):
+        if is_secret(name) or isinstance(value, Secret):  # defence: redact-by-name -is_secret
             return REDACTED
         if isinstance(value, (int, float)):
             return self._redact_number(value)
@@ -282,7 +284,7 @@ class Redactor:
         return number if self.redact_line(str(number)) == str(number) else REDACTED
 
     def _redact_words(self, name: str, text: str) -> str:
-        if name not in WORDS | IDS:
+        if name not in WORDS | IDS:  # defence: text-by-listed-name-only
             return f"[hidden: {len(text)} characters]"
         if name in IDS and len(text) > ID_LENGTH and self.remove_secrets(text) == text:
             text = text[:ID_LENGTH] + "…"
@@ -326,6 +328,7 @@ def describe_message(error: BaseException) -> str:
         return error.message
     if isinstance(error, OSError) and isinstance(error.strerror, str):
         return f"[errno {error.errno}] {error.strerror}"
+    # defence: foreign-errors _message_length()
     return f"[hidden: {_message_length(error)} characters]"
 
 

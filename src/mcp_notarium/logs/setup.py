@@ -96,10 +96,10 @@ def close() -> None:
 
 def _install_hooks() -> None:
     _saved.append((sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning))
-    sys.excepthook = _uncaught
-    sys.unraisablehook = _unraisable
-    threading.excepthook = _uncaught_in_thread
-    warnings.showwarning = _warning
+    sys.excepthook = _uncaught  # defence: hook-uncaught
+    sys.unraisablehook = _unraisable  # defence: hook-finalisers
+    threading.excepthook = _uncaught_in_thread  # defence: hook-threads
+    warnings.showwarning = _warning  # defence: hook-warnings
 
 
 def _remove_hooks() -> None:
@@ -110,7 +110,7 @@ def _remove_hooks() -> None:
 
 def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Log what the loop reports (exceptions nobody awaited), and what libraries log from now on."""
-    loop.set_exception_handler(_unhandled_in_loop)
+    loop.set_exception_handler(_unhandled_in_loop)  # defence: hook-event-loop
     listen_to_libraries()
 
 
@@ -233,7 +233,7 @@ class RedactingStream:
         whole, newline, self._pending = (self._pending + text).rpartition("\n")
         if newline:
             self._write_clean(whole + newline)
-        if len(self._pending) > _MOST_BUFFERED:
+        if len(self._pending) > _MOST_BUFFERED:  # defence: stderr-pieces-joined =True
             self._write_pending()
         return len(text)
 
@@ -259,7 +259,7 @@ class RedactingStream:
             self._write_clean(held)
 
     def _write_clean(self, text: str) -> None:
-        shown = self._scrub(text)
+        shown = self._scrub(text)  # defence: stderr-scrubbed _scrub()
         ended = shown.endswith("\n") or not text.endswith("\n")
         self.stream.write(shown if ended else shown + "\n")
 

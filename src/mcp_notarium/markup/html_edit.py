@@ -164,7 +164,7 @@ class _Editor:
                 if refusal.broken:
                     raise
                 lost = refusal.what | lost
-        if lost:
+        if lost:  # defence: losing-edit-refused
             raise WouldLose(_few(lost))
         return "".join([*written, *map(made, new[done:])])
 

@@ -102,7 +102,7 @@ class CallPipeline:
             answer = record.answered(await self._answer(tool, call.arguments, record))
         if record.flush_due and self.holder.opened is not None:
             with suppress(CacheError):  # the change is made, and an error would have it made again
-                await self.holder.opened.cache.flush()
+                await self.holder.opened.cache.flush()  # defence: save-flushed-before-answer
         return answer
 
     async def _answer(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
@@ -129,6 +129,7 @@ class CallPipeline:
         app.cache.notes.visibility.require_match()
         request = with_ids(app, request)
         rule, action = tool.rule
+        # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
         record.allow(app.audit, request, setting=app.config.destructive)
         made = await tool.handle(app, request, record)
@@ -158,7 +159,7 @@ def _request(tool: Tool, arguments: Json) -> BaseModel:
     Half a surrogate pair is no text; storing something else instead would change a note.
     """
     halved = [name for name, value in arguments.items() if has_lone_surrogate([name, value])]
-    if halved:
+    if halved:  # defence: half-character-refused
         named = ", ".join(f"`{replace_surrogates(name)[:SHOWN]}`" for name in halved[:5])
         raise InvalidRequest(
             f"{named} holds half a character (a lone surrogate).",
@@ -216,7 +217,7 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     if isinstance(answer, PlainAnswer):
         text = replace_surrogates(answer.text)
         marked = answer.from_notes or _repeats_ids(answer)
-        mark = mark_plain(text) if marked else ""
+        mark = mark_plain(text) if marked else ""  # defence: plain-text-marked =False
         mark = " ".join(filter(None, (mark, names.in_text(answer.remark))))
         size = len((text + mark).encode())
         value = answer.value
@@ -226,6 +227,7 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     value = answer.model_dump(exclude_none=True)
     if "note" in value:
         value["note"] = names.in_text(value["note"])
+    # defence: names-are-bounded -names_notes
     if isinstance(answer, FromNotes) or names_notes(value):
         value = _marked(value)
     text = _json(value)
@@ -248,17 +250,18 @@ def _repeats_ids(answer: PlainAnswer) -> bool:
 
 def _marked(value: Json) -> Json:
     """Return the fields of an answer with texts or names of notes, marked as such."""
-    return add_boundaries(add_findings(value))
+    # defence: invisible-told add_findings()
+    return add_boundaries(add_findings(value))  # defence: text-is-bounded add_boundaries()
 
 
 def failure(error: NotariumError, names: ToolNames) -> CallResult:
     """Return an error the agent sees and can act on."""
-    value = error.to_dict(logs.scrub_for_client)
+    value = error.to_dict(logs.scrub_for_client)  # defence: client-errors-scrubbed -logs
     asks = isinstance(error, ConfirmationRequired)
     for said in ("resolution_hint",) if asks else ("message", "resolution_hint"):
         if said in value:
             value[said] = names.in_text(value[said])
-    if error.tells_text or names_notes(value):
+    if error.tells_text or names_notes(value):  # defence: refusals-are-bounded -names_notes
         value = add_boundaries(value)
     text = replace_surrogates(_json(value))
     tells_names = error.tells_text or QUOTE in value["message"]

@@ -60,12 +60,15 @@ class FlowControl:
 
     def full(self) -> bool:
         """Return whether no more lines should be read. May be asked from any thread."""
+        # defence: open-calls-counted -CALL_BYTES
         unanswered = self._read - self._done + self._calls * CALL_BYTES
+        # defence: unread-answers-stop -has_room
         return unanswered > MOST_UNANSWERED or not self.has_room
 
     def read(self, size: int) -> None:
         """Count a line of ``size`` bytes that was read."""
-        self._read += size + LINE_BYTES
+        # defence: open-lines-counted -LINE_BYTES
+        self._read += size + LINE_BYTES  # defence: open-bytes-counted -size
 
     def done(self, size: int) -> None:
         """Forget a line: it is answered, or nobody waits for an answer."""
@@ -106,7 +109,7 @@ class FlowControl:
 
             self._queue, self._room = asyncio.Lock(), asyncio.Event()
         async with self._queue:
-            while not self.has_room:
+            while not self.has_room:  # defence: unread-answers-stop-work
                 self._room.clear()
                 await self._room.wait()
 
@@ -206,6 +209,7 @@ class Connection:
         meta = params.get("_meta")
         if isinstance(meta, dict) and _VERSION in meta:
             return self._with_envelope(message, params, meta, size)
+        # defence: no-envelope-no-guess -method
         if self._era is _Era.HANDSHAKE or (self._era is _Era.UNKNOWN and method == "ping"):
             found = self._replies.by_handshake(self._version, method, params)
             return self._reply(message, found, size)
@@ -213,7 +217,7 @@ class Connection:
 
     def _with_envelope(self, message: Json, params: Json, meta: Json, size: int) -> bytes:
         request_id, version = message["id"], meta[_VERSION]
-        if self._era is _Era.HANDSHAKE:
+        if self._era is _Era.HANDSHAKE:  # defence: eras-do-not-mix
             return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE_AFTER_HANDSHAKE, request_id).encoded()
         if not self._replies.serves(version):
             return reply(request_id, error=self._replies.unsupported_version_error(version))
@@ -249,7 +253,7 @@ class Connection:
         self._version = self._replies.negotiate(params["protocolVersion"])
         self._swallowed = request_id
         handshake = {"jsonrpc": "2.0", "id": request_id, "method": "initialize"}
-        self._waiting.append(
+        self._waiting.append(  # defence: handshake-normalised _normalize()
             _Waiting(handshake | {"params": _normalize(params, self._version)}, None)
         )
         return reply(request_id, result=self._replies.handshake(self._version))
@@ -279,7 +283,7 @@ class Connection:
         self._forget(request_id)
         for waiting in self._waiting:
             if waiting.is_call and id_key(waiting.message["id"]) == id_key(request_id):
-                self._waiting.remove(waiting)
+                self._waiting.remove(waiting)  # defence: waiting-call-cancelled
                 return True
         return False
 

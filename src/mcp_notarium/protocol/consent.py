@@ -67,9 +67,10 @@ class Questions:
     def redeem(self, state: str, meaning: bytes) -> bool:
         """Return whether this is the state of such a question, and close the question."""
         asked = self._open.get(state)
+        # defence: answer-fits -compare_digest
         if asked is None or not hmac.compare_digest(asked[0], meaning):
             return False
-        del self._open[state]
+        del self._open[state]  # defence: answer-counts-once
         return self._clock() < asked[1]
 
 
@@ -115,12 +116,13 @@ class Call:
         """Report how far the call is, if the client asked for that; numbers only grow."""
         self._reports = True
         whole = None if total is None else self._ticks + total
-        said = logs.scrub_for_client(message)
+        said = logs.scrub_for_client(message)  # defence: progress-clean scrub_for_client()
         await self._context.session.report_progress(self._ticks + done, whole, said)
 
     async def ask(self, message: str, *, setting: str) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
         self.decision = Decision.REFUSED  # unless somebody answers
+        # defence: dialogue-before-argument =True
         if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
             return self._decide_without_dialogue(message, setting)
         if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -132,9 +134,9 @@ class Call:
                 )
         except TimeoutError:
             self.decision = Decision.TIMED_OUT
-            raise timeout_error(message) from None
+            raise timeout_error(message) from None  # defence: silence-is-no-yes =True
         except MCPError as error:
-            if error.error.code == types.METHOD_NOT_FOUND:
+            if error.error.code == types.METHOD_NOT_FOUND:  # defence: only-unknown-method =True
                 return self._decide_without_dialogue(message, setting)
             raise client_error(message) from None
         except ValidationError:  # what cannot be read is no agreement
@@ -148,6 +150,7 @@ class Call:
 
     def _is_yes(self, answer: types.ElicitResult) -> bool:
         agreed = _agrees(answer)
+        # defence: decision-recorded
         self.decision = Decision.CONFIRMED if agreed else Decision.DECLINED
         return agreed
 
@@ -190,4 +193,5 @@ def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
 
 
 def _agrees(answer: types.ElicitResult) -> bool:
+    # defence: only-yes-is-yes -True
     return answer.action == "accept" and (answer.content or {}).get("confirm") is True

@@ -118,7 +118,7 @@ async def _open_app(
         AuditEntry(at=app.clock(), act=ActName.START, facts=record_start(config, app.audit))
     )
     app.audit.flush()
-    app.audit.tidy()
+    app.audit.tidy()  # defence: server-prunes-records
     try:
         yield app
     finally:

@@ -72,7 +72,7 @@ def decode(line: bytes | TooLong) -> Json | Refusal | None:
         return Refusal(PARSE_ERROR, "Parse error", _id_at_ends(line, line[-_ENDS:]))
     if not isinstance(value, dict):
         return Refusal(INVALID_REQUEST, "Invalid request")
-    if line.count(b"[") + line.count(b"{") > DEEPEST and _too_deep(value):
+    if line.count(b"[") + line.count(b"{") > DEEPEST and _too_deep(value):  # defence: message-depth
         return _find_refusal(value)
     return _check(value)
 
@@ -99,6 +99,7 @@ def _check(value: Json) -> Json | Refusal | None:
     if "method" in value:
         valid = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
         valid = valid and ("id" not in value or is_id(value["id"]))
+        # defence: no-half-id -has_lone_surrogate
         if not valid or has_lone_surrogate([value["method"], value.get("id")]):
             return _find_refusal(value)
     elif not _answers(value):

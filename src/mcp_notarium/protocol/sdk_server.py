@@ -169,7 +169,7 @@ def _protocol_error(
     error = InvalidRequest(
         message, subcategory="arguments", details=dict(details), resolution_hint=hint
     )
-    facts = error.to_dict(logs.scrub_for_client)
+    facts = error.to_dict(logs.scrub_for_client)  # defence: protocol-errors-scrubbed -logs
     return MCPError(code, facts["message"], data=facts)
 
 

@@ -181,7 +181,8 @@ def _protect() -> None:
     from mcp_notarium.sandbox import confinement  # noqa: PLC0415 - see the top
 
     confinement.harden_process()
-    confinement.wipe_environment(*secret_names())
+    # defence: secrets-wiped-after-answer
+    confinement.wipe_environment(*secret_names())  # defence: server-wipes-environment
 
 
 def _log() -> Logger:
@@ -250,6 +251,7 @@ def answer_alone(
         if isinstance(event, ImportDone):
             event.demand()
             return held
+        # defence: bounded-at-start -MOST_ALONE
         if isinstance(event, bytes | TooLong) and not held and written <= MOST_ALONE:
             reply = connection.receive(event)
             try:

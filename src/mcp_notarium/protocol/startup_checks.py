@@ -131,7 +131,7 @@ def make_bytecode() -> None:
     from mcp_notarium.tools import toolsets  # noqa: PLC0415 - rarely needed
 
     for name in (*_LOADED, *toolsets.native_modules()):
-        import_module(name)
+        import_module(name)  # defence: bytecode-made-first
 
 
 def _lacks_bytecode(name: str) -> bool:

@@ -123,7 +123,7 @@ class LineBuffer:
             self._scanned = 0
             items += self._line(line)
         self._scanned = len(self._held)
-        if len(self._held) > self._limit:
+        if len(self._held) > self._limit:  # defence: line-skipped-when-long
             self._skip()
         return items
 
@@ -137,7 +137,7 @@ class LineBuffer:
         if self._skipped is not None:
             skipped, self._skipped = self._skipped, None
             return [TooLong(skipped.head, (skipped.tail + line)[-_ENDS:])]
-        if len(line) > self._limit:
+        if len(line) > self._limit:  # defence: long-line-refused
             return [TooLong(line[:_ENDS], line[-_ENDS:])]
         return [line] if line.strip() else []
 

@@ -187,7 +187,7 @@ class Transport:
 
     def feed(self, line: bytes | TooLong) -> None:
         """Answer one line, or queue it for the SDK. Ignores it once the input has ended."""
-        if self._closing.is_set():
+        if self._closing.is_set():  # defence: nothing-after-a-signal
             return
         if answer := self._connection.receive(line):
             self._replies.append((answer, size_of(line) or 0))
@@ -229,12 +229,13 @@ class Transport:
     async def end(self) -> None:
         """Wait for the end of the connection, and close it."""
         await self._closing.wait()
+        # defence: end-waits-for-readiness
         await first_of(self._stopping.wait, self._finished.wait, self._ready)
         self._deadline.begin()
         with anyio.move_on_after(self._deadline.for_answers()):
             await self._finished.wait()
         with anyio.move_on_after(LAST_WORDS_SECONDS):
-            for line in self._connection.break_off():
+            for line in self._connection.break_off():  # defence: waiting-calls-get-an-error
                 await self._write(line)
         self._outbox.abandon_if_stuck()
         self.over.set()

@@ -312,7 +312,7 @@ def render(facts: PageFacts) -> bytes:
 def _environment(facts: PageFacts) -> Environment:
     made = Environment(
         loader=PackageLoader("mcp_notarium.report", "."),
-        autoescape=True,
+        autoescape=True,  # defence: report-escapes-names =False
         finalize=_reveal,
         undefined=StrictUndefined,
         trim_blocks=True,

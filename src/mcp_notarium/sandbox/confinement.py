@@ -62,19 +62,19 @@ _SYSTEM = (
 
 def harden_process() -> None:
     """Make new files private, forbid core files and tracing, and drop the TLS variables."""
-    os.umask(_PRIVATE_UMASK)
-    wipe_environment(*CERTIFICATES)
+    os.umask(_PRIVATE_UMASK)  # defence: process-umask
+    wipe_environment(*CERTIFICATES)  # defence: certificate-variables-wiped
     if sys.platform != "win32":
         import resource  # noqa: PLC0415 - POSIX only
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # defence: no-core-files
     forbid_dumping()
 
 
 def forbid_dumping() -> None:
     """Forbid other processes of the same user to trace this one or read its memory. Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # defence: process-not-dumpable
 
 
 def hide_secrets(*names: str) -> None:
@@ -110,7 +110,7 @@ def _overwrite_variables(names: Iterable[str]) -> None:
         held = ctypes.string_at(address)
         if held.startswith(wanted):
             start = held.index(b"=") + 1
-            ctypes.memset(address + start, 0, len(held) - start)
+            ctypes.memset(address + start, 0, len(held) - start)  # defence: environment-wiped
 
 
 def _walk(entries: Any) -> Iterator[int]:
@@ -163,6 +163,7 @@ class Confinement:
             create_folder(AccountFolder(self._config.account_dir))  # only what exists can be kept
         import tempfile  # noqa: PLC0415 - not before the first answer
 
+        # defence: landlock =7
         version = landlock.restrict(find_allowed_access(self._config, opens=self._opens))
         if self._opens:
             # Some libraries want a temporary file while they are imported.
@@ -171,7 +172,7 @@ class Confinement:
 
     def _restrict_calls(self) -> str:
         needed = _find_needs(self._config, opens=self._opens)
-        seccomp.restrict(attributes=needed.attributes, watch=needed.watch)
+        seccomp.restrict(attributes=needed.attributes, watch=needed.watch)  # defence: seccomp
         return _FILTERED
 
     def drop_all_rights(self) -> None:
@@ -183,9 +184,9 @@ class Confinement:
             # ends a thread that is running when the process ends. Some C libraries do without.
             ctypes.CDLL("libgcc_s.so.1")
         with suppress(OSError):
-            landlock.restrict(landlock.Allowed())
+            landlock.restrict(landlock.Allowed())  # defence: landlock-every-thread
         with suppress(OSError):
-            seccomp.restrict()
+            seccomp.restrict()  # defence: seccomp-every-thread
 
 
 def describe_effect(mode: Sandbox) -> str | None:
@@ -218,6 +219,7 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     needed = _find_needs(config, opens=opens)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or _real(Path.home) / ".config")
     read = {*_program(), *map(Path, _SYSTEM), home / "python_keyring", *needed.read}
+    # defence: landlock-few-folders /dev/null=/
     keep = [Path("/dev/null"), *([config.data_dir] if opens else []), *needed.write]
     if config.log_file is not None:
         keep.append(config.log_file)

@@ -110,7 +110,7 @@ def restrict(allowed: Allowed) -> int:
 def _ruleset(rights: Access, known: int) -> int:
     asked = [int(rights)]
     if known >= FIRST_WITH_NETWORK:
-        asked.append(_CONNECT | _BIND)
+        asked.append(_CONNECT | _BIND)  # defence: landlock-network -_CONNECT
     if known >= FIRST_WITH_SCOPES:
         asked.append(_SCOPE_SIGNALS)
     attributes = struct.pack(f"={len(asked)}Q", *asked)

@@ -232,7 +232,7 @@ def restrict(
     libc = ctypes.CDLL(None, use_errno=True)
     _install(libc, build_probe(where))
     libc.syscall(_NO_CALL)
-    if ctypes.get_errno() != errno.E2BIG:
+    if ctypes.get_errno() != errno.E2BIG:  # defence: seccomp-emulator-noticed
         raise OSError(errno.ENOSYS, "the program is run by an emulator")
     _install(libc, build_filter(where, attributes=attributes, watch=watch))
 
@@ -248,25 +248,29 @@ def build_filter(
     permitted = (_OF_OPEN_FILES if attributes else frozenset()) | (
         _WATCHING if watch else frozenset()
     )
+    # defence: seccomp-architecture -_unless
     steps = [_load(_ARCHITECTURE), *_unless(where.audit, DENY), _load(_NUMBER)]
     steps += [(_IF_AT_LEAST, 0, 1, _X32), DENY]
     if attributes:
         steps += _if(where.refused["utimensat"], *_allow_without_path())
     for name, number in where.refused.items():
         if name not in permitted:
-            steps += _if(number, DENY)
+            steps += _if(number, DENY)  # defence: seccomp-refused-calls
     for name in ("socket", "socketpair"):
         steps += _if(call[name], *_allow_known_sockets())
     steps += _if(call["setsockopt"], *_deny_tcp_ulp())
+    # defence: seccomp-terminal-keys DENY=ALLOW
     controls = (step for control in _CONTROLS.values() for step in _if(control, DENY))
     steps += _if(call["ioctl"], _argument(1), *controls, ALLOW)
     steps += _if(call["fcntl"], _argument(1), *_if(_WATCH_FOLDER, DENY), ALLOW)
     for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
+        # defence: seccomp-connect-by-send DENY=ALLOW
         refused = [_argument(flags), (_IF_ANY_BIT, 0, 1, _CONNECT_AND_SEND), DENY, ALLOW]
         steps += _if(call[name], *refused)
+    # defence: seccomp-no-namespaces DENY=ALLOW
     steps += _if(call["clone"], _argument(0), (_IF_ANY_BIT, 0, 1, _NAMESPACES), DENY, ALLOW)
     # Its flags lie in memory, where no filter looks; every C library goes back to the other one.
-    steps += _if(call["clone3"], _UNKNOWN)
+    steps += _if(call["clone3"], _UNKNOWN)  # defence: seccomp-no-clone3
     return [*steps, ALLOW]
 
 
@@ -295,7 +299,7 @@ def _allow_known_sockets() -> list[Instruction]:
         *_unless(_STREAM, *_unless(_DATAGRAM, DENY)),
         _argument(2),
         *(step for protocol in (_ANY, _TCP, _UDP) for step in _if(protocol, ALLOW)),
-        DENY,
+        DENY,  # defence: seccomp-other-protocols DENY=ALLOW
     ]
     return [
         _argument(0),
@@ -309,6 +313,7 @@ def _allow_known_sockets() -> list[Instruction]:
 
 def _deny_tcp_ulp() -> list[Instruction]:
     """Refuse the option that turns a TCP socket into something else."""
+    # defence: seccomp-tcp-stays-tcp DENY=ALLOW
     return [_argument(1), *_if(_TCP, _argument(2), *_if(_UPPER_PROTOCOL, DENY)), ALLOW]
 
 

@@ -210,6 +210,7 @@ def _gram_phrase(run: str) -> str:
 
 def _quote(text: str) -> str:
     # FTS5 reads its expression up to the first NUL.
+    # defence: search-words-quoted =text
     return '"' + text.replace("\0", " ").replace('"', '""') + '"'
 
 

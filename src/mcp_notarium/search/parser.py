@@ -118,7 +118,7 @@ def parse(
     Raises ``QueryError`` and nothing else.
     """
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
-    if len(typed) > MAX_CHARACTERS:
+    if len(typed) > MAX_CHARACTERS:  # defence: query-size
         _refuse(f"The query is longer than {MAX_CHARACTERS} characters.", "Search for less text.")
     query = Query(
         tags=tuple(map(replace_surrogates, tags)),

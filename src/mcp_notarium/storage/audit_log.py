@@ -94,7 +94,7 @@ class AuditLog:
             raise refusal
         before = self.last_begun
         try:
-            with self._db.transaction(durable=durable):
+            with self._db.transaction(durable=durable):  # defence: act-flushed-first durable=False
                 number = self.table.append([*self._due(), entry], durable=durable).count
                 self.last_begun = number  # the flush at the end of the transaction may tell it
                 yield number

@@ -80,11 +80,13 @@ class Authorizer:
     def _permits(
         self, action: int, first: str | None, second: str | None, database: str | None
     ) -> bool:
-        if action in _ALWAYS_REFUSED:
+        if action in _ALWAYS_REFUSED:  # defence: no-second-database
             return False
         if action == _PRAGMA:
+            # defence: pragmas-one-by-one =True
             return self._permits_pragma((first or "").lower(), second)
         if action == _FUNCTION:
+            # defence: no-loading-function =True
             return (second or "").lower() not in _REFUSED_FUNCTIONS
         if action == _TRANSACTION_VTAB:
             return second in _VIRTUAL_TABLES and (self._schema_open or database == "temp")

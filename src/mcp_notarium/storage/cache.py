@@ -79,6 +79,7 @@ def apply_rules(cache: Cache) -> int:
         cache.notes.hide(hidden)
         cache.notes.names.drop_aliases(visibility.rules)
         cache.versions.remove_hidden(cache.notes.visibility)
+        # defence: new-rules-clear-bases
         cache.notes.merge_bases.clear()  # what they said then may be hidden now
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:

@@ -164,13 +164,14 @@ class Database:
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return all rows of a query."""
         found: list[Row] = self._do(lambda c, p: c.execute(sql, p).fetchall(), parameters)
-        if reads_texts(sql) and any(map(may_be_cut, found)):
+        if reads_texts(sql) and any(map(may_be_cut, found)):  # defence: damage-cuts-none-of-several
             self.require_authentic()
         return found
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row of a query, or None."""
         found: Row | None = self._do(lambda c, p: c.execute(sql, p).fetchone(), parameters)
+        # defence: damage-cuts-no-text
         if reads_texts(sql) and found is not None and may_be_cut(found):
             self.require_authentic()
         return found
@@ -223,7 +224,7 @@ class Database:
             self.witness.require_same_file(writing=True)
         if durable:
             self.run("PRAGMA synchronous = FULL")
-        self.run("BEGIN IMMEDIATE")
+        self.run("BEGIN IMMEDIATE")  # defence: chain-writer IMMEDIATE=DEFERRED
         self._durable = durable
         flushed: Callable[[], None] = _nothing
         try:

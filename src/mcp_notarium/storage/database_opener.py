@@ -148,7 +148,7 @@ def copy(
             target.execute("PRAGMA journal_mode = OFF")
             target.execute("PRAGMA synchronous = OFF")
             source.copy_pages(target, pages=_STEP_PAGES, after_step=after_step)
-            source.require_authentic()
+            source.require_authentic()  # defence: damaged-page-not-copied
         finally:
             target.close()
         _flush(path)
@@ -171,7 +171,7 @@ def _create_private(path: Path) -> None:
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     # WAL and shared-memory index inherit this mode, whatever the umask is.
-    os.close(os.open(path, flags, 0o600))
+    os.close(os.open(path, flags, 0o600))  # defence: database-private-first 0o600=0o666
 
 
 def _flush(path: Path) -> None:
@@ -185,7 +185,7 @@ def _flush(path: Path) -> None:
 def _require_private(path: Path) -> None:
     """Refuse all but a private regular file. It opens nothing: closing would drop SQLite's locks."""
     try:
-        found = path.lstat()
+        found = path.lstat()  # defence: database-is-no-link lstat=stat
     except FileNotFoundError:
         raise LockedError(
             Verdict.DATABASE_MISSING,
@@ -200,7 +200,7 @@ def _require_private(path: Path) -> None:
             f"the cache file {reason}",
             resolution_hint="Run `mcp-notarium doctor`; it names the file and what to change.",
         )
-    if found.st_size < PAGE_SIZE:
+    if found.st_size < PAGE_SIZE:  # defence: empty-file-is-no-database
         # SQLite would take an empty file for a new database and start without any note.
         raise CacheDamaged("the cache file is shorter than one page")
 
@@ -236,8 +236,9 @@ def _open(
     try:
         connection = dbapi.connect(
             _read_only_uri(path, without_log=without_log) if read_only else os.fspath(path),
+            # defence: connecting-makes-none _READWRITE=6
             flags=(_READONLY | _NAMED_BY_URI if read_only else _READWRITE)
-            | _NOFOLLOW
+            | _NOFOLLOW  # defence: sqlite-follows-no-link
             | _EXTENDED_CODES,  # without CREATE: never a silent new database
             isolation_level=None,
             timeout=BUSY_SECONDS,
@@ -266,7 +267,7 @@ def _open(
     try:
         _unlock(database, connection, key, memory_security=memory_security)
         _configure(database, page_cache)
-        connection.set_authorizer(authorizer.authorize)
+        connection.set_authorizer(authorizer.authorize)  # defence: sql-authorizer
     except BaseException:
         database.close()
         raise
@@ -315,6 +316,7 @@ def _open_error(path: Path) -> NotariumError:
 def _unlock(
     database: Database, connection: Connection, key: Secret | None, *, memory_security: bool
 ) -> None:
+    # defence: driver-log-off NONE=ERROR
     database.run("PRAGMA cipher_log_level = NONE")  # first: its own log goes to stderr
     if key is not None:
         if memory_security:
@@ -327,10 +329,11 @@ def _unlock(
 
 def _configure(database: Database, page_cache: int) -> None:
     for pragma in (
+        # defence: temp-store-in-memory MEMORY=FILE
         "temp_store = MEMORY",  # the other setting writes notes to /var/tmp in clear
         f"cache_size = -{page_cache // 1024}",
         "mmap_size = 0",
-        "secure_delete = ON",
+        "secure_delete = ON",  # defence: deleted-text-wiped ON=OFF
         "foreign_keys = ON",
         "trusted_schema = OFF",
         "recursive_triggers = OFF",
@@ -347,6 +350,6 @@ def _configure(database: Database, page_cache: int) -> None:
     mode = database.row("PRAGMA journal_mode = WAL")
     if (
         mode != ("memory" if database.in_memory else "wal",)
-        or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY
+        or database.number("PRAGMA temp_store") != _TEMP_STORE_MEMORY  # defence: temp-store-checked
     ):
         raise CacheDamaged("the database does not accept its settings")

@@ -113,7 +113,7 @@ def installed_versions(version: Callable[[str], str] | None = None) -> tuple[str
 def module() -> Any:
     """Return the driver's DB-API module, imported once. Raises ``LockedError`` (CRYPTO_UNSUITABLE)."""
     found = installed_versions()
-    if len(found) > 1:
+    if len(found) > 1:  # defence: one-driver
         raise _unsuitable(
             f"two SQLCipher drivers are installed on top of each other: {', '.join(found)}"
         )
@@ -218,6 +218,7 @@ def translate(error: BaseException, *, writing: bool) -> CacheError:
     if isinstance(error, MemoryError) or code == _NOMEM:
         # SQLCipher answers "out of memory" to everything after the first page it cannot decrypt.
         return CacheDamaged("the database stopped being readable")
+    # defence: cut-page-is-damage -_CORRUPT
     if code in {_CORRUPT, _NOTADB} or (code == _IOERR and not writing):
         return CacheDamaged("the database cannot be read", details=details)
     if code in {_FULL, _IOERR}:

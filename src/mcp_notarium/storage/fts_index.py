@@ -49,6 +49,7 @@ class FtsIndex:
             self._db.run(_ADD_TERMS, (json.dumps(written),))
             self._record_changes(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
+        # defence: deleted-words-leave -difference
         if len(written) > BULK_SIZE or set(replaced).difference(written):
             self._set_merge_state(_MergeState.WHOLE)
         elif replaced:
@@ -108,8 +109,9 @@ class FtsIndex:
                 self._db.run("UPDATE search_index SET left_behind = 0, merged_at = unixepoch()")
             # A merge that has begun goes on. If it began with the whole again, notes that are saved between the
             # slices would keep it at its beginning.
-            worked = self._merge(_SLICE_PAGES)
+            worked = self._merge(_SLICE_PAGES)  # defence: merge-goes-on =False
             if not worked and state is _MergeState.WHOLE:
+                # defence: last-merge -_prepare_last_merge
                 worked = self._merge(-_SLICE_PAGES) or self._prepare_last_merge()
             self._set_merge_state(state if worked else _MergeState.NOTHING)
         if not worked:

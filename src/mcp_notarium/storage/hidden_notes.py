@@ -49,7 +49,7 @@ class VisibilityFilter:
 
     def require_match(self) -> None:
         """Raise ``PolicyChanged`` if the index is filled under other rules by now."""
-        if not self.matches_index:
+        if not self.matches_index:  # defence: older-rules-stop
             raise PolicyChanged(
                 "the rules of what agents may see were changed while this server ran"
             )
@@ -59,7 +59,7 @@ class VisibilityFilter:
 
         Record the notes that are hidden, and forget those that no longer are.
         """
-        if not self.rules.has_rules:
+        if not self.rules.has_rules:  # defence: hidden-notes-not-stored =True
             return dict(batch)
         hidden = {
             change.id: (change, rule)
@@ -81,7 +81,7 @@ class VisibilityFilter:
         return self.find_rule_for(
             revision.id,
             revision.content.tags,
-            clear=revision.tags_understood,
+            clear=revision.tags_understood,  # defence: unclear-tags-hide =True
             identity=revision.identity,
         )
 
@@ -90,6 +90,7 @@ class VisibilityFilter:
     ) -> str | None:
         """Return the rule that hides a note with these tags; ``clear`` False: it has others, too."""
         rule = self.rules.hidden_by(note_id, tags, clear=clear)
+        # defence: rule-follows-renamed-note
         if rule is None and (named := self.names.find_rule(note_id, identity)) is not None:
             rule = f'hidden_ids "{named}"'
         return rule

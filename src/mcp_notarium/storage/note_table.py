@@ -251,7 +251,7 @@ class NoteTable:
         gone = [old.pk for id_, old in existing.items() if isinstance(batch[id_], Tombstone)]
         # Of a note that is gone or hidden nothing stays; also if the index has been emptied before.
         if removed := [id_ for id_, change in batch.items() if isinstance(change, Tombstone)]:
-            self._versions.remove(removed)
+            self._versions.remove(removed)  # defence: hidden-versions-go
         changed = [
             (old, rows_of(revision))
             for revision in revisions
@@ -293,7 +293,7 @@ class NoteTable:
     def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
         if not changed:
             return
-        ours = self._versions.keep_ours(
+        ours = self._versions.keep_ours(  # defence: replaced-own-text-kept =False
             (old.pk, one.revision) for old, one in changed if old.written_here
         )
         self.merge_bases.keep(old.pk for old, _ in changed)

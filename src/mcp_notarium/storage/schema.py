@@ -352,6 +352,7 @@ STATEMENTS = (
       mac       TEXT NOT NULL CHECK (length(mac) = 64)
     ) STRICT
     """,
+    # defence: audit-never-changed
     """
     CREATE TRIGGER audit_never_changed BEFORE UPDATE ON audit BEGIN
       SELECT RAISE(ABORT, 'an audit record is never changed');

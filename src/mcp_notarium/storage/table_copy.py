@@ -207,7 +207,7 @@ def _copy_state_table(
             rows = []
             for each in keys:
                 read = _try_rows(opens, one, each)
-                if read is None and name in TWINS:
+                if read is None and name in TWINS:  # defence: damaged-note-from-index
                     read = _try_rows(opens, TWINS[name], each)
                 complete &= bool(read)
                 rows += read or []

@@ -31,7 +31,7 @@ class UsageLimits:
 
     def limit_rows(self, wanted: int) -> int:
         """Return how many notes one listing may show."""
-        return min(wanted, self._limits.notes_per_call or wanted)
+        return min(wanted, self._limits.notes_per_call or wanted)  # defence: listing-notes min()
 
     @property
     def bytes_left(self) -> int | None:
@@ -49,14 +49,14 @@ class UsageLimits:
     def charge_read(self, size: int) -> None:
         """Count an answer of ``size`` bytes. Raises ``NotPermitted`` beyond a limit."""
         largest, whole = self._limits.bytes_per_call, self._limits.bytes_per_session
-        if largest is not None and size > largest:
+        if largest is not None and size > largest:  # defence: call-bytes
             raise NotPermitted(
                 f"The answer has {size} bytes; {largest} may be read at a time.",
                 details={"bytes": size, "most": largest},
                 resolution_hint="Ask for less, by `limit`, `preview_lines` or `range_line_count`. "
                 f"{_CHANGEABLE}",
             )
-        if whole is not None and self._read + size > whole:
+        if whole is not None and self._read + size > whole:  # defence: session-bytes
             raise NotPermitted(
                 f"No more than {whole} bytes may be read in one session.",
                 details={"most": whole, "left": max(0, whole - self._read)},
@@ -82,7 +82,7 @@ class UsageLimits:
     def require_write(self) -> None:
         """Raise ``NotPermitted`` if no further write is permitted now; count nothing."""
         most = self._limits.writes_per_session
-        if most is not None and self._written >= most:
+        if most is not None and self._written >= most:  # defence: session-writes
             raise NotPermitted(
                 f"No more than {most} changes may be made in one session.",
                 details={"most": most},

@@ -286,7 +286,7 @@ def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[in
     """Return the keys of the rows (key and cost, oldest first) that have no room."""
     gone = []
     for pk, cost in rows:
-        if pk in staying and cost <= size:
+        if pk in staying and cost <= size:  # defence: deleted-note-not-pushed-out
             size -= cost
         elif pk in staying:
             gone.append((pk,))

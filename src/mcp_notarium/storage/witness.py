@@ -87,7 +87,7 @@ class FileWatch:
             self._fail()
         except OSError:
             return
-        if _place(found) != self._place:
+        if _place(found) != self._place:  # defence: other-file-noticed
             self.displaced = True
             self._fail()
         if _written(found) == self._written or now < self._unsure_until:
@@ -96,7 +96,7 @@ class FileWatch:
         there = self._read_main()
         if there is None:
             self._unsure_until = now + _UNSURE_SECONDS
-        elif there < least:
+        elif there < least:  # defence: older-file-noticed
             self._fail()
         else:
             self._written = _written(found)

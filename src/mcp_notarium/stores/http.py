@@ -154,7 +154,7 @@ class HttpSession:
         (writes only) and ``StoreProtocolError`` (redirects, and answers over ``largest``:
         ``AnswerTooLarge``).
         """
-        if origin_of(request.url) not in self._origins:
+        if origin_of(request.url) not in self._origins:  # defence: http-known-hosts-only
             raise ConfigError("a request to a host that is not configured was refused")
         ends = self._clock() + (request.deadline or self._timeout)
         tries = request.tries or self._retry_policy.tries
@@ -191,7 +191,7 @@ class HttpSession:
         import httpx  # noqa: PLC0415 - a tenth of a second that a start without network saves
 
         try:
-            async with asyncio.timeout(max(seconds, 0)):
+            async with asyncio.timeout(max(seconds, 0)):  # defence: http-answer-deadline 0=20
                 reply = await self._exchange(request, seconds=seconds, sent=sent)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             return Outcome(arrived=False, cause=error)
@@ -201,7 +201,7 @@ class HttpSession:
             return Outcome(timed_out=True, cause=error)
         except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.DecodingError) as error:
             return Outcome(cause=error)
-        except (httpx.HTTPError, httpx.InvalidURL):
+        except (httpx.HTTPError, httpx.InvalidURL):  # defence: http-header-not-quoted
             # Not chained: such an error may quote a header, and headers hold secrets.
             raise StoreProtocolError("the note store broke the HTTP protocol") from None
         now = self._wall_clock()
@@ -293,7 +293,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def _check_redirect(reply: Reply, *, in_doubt: bool) -> Reply:
-    if reply.status not in _REDIRECTS:
+    if reply.status not in _REDIRECTS:  # defence: http-no-redirect =True
         return Reply(reply.status, reply.headers, reply.body, in_doubt=in_doubt)
     if in_doubt:
         raise OutcomeUnknown("the write was sent and no answer came back")
@@ -333,7 +333,7 @@ async def _read(response: httpx.Response, *, largest: int, cut: bool) -> bytes:
     async for part in chunks if encoding == "gzip" else response.aiter_bytes():
         parts.append(part)
         size += len(part)
-        if size > largest:
+        if size > largest:  # defence: http-answer-size
             if cut:
                 break
             raise AnswerTooLarge(f"the note store answered more than {largest} bytes")

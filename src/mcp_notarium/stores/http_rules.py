@@ -58,7 +58,7 @@ def usable_origin(base: str, *, plain_http: bool = False) -> Origin:
             resolution_hint=_SHOW_ADDRESS,
         )
     permitted = is_loopback(origin[1]) or (plain_http and is_local_network(origin[1]))
-    if origin[0] == "http" and not permitted:
+    if origin[0] == "http" and not permitted:  # defence: http-plain-to-here-only
         raise ConfigError(
             "the address of the note store must be https (plain http only to this machine)",
             resolution_hint=_SHOW_ADDRESS,

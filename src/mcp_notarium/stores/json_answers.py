@@ -46,7 +46,7 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST, most: int = MOST_V
         raise StoreProtocolError("the note store answered something that is not JSON") from None
     except (ValueError, RecursionError):
         raise AnswerTooLarge("the note store answered a value that cannot be taken") from None
-    if deepest is not None and deeper_than(value, deepest):
+    if deepest is not None and deeper_than(value, deepest):  # defence: json-depth
         raise StoreProtocolError("the note store answered JSON that is nested too deeply")
     return value
 

@@ -50,7 +50,7 @@ class AccountIdentity:
         Each string follows its length in bytes (8 bytes, big-endian), so that no two identities meet.
         """
         found = hashlib.sha256(_PROGRAM)
-        for text in (self.kind, self.endpoint, self.name):
+        for text in (self.kind, self.endpoint, self.name):  # defence: identity-of-account -endpoint
             data = text.encode("utf-8", "surrogateescape")
             found.update(len(data).to_bytes(8, "big") + data)
         return found.hexdigest()

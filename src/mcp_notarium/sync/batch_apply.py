@@ -130,6 +130,7 @@ class BatchCommitter:
             self._cache.notes.names.set_identities(batch.identities)
             self._keep_versions_apart(actions)
             gone = [action.id for action in actions if action.move is Move.FORGET]
+            # defence: moved-own-note-kept =False
             lost = find_lost(self._cache, gone) if self._keeps_lost else []
             applied = self._cache.notes.apply(_changes(actions))
             for number, base in lost:
@@ -291,7 +292,7 @@ class BatchApplier:
         """
         if not self._cache.notes.tidy_due:
             return False
-        resting = self._nobody_writes()
+        resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True
         more = resting and await self._thread.call(lambda cache: cache.notes.tidy())
         if not more:
             await self.close()  # or nobody would move the log meanwhile
@@ -380,7 +381,7 @@ class ThreadConnection:
             if self._in_use.locked():
                 return  # the loop ends and has cancelled the task; the thread goes on
             opened.close()
-            if in_time:
+            if in_time:  # defence: one-process-moves-the-log =True
                 with suppress(CacheError):
                     self._cache.database.set_checkpointer(opened.database.checkpointer)
             release_memory()

@@ -79,6 +79,7 @@ class BatchReader:
 
         Unresolved notes come last: they may be failing, and changes do not wait for them.
         """
+        # defence: new-codec-reloads-index
         await follow_codec(self._cache, self._store, self._progress)
         unresolved = self._applier.due_unresolved()
         for source in self._due_sources(cursor_lost=cursor_lost):
@@ -200,6 +201,7 @@ class BatchReader:
             page = await self._store.changes(cursor, wait=wait, base_of=self._whole_base)
         except CursorLost:
             if self._snapshot:
+                # defence: files-watched-after-failure
                 self.feed.record_success()  # this is how such a store reports a change
             raise
         except RateLimited:
@@ -216,6 +218,7 @@ class BatchReader:
     def _whole_base(self, note_id: str) -> Revision | None:
         """Return what the index holds of a note, unless its ``raw`` was left behind by a reload."""
         base = self._cache.notes.base(note_id)
+        # defence: codec-reads-its-own-version =True
         return base if base is not None and base.raw else None
 
     def _change_batches(
@@ -342,7 +345,7 @@ class BatchReader:
         etags = {note_id: one.etag for note_id, one in hidden.items()}
         # An id or a place may be allowed; another revision may be visible.
         rules = visibility.rules
-        judged = rules.names_paths
+        judged = rules.names_paths  # defence: moved-note-judged =False
         still = [] if judged else [e for e in listed if e.id not in (rules.allowed_ids or ())]
         moved = find_moved(etags, hidden_names, still)
         shown = [entry for entry in listed if entry.id not in {*moved.values()}]

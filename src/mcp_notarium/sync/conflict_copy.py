@@ -84,7 +84,7 @@ class StoredAs(Enum):
 
 def compare_stored(*, base: Content, sent: Content, stored: Content) -> StoredAs:
     """Compare what the store holds after a write with what was sent over ``base``."""
-    if stored == sent:
+    if stored == sent:  # defence: stored-compared-with-sent =True
         return StoredAs.AS_SENT
     if not inserted_lines(base.text, sent.text) <= _count_lines(stored.text):
         return StoredAs.TEXT_LOST

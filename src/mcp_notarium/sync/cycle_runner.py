@@ -168,7 +168,7 @@ class CycleRunner:
             error = StoreUnavailable(f"sync met an unexpected {type(error).__name__}")
         self._failure = error
         event = event_of(error, state=self.state)
-        if event is Event.CURSOR_LOST and self._cursor_lost:
+        if event is Event.CURSOR_LOST and self._cursor_lost:  # defence: one-sweep-a-cycle
             # It has just given this cursor. One sweep a cycle, or sweeps never end.
             self._failure = StoreProtocolError(
                 "the note store rejects the cursor it has just given"
@@ -242,7 +242,7 @@ class CycleRunner:
         elif not self._unwritten_since:
             self.backoff.record_write()
         elif self._began_by_feed or self._tally.deferred:
-            self.backoff.record_empty()
+            self.backoff.record_empty()  # defence: empty-success-slows-down
         if succeeded:
             self._failure = None
         self.last_failure = self._failure

@@ -130,7 +130,7 @@ class EntryReplay:
         ``PerhapsRenamed`` if one is needed.
         """
         try:
-            if self._journal.waits(write):
+            if self._journal.waits(write):  # defence: links-wait-for-renaming
                 raise PerhapsRenamed(
                     "a note that this one links to is being renamed",
                     details={"id": write.note_id, "write_id": write.write_id},
@@ -176,6 +176,7 @@ class EntryReplay:
     async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
         """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
         head = await get_proven(self._cache, self._store, write.note_id, fed=False)
+        # defence: renaming-looked-for
         if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
             return self._journal.rename(write, moved.id), moved
         return write, head

@@ -267,6 +267,7 @@ class History:
         row = _last_of(rows, client)
         if row is None or note is None:
             raise _nothing_to_undo(note_id)
+        # defence: undo-stops-at-later-change
         if row != rows[0] or row.made is None or row.made != self._cache.notes.etag(note.id):
             raise VersionConflict(
                 "The note has changed since that save; nothing was undone.",
@@ -337,6 +338,7 @@ class History:
         while True:
             page = await store.list_versions(note_id, before=place, limit=LIMIT)
             for revision in page.revisions:
+                # defence: hidden-version-by-its-tags -_hides
                 if self._cache.notes.get(note_id) is None or self._hides(revision):
                     yield None
                     return
@@ -349,6 +351,7 @@ class History:
         self, note_id: str, newest: str, etags: list[str], makers: Makers
     ) -> Version | None:
         """Return the version that the store keeps under one of these etags, or that is kept here since the store dropped it."""
+        # defence: nothing-before-hidden
         if self._has_rules:  # a newer one may be hidden: then none before is shown
             async with aclosing(self._listed(note_id, newest, makers)) as listed:
                 async for one in listed:

@@ -126,6 +126,7 @@ class Journal:
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
+        # defence: write-recorded-first =True
         with self._cache.transaction() if act is None else act.transaction(durable=False):
             if self.in_flight(write.note_id):
                 return False
@@ -148,6 +149,7 @@ class Journal:
             return
         sizes = [size for write in writes if (size := self._size_of_taken(write)) is not None]
         size = sum(sizes) + ROW_BYTES * (len(sizes) - 1)
+        # defence: last-room-counted-once
         if sizes and not self._cache.versions.has_room(size, now=self._clock()):
             raise no_room_error(writes[0].note_id)
 
@@ -299,7 +301,7 @@ class Journal:
         self._cache.notes.apply(storing)
         removed = self._cache.notes.etag(entry.note_id) is None
         if removed and note is not None and base is not None:
-            self._cache.versions.put_back(earlier)
+            self._cache.versions.put_back(earlier)  # defence: kept-outlives-same-id
             self._cache.versions.keep(
                 base,
                 number=note.local_version,
@@ -351,6 +353,7 @@ class Journal:
                 at=self._clock(),
                 by=write.client,
                 made=made,
+                # defence: dropped-text-kept -stays
                 in_store=self._store_has_versions and not stays,
                 native=native,
                 stays=stays,
@@ -360,6 +363,7 @@ class Journal:
 
     def _takes(self, base: Revision, stored: Revision, native: bytes) -> bool:
         """Tell whether a write has taken something away that this version has."""
+        # defence: taken-text-not-pushed-out =False
         return bool(find_taken(base.content, stored.content) or self._name_parts(native))
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:

@@ -131,6 +131,7 @@ async def reload_index(
 
     ``act`` is recorded with it. Raises what the store raises, with nothing emptied, if it cannot be read.
     """
+    # defence: reload-asks-store-first
     await store.list_page(since=None, mark=None, limit=1, with_content=False)
     newest = {base.id: await _get_newest(store, base.id) for base in _unfinished_bases(cache)}
     with cache.transaction(durable=True) if act is None else act.transaction():
@@ -138,6 +139,7 @@ async def reload_index(
         cache.notes.clear()
         progress.mark_emptied()
         # Without its base the text of an unfinished write could not be merged any more.
+        # defence: reload-keeps-bases
         cache.notes.apply(_base_again(base, newest.get(base.id)) for base in bases)
 
 
@@ -155,6 +157,7 @@ def _unfinished_bases(cache: Cache) -> list[Revision]:
 
 async def _get_newest(store: Store, note_id: str) -> Revision | None:
     """Fetch the newest revision; None if this note is gone or cannot be read, which stops no reload."""
+    # defence: one-bad-note -StoreProtocolError
     with suppress(NoteNotFound, StoreProtocolError, StoreRejected):
         return await store.get(note_id)
     return None
@@ -165,6 +168,6 @@ def _base_again(base: Revision, newest: Revision | None) -> Revision:
 
     If the store has another revision, only the content is needed: no codec reads the old ``raw`` again.
     """
-    if newest is not None and newest.etag == base.etag:
+    if newest is not None and newest.etag == base.etag:  # defence: reload-reads-bases-again
         return newest
     return replace(base, raw=b"")

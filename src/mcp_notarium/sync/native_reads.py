@@ -30,7 +30,7 @@ class NativeIndex:
     ) -> bool:
         """See ``NoteIndex.sees``."""
         rule = self._visibility.find_rule_for(note_id, tags, clear=clear, identity=identity)
-        return rule is None
+        return rule is None  # defence: native-read-judged =True
 
     def hides_name(self, note_id: str) -> bool:
         """See ``NoteIndex.hides_name``."""
@@ -60,7 +60,7 @@ class NativeIndex:
         try:
             newest: Revision | Tombstone = await self._store.get(note_id)
         except NoteNotFound:
-            if seen is None:
+            if seen is None:  # defence: deleted-note-remains
                 return None
             newest = Tombstone(note_id)
         with cache.transaction():

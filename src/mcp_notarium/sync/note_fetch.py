@@ -130,10 +130,12 @@ async def get_proven(
         if known is None:
             return newest
         if isinstance(newest, Revision):
+            # defence: contradiction-is-no-note
             if contradicts(known, newest, dated=store.traits.fixed_creation):
                 continue
             if newest.etag == known.etag:
                 return newest
+        # defence: newer-answer-is-told-of =True
         if not fed or await _is_told(cache, store, newest):
             return newest
     raise StoreProtocolError(

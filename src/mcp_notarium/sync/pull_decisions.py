@@ -130,6 +130,7 @@ CHANGES: Mapping[tuple[LocalState, RemoteState], PlannedMove] = {
         Move.REPLACE, "removed and made again, and its version count came to the same number"
     ),
     (LocalState.KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
+    # defence: removal-needs-proof FETCH=FORGET
     (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(
         Move.FETCH, "absence is no proof: ask the note itself"
     ),
@@ -362,9 +363,10 @@ def check_removals(
     listings (``Traits.whole_listings``), and this one has notes: it is believed.
     """
     limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
+    # defence: removal-limit-empty-listing =False
     everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)
-    if (everything or lost > limit) and not whole:
+    if (everything or lost > limit) and not whole:  # defence: removal-limit -limit
         raise RemoteVanished(
             f"{lost} of {known} notes disappeared at once from the note store",
             details={"known": known, "missing": lost, "limit": limit},

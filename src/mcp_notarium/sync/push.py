@@ -91,7 +91,7 @@ class Pusher:
         if not self._journal.record(write, act=act, **options):
             return False
         try:
-            await self._journal.flush()
+            await self._journal.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
             self.drop(write)
             raise not_recorded_error(error) from error

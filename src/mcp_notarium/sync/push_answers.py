@@ -71,6 +71,8 @@ class AnswerCommitter:
         repair = repair and not (write.copied or write.repair)
         earlier = await self._read_revision(write.note_id, answer.first)
         alone = answer.alone and not known
+        # defence: rewritten-text-not-resent -alone
+        # defence: added-version-not-fought -_is_own
         if alone or self._is_own(write, earlier, repaired=not repair):
             return await self._accept_alone(write, answer, own=alone)
         return await self._accept(write, base, answer, earlier, repair=repair)

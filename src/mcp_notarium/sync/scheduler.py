@@ -279,7 +279,7 @@ class Scheduler:
     async def _back_off(self) -> None:
         delay = self._runner.delay(self._jitter())
         if self._runner.sources.on_this_machine:
-            delay = min(delay, FILE_RETRY)
+            delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
         blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)

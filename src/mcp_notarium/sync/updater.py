@@ -135,6 +135,7 @@ class Updater:
                 newest = await self._fetch_newest(note.id, seen, first=first)
             except (StoreError, LoginRequired) as error:
                 raise add_outcome(error, NOT_SAVED) from None
+        # defence: undo-of-known-revision-only =False
         moved = exact and (newest.etag != seen or self._has_moved(note))
         unchanged = newest.etag if newest.content == note.content and not moved else None
         held, wanted = held_for_update(
@@ -146,6 +147,7 @@ class Updater:
             taken=self._journal.is_taken(newest),
         )
         step = decide(WriteKind.UPDATE, Attempt.FIRST, held)
+        # defence: restore-without-other-edit -exact
         if step is Step.MERGE and (exact or not self._journal.sees(note.id, wanted)):
             step = (
                 Step.REFUSE
@@ -204,6 +206,7 @@ class Updater:
         if new_id == write.note_id:
             return
         known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
+        # defence: hidden-id-not-taken -sees
         if known or not self._journal.sees(new_id, write.content):
             raise name_taken_error(write.note_id)
 

@@ -64,7 +64,7 @@ class DirectWriter:
         """
         refused: list[NotariumError | None] = []
         stored: list[Revision] = []
-        with self._transaction(None):
+        with self._transaction(None):  # defence: import-whole-transactions
             for write in writes:
                 try:
                     stored.append(run_at_once(self._store.push(write)).revision)
@@ -87,6 +87,7 @@ class DirectWriter:
     @contextmanager
     def _transaction(self, act: Act | None) -> Iterator[None]:
         self._on_step("recorded")
+        # defence: local-save-one-transaction
         with self._cache.transaction(durable=True) if act is None else act.transaction():
             yield
             self._on_step("pushed")

@@ -38,7 +38,7 @@ SEARCHED_CHARACTERS = 4096
 
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00016fe4\U0001d159")
 """Characters without a shape that Unicode still counts as letters or signs, as variation selectors."""
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})  # defence: question-shows-characters =()
 _QUOTES = re.compile('["\u201c-\u201f\u00ab\u00bb\u2033\uff02]')
 _LINES = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -124,7 +124,7 @@ def quote(text: str) -> str:
 
 async def require_consent(call: CallContext, message: str) -> None:
     """Raise ``ConfirmationRequired`` unless the user agrees to ``message``."""
-    if not await call.confirm(message):
+    if not await call.confirm(message):  # defence: decline-obeyed
         raise ConfirmationRequired(
             "The user declined; nothing was changed.",
             subcategory="declined",
@@ -144,7 +144,7 @@ def name_note(app: App, text: str, *, note_id: str | None) -> str:
 
     The agent reads a question that nobody can be asked, so the question must not show hidden text.
     """
-    if note_id is not None and (
+    if note_id is not None and (  # defence: question-within-limits -bytes_left
         app.config.policy.hides(Field.TEXT) or app.usage_limits.bytes_left == 0
     ):
         return describe_note("", note_id=note_id).replace(" without text", "")

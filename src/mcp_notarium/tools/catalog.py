@@ -62,6 +62,7 @@ TOOLS: tuple[Tool, ...] = (
         name="list",
         title="Find notes",
         description=(
+            # defence: tool-list-agreed =''
             "Find notes: newest first, or best for the words in `query`. Rows are previews; `get` "
             "takes `uuid`."
         ),
@@ -158,7 +159,7 @@ class Toolset:
             if not tool.stands_for
             else tool
             for tool in self.tools
-            if tool.name not in gone
+            if tool.name not in gone  # defence: absent-tools
         )
         prompts = tuple(prompt for prompt in self.prompts if gone.isdisjoint(prompt.tools))
         return replace(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.history import Version
 
 
-ANSWER_BYTES = 30_000
+ANSWER_BYTES = 30_000  # defence: answer-bytes =1000000
 """Largest text of one answer: 7,000 tokens of prose, 12,000 of dates and numbers, so that no client cuts it."""
 
 TEXT_HIDDEN = "The text of notes is hidden by the user's policy."

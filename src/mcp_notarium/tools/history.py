@@ -254,7 +254,7 @@ async def _draft(
     draft = replace(make_draft(app, note, content), links=links, cards=cards)
     history = app.library.history
     goal.beside = await history.find_parts_beside(note, draft.content, now=app.clock())
-    if call.client is None:
+    if call.client is None:  # defence: undo-needs-a-client =True
         return draft
     name = name_note(app, note.title or note.text, note_id=note.id)
     what = f"Undo the last change to the {name}" if undoes else f"Restore the text of the {name}"

@@ -121,7 +121,7 @@ def check_query(policy: Policy, query: Query) -> None:
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
     if kinds & {Word, Phrase}:
-        policy.require_filter(Field.TEXT)
+        policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched
 
 
 def _row(summary: Summary, policy: Policy) -> ListItem:

@@ -33,7 +33,7 @@ async def find_loss(
     else:
         loss = await app.library.find_loss(note, content, now=app.clock(), after=after)
     if loss is not None:
-        app.config.policy.require_irreversible()
+        app.config.policy.require_irreversible()  # defence: write-mode-no-deletion
     return loss
 
 
@@ -79,10 +79,12 @@ async def remove_note(
         name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
         kept = f"For {app.config.version_days} days `restore_version` can bring it back."
         back = kept if loss is None else f"It cannot be brought back: {loss.why}."
+        # defence: delete-for-good-asks
         await require_consent(call, f"Delete the {name} for good? {back}")
     for attempt in range(1, _ATTEMPTS + 1):
         async with app.library.writing(key):
             note = await find()
+            # defence: delete-what-was-agreed
             if loss is None and await find_loss(app, note, None) is not None:
                 raise VersionConflict(
                     "The note cannot be brought back any more; nothing was deleted.",

@@ -208,7 +208,7 @@ async def _remove(app: App, request: ManageRequest, call: CallContext) -> Manage
 
 
 def _check_trashed(app: App, note: Note) -> None:
-    if app.library.traits.trash and not note.trash:
+    if app.library.traits.trash and not note.trash:  # defence: only-trash-deleted-for-good
         raise InvalidRequest(
             "Only a note in the trash can be deleted for good.",
             subcategory="not_trashed",
@@ -223,6 +223,7 @@ async def _reset(app: App, _request: ManageRequest, call: CallContext) -> Manage
             "The notes are in the memory of this server; there is no cache to load again.",
             resolution_hint="Nothing needs to be done.",
         )
+    # defence: emptying-cache-asks
     await require_consent(call, "Empty the local cache and load every note again?")
     async with app.library.writing(""):
         await app.library.reset(act=call.act)

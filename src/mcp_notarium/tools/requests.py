@@ -270,7 +270,7 @@ MOST_PREVIEW_LINES = 20
 class Wire(BaseModel):
     """Hold what all requests share. Error texts never repeat what was sent."""
 
-    model_config = ConfigDict(
+    model_config = ConfigDict(  # defence: unknown-arguments forbid=ignore
         extra="forbid", hide_input_in_errors=True, frozen=True, defer_build=True
     )
 

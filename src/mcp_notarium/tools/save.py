@@ -115,7 +115,7 @@ async def carry_out(
                 draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
                 return draft, app.library.get(draft.note.id) or draft.note, None
-            if draft.asks and draft != agreed:
+            if draft.asks and draft != agreed:  # defence: consent-to-one-change
                 since = (
                     "since the user was asked" if agreed.asks else "so that the user must be asked"
                 )
@@ -157,6 +157,7 @@ async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     if draft.note is None or draft.changes_nothing or call.client is None:
         return draft
     asks = await find_questions(app, draft.note, draft.content, links=draft.links)
+    # defence: unrecoverable-asks =False
     return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
 
@@ -263,7 +264,7 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
     if request.find is not None:
-        app.usage_limits.require_read()
+        app.usage_limits.require_read()  # defence: replacing-counts-as-reading
 
 
 async def _draft(app: App, request: SaveRequest) -> Draft:
@@ -302,6 +303,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     draft = replace(draft, on_newest=_is_on_newest(request), links=links, cards=cards)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
+        # defence: asked-merge-has-a-base
         await find_at_version(app, note.id, request.local_version)
     return draft
 
@@ -422,10 +424,10 @@ def _asks(old: Content, new: Content, *, name: Callable[[], str], shares: bool) 
     """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
     asks = []
     added = find_new_addresses(new.tags, present=old.tags) if shares else ()
-    if added:
+    if added:  # defence: sharing-asks
         people = ", ".join(map(quote_whole, added))
         asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
-    if drops_most(old.text, new.text):
+    if drops_most(old.text, new.text):  # defence: dropping-text-asks
         asks.append(
             f"Overwrite the {name()} and drop most of its text "
             f"({len(old.text)} characters, {len(new.text)} after)?"

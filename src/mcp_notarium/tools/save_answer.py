@@ -260,5 +260,5 @@ def add_overlaps(app: App, error: VersionConflict, *, base: Note, mine: Content)
     texts = [each[side] for each in shown for side in ("yours", "theirs")]
     if hidden := find_invisible_kinds([*texts, error.details.get("current_title", "")]):
         error.details["hidden"] = list(hidden)
-    error.tells_text = True
+    error.tells_text = True  # defence: conflict-text-marked
     return error

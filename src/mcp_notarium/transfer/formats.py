@@ -116,7 +116,7 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
     """
     form = next((one for one in documents() if one.name == name), None)
     with _write_errors(path):
-        if os.path.lexists(path):
+        if os.path.lexists(path):  # defence: export-overwrites-nothing
             raise FileExistsError(path)
         if form is None:
             _write_folder(path, markdown_folder.encode(notes), len(notes), report)
@@ -139,6 +139,7 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
         for number, file in enumerate(files, 1):
             to = unfinished / file.path
             _make_folder(to.parent)
+            # defence: export-private 0o600=0o644
             with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(file.data)
             os.utime(to, (file.modified_at, file.modified_at))
@@ -148,7 +149,7 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
         unfinished.rename(path)
         sync_folder(path.parent)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing
         raise
 
 
@@ -243,15 +244,16 @@ def _too_many(what: str) -> InvalidRequest:
 def _read_folder(root: Path) -> Iterator[ArchivedFile]:
     """Yield the notes of a folder in order, those of hidden folders left out. Raises ``OSError``."""
     left = LARGEST_FOLDER
+    # defence: unreadable-folder-told -_raise
     for folder, below, files in os.walk(root, onerror=_raise):
         below[:] = sorted(one for one in below if not one.startswith("."))
-        if below and folder.count(os.sep, len(str(root))) >= DEEPEST:
+        if below and folder.count(os.sep, len(str(root))) >= DEEPEST:  # defence: folder-depth
             raise unreadable(f"it has more than {DEEPEST} folders, one in another")
         for name in sorted(files):
             at = Path(folder, name)
             if name.startswith(".") or at.suffix.lower() != markdown_folder.ENDING:
                 continue
-            if not stat.S_ISREG(at.lstat().st_mode):
+            if not stat.S_ISREG(at.lstat().st_mode):  # defence: import-follows-no-link
                 continue
             with open_regular(at) as file:
                 data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
@@ -287,12 +289,12 @@ def _read_zipped(file: Any) -> bytes:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    if len(data) > LARGEST_DOCUMENT:
+    if len(data) > LARGEST_DOCUMENT:  # defence: document-size
         raise InvalidRequest(
             f"the export has more than {LARGEST_DOCUMENT >> 20} MB; nothing was imported",
             resolution_hint="Export to a folder (--format markdown), and import that, in parts if it is very large.",
         )
-    _require_few_values(data)
+    _require_few_values(data)  # defence: document-values
     try:
         text = data.decode("utf-8-sig")
         del data  # else the document is in memory once more

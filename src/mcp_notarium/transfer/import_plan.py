@@ -146,6 +146,7 @@ class _Names:
         return self._transfer.preview(note_id, content, now=self._now)
 
     def _fold(self, note_id: str) -> str:
+        # defence: import-case-alone-one-name =False
         return unicodedata.normalize("NFC", note_id).casefold() if self._named else note_id
 
 
@@ -204,6 +205,7 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
     content = replace(content, tags=tags)
     lost += map(NO_PROPERTY.format, sorted(content.properties - traits.properties))
     content = replace(content, properties=content.properties & traits.properties)
+    # defence: import-shares-nothing =False
     addresses = find_new_addresses(content.tags, present=()) if traits.shares_by_tag else ()
     if addresses:
         lost.append(SHARED)
@@ -285,7 +287,7 @@ async def _find_place(
     if transfer.traits.ids is Ids.NAMED:
         folder = _folder_of(note, transfer.traits)
         return await _find_name(folder, content, seed, transfer, names)
-    seed += names.count(seed)
+    seed += names.count(seed)  # defence: import-same-id-two-notes
     made = random_id(seed)
     made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
     return made, await transfer.find(made)

@@ -112,7 +112,7 @@ def _read_block(block: str) -> dict[str, Any]:
             items = []
         elif isinstance(event, yaml.SequenceEndEvent) and items is not None and key is not None:
             fields[key], key, items = items, None, None
-        elif not isinstance(event, yaml.ScalarEvent):
+        elif not isinstance(event, yaml.ScalarEvent):  # defence: front-matter-flat
             raise ValueError("a value in a value")
         elif items is not None:
             items.append(event.value)

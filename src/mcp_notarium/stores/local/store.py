@@ -152,7 +152,7 @@ class LocalStore:
             raise IdTaken("a note of the notebook has this id", details={"id": write.note_id})
         if write.base_etag is None or row[2] == write.write_id:
             return Acknowledgement(held, PushStatus.REPEATED, alone=True)
-        if held.etag != write.base_etag:
+        if held.etag != write.base_etag:  # defence: local-stale-base-refused
             raise VersionConflict("the note has changed", details={"id": write.note_id})
         if tuple(row[4:]) == _columns(write.body):
             return Acknowledgement(held, PushStatus.UNCHANGED, alone=True)

@@ -98,7 +98,7 @@ class DatabaseFile:
         with _translated(self._path):
             connection = self._connect()
             try:
-                connection.execute("PRAGMA query_only = ON")
+                connection.execute("PRAGMA query_only = ON")  # defence: app-file-query-only
                 connection.execute("BEGIN")
                 columns = _wait(lambda: self._columns(connection), READ_SECONDS)  # takes the lock
                 yield connection, columns
@@ -144,7 +144,7 @@ class DatabaseFile:
 
     def _require_still(self, identity: tuple[int, int]) -> None:
         with suppress(StoreUnavailable):
-            if self._identity() == identity:
+            if self._identity() == identity:  # defence: replaced-file-in-doubt =True
                 return
         raise OutcomeUnknown("Memento's database file was replaced while the note was stored")
 
@@ -152,7 +152,7 @@ class DatabaseFile:
         """Open a connection; it never makes a file, nor waits for a lock. Raises ``StoreUnavailable``."""
         self._identity()
         connection = sqlite3.connect(
-            f"file:{quote(os.fspath(self._path))}?mode=rw",
+            f"file:{quote(os.fspath(self._path))}?mode=rw",  # defence: app-file-never-made rw=rwc
             uri=True,
             timeout=0,
             isolation_level=None,
@@ -179,11 +179,11 @@ class DatabaseFile:
             raise _unavailable(
                 f"MEMENTO_DATABASE names a file that cannot be used: {display_path(self._path)} ({describe(error)})"
             ) from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode):  # defence: app-file-is-no-link
             raise _unavailable(
                 f"MEMENTO_DATABASE names no file, but a link, a folder or so: {display_path(self._path)}"
             )
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        if hasattr(os, "getuid") and found.st_uid != os.getuid():  # defence: app-file-is-the-users
             raise _unavailable(
                 f"MEMENTO_DATABASE names a file of another user: {display_path(self._path)}"
             )

@@ -100,7 +100,7 @@ class NativeMemento:
         return note_codec.made_of(values, base)
 
     def _seen(self, cards: Sequence[NoteCard]) -> list[NoteCard]:
-        return [
+        return [  # defence: hidden-rows-not-shown -sees
             one for one in cards if self._index.sees(one.id, one.tags, clear=one.tags_understood)
         ]
 

@@ -118,6 +118,7 @@ def find_owner(connection: sqlite3.Connection, user_id: str, *, counting: bool) 
             "Memento's file has no user yet, and MEMENTO_USER_ID names one",
             resolution_hint="Ask the user to leave MEMENTO_USER_ID out, or to sign up in Memento first.",
         )
+    # defence: app-user-named =True
     if user_id in users or len(users) + bool(user_id) < 2:  # noqa: PLR2004 - one, named or not
         return user_id or (users[0] if users else None)
     wrong = "names none of them" if user_id else "is not set"
@@ -219,7 +220,7 @@ class NoteTable:
             find_owner(connection, user_id, counting=counting) if _OWNER in columns else None
         )
         """The user whom a new note belongs to."""
-        owned = bool(user_id) and _OWNER in columns
+        owned = bool(user_id) and _OWNER in columns  # defence: app-notes-of-one-user =False
         self._mine = '("userId" IS NULL OR "userId" = ?)' if owned else "1"
         self._me = (user_id,) if owned else ()
         shown = [quoted(name) for name in (*SHOWN, *_DATES) if name in columns]
@@ -284,12 +285,12 @@ class NoteTable:
         names, marks = ", ".join(map(quoted, known)), ", ".join("?" * len(known))
         sql = f'INSERT INTO "Note" ({names}) VALUES ({marks})'  # noqa: S608 - names of columns, quoted
         self._change(sql, *known.values())
-        insert(self._db, change.links)
+        insert(self._db, change.links)  # defence: linked-rows-come-back
 
     def update(self, note_id: str, change: Change) -> None:
         """Change these columns of a note, and what follows from that."""
         values: dict[str, Value] = {**change.columns, "updatedAt": self._date(change.at)}
-        if change.rewords and EMBEDDING in self._columns:
+        if change.rewords and EMBEDDING in self._columns:  # defence: old-embedding-goes
             values.setdefault(
                 EMBEDDING, None
             )  # made of the old words, it would find the wrong note
@@ -340,6 +341,7 @@ class NoteTable:
     def _date(self, at: int) -> int | str:
         """Return a date in the form of the file, which other tables show if there is no note."""
         kinds = [kind for (kind,) in self._db.execute(_KINDS).fetchall()]
+        # defence: app-dates-as-in-its-file =True
         if kinds and kinds.count("text") * 2 <= len(kinds):
             return at
         try:
@@ -356,7 +358,7 @@ def read_in_portions(
     with file.reading() as opened:
         ids, left_out = NoteTable(*opened, user_id, counting=True).all_ids()
     found: list[_Read] = []
-    for at in range(0, len(ids), PORTION):
+    for at in range(0, len(ids), PORTION):  # defence: app-writes-between PORTION=100000
         with file.reading() as opened:
             found += read(NoteTable(*opened, user_id), ids[at : at + PORTION])
     return found, left_out

@@ -205,11 +205,12 @@ class MementoStore:
                 status = PushStatus.STORED if held is None else PushStatus.REPEATED
                 if held is None:
                     table.insert(write.note_id, change)
-                elif not _is_ours(held, write):
+                elif not _is_ours(held, write):  # defence: other-note-of-same-id
                     raise IdTaken("Memento has a note of this id", details={"id": write.note_id})
             else:
                 self._require(held, write.note_id, write.base_etag)
                 now = table.find_replaced(write.note_id, write.body) if change.columns else None
+                # defence: kept-row-replaced-only
                 if now and write.replaced not in (None, now.native):
                     raise _changed_error(write.note_id)
                 status = PushStatus.STORED if change.columns else PushStatus.UNCHANGED
@@ -232,6 +233,7 @@ class MementoStore:
             check_not_withdrawn()
             if held is not None:
                 self._require(held, note_id, etag)
+                # defence: deleted-as-kept
                 if self._kept_of.pop(note_id, held["updatedAt"]) != held["updatedAt"]:
                     raise _changed_error(note_id)  # of its images the etag tells nothing
                 table.delete(note_id)
@@ -239,7 +241,7 @@ class MementoStore:
     def _require(self, held: note_codec.Row | None, note_id: str, etag: str) -> None:
         if held is None:
             raise _missing_error(note_id)
-        if note_codec.etag(held) != etag:
+        if note_codec.etag(held) != etag:  # defence: app-change-not-overwritten
             raise _changed_error(note_id)
 
     async def describe(self) -> str:

@@ -58,13 +58,13 @@ def revision_from(note_id: str, fields: Fields, *, version: int | None) -> Revis
         modified_at=modified if modified is not None else created or 0.0,
         raw=to_json(_without_text(fields, content.text)),
         server_version=version,
-        tags_understood=_all_strings(fields.get("tags", [])),
+        tags_understood=_all_strings(fields.get("tags", [])),  # defence: odd-tags-not-understood
     )
 
 
 def fields_from(value: Any) -> Fields:
     """Return ``value`` as a note object. Raises ``StoreProtocolError`` if it is none."""
-    if not is_note(value):
+    if not is_note(value):  # defence: note-needs-a-text
         raise StoreProtocolError("Simplenote answered a note that is no object with a text")
     found: Fields = value
     return found

@@ -121,6 +121,7 @@ class NativeTrilium:
         note what another one says, where notes are hidden.
         """
         rules, words = self._index.rules.has_rules, _DROPPED.sub("", query)
+        # defence: search-asks-no-hidden
         if rules and _EXPRESSION.search(words) and _OTHER_NOTES.search(words):
             raise InvalidRequest(
                 "Some notes are hidden here, so a search cannot ask for parents, children, relations, order "

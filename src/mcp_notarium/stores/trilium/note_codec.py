@@ -377,7 +377,7 @@ def _require_passive(held: dict[str, Any], html: str) -> None:
     """Raise ``StoreRejected`` for HTML that would act by itself and is new in the note."""
     had = html_codec.find_active(held.get("html", ""), images=OWN_IMAGES)
     found = html_codec.find_active(html, images=OWN_IMAGES) - had
-    if found:
+    if found:  # defence: acting-html-refused
         raise StoreRejected(
             f"this HTML would act by itself: {', '.join(sorted(found)[:5])}; nothing was saved",
             subcategory="active_content",

@@ -67,12 +67,13 @@ class NoteReader:
         ``StoreProtocolError`` for a content that is not the note's: every version names one by its hash.
         """
         for _ in range(_ROUNDS):
-            if note.protected:
+            if note.protected:  # defence: protected-notes-not-read
                 raise missing_error(note.id)
             if not note.has_text:
                 return note, None
             if known is None or blob_id(known) != note.blob_id:
                 known = await self.content_at(self._urls.api("notes", note.id, "content"))
+            # defence: foreign-content-is-no-note =True
             if known is None or blob_id(known) == note.blob_id:
                 return note, known
             read_again = await self.note(note.id)
@@ -108,6 +109,7 @@ class NoteReader:
             rows = await self.found(self._urls.everything())
         except StoreUnavailable:
             rows = await self._walk()
+        # defence: listing-needs-the-root
         if not any(isinstance(row, dict) and row.get("noteId") == ROOT for row in rows):
             raise StoreProtocolError(
                 "Trilium's list of notes lacks the root: its search has failed"

@@ -235,7 +235,7 @@ class TriliumStore:
         note = await self._reader.note(note_id)
         if note.protected:
             raise protected_error()
-        if note.etag != etag:
+        if note.etag != etag:  # defence: compared-right-before-write
             raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
         return note
 
@@ -276,7 +276,7 @@ class TriliumStore:
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
                 note = await self._reader.note(note_id)
-            if base is not None and note.etag == base.etag:
+            if base is not None and note.etag == base.etag:  # defence: no-change-no-confirmation
                 raise StoreProtocolError("the write was answered, and the note is as it was")
             note, content = await self._reader.content(note, known=sent)
             stored = await read_content(note, content)

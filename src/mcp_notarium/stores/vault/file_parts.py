@@ -182,6 +182,7 @@ class NotePages:
     def _find(self, path: str, state: State) -> Snapshot | None:
         with self._lock:
             kept = self._kept.get(path)
+        # defence: changed-file-read-again -state
         return kept if kept is not None and kept.state == state else None
 
     def _keep(self, path: str, snapshot: Snapshot | None) -> None:

@@ -130,6 +130,7 @@ def replace_file(
     certain, left = False, True
     try:
         before()
+        # defence: files-exchanged =False
         certain = system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
@@ -196,7 +197,7 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
     except OSError:
         _put_back(parent, temporary, name)
         raise
-    if not same:
+    if not same:  # defence: deleted-is-what-was-read
         _put_back(parent, temporary, name)
     return same
 
@@ -248,6 +249,7 @@ def recover(folder: int, name: str, changed: float) -> None:
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
+            # defence: displaced-edit-recovered =True
             if digest in (found["ours"], found["read"], digest_of(b"")):
                 _remove(folder, name)
                 return

@@ -35,7 +35,8 @@ _DATALESS = 0x40000000
 """The flag of a file in macOS whose content is at iCloud only."""
 _CHUNK = 1 << 20
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FOLDER = _ROOT | os.O_NOFOLLOW
+_FOLDER = _ROOT | os.O_NOFOLLOW  # defence: vault-folder-no-link -O_NOFOLLOW
+# defence: vault-file-is-no-link -O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
@@ -103,6 +104,7 @@ class VaultFolder:
             try:
                 found = os.fstat(root)
                 self._identity = self._identity or (found.st_dev, found.st_ino)
+                # defence: other-folder-is-no-vault
                 if self._identity != (found.st_dev, found.st_ino):
                     raise OSError(errno.ESTALE, "another folder is in its place")
                 yield root
@@ -292,6 +294,7 @@ def _read(file: int, largest: int) -> bytes:
 
 def _require_note(found: os.stat_result) -> None:
     """Raise ``NotANote`` unless it is a regular file, here, that has no name but this one."""
+    # defence: vault-file-has-one-name -st_nlink
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         raise NotANote
     if is_dataless(found):

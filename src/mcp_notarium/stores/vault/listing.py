@@ -61,6 +61,7 @@ class KnownFiles:
         """Return what was read of a file, if it has not changed since."""
         with self._lock:
             held = self._files.get(place)
+        # defence: other-state-read-again =True
         return held if held is not None and held.state == state else None
 
     def last(self, place: Place) -> Known | None:

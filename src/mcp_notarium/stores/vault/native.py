@@ -45,6 +45,7 @@ class NativeVault:
                 raise _missing_error(path) from None
             raise
         clear = page.tags_understood
+        # defence: page-judged
         if not self._index.sees(page.path, page.tags, clear=clear, identity=page.identity):
             raise _missing_error(path)
         return page

@@ -139,7 +139,7 @@ def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
     try:
         listed, understood = read_tags(text), True
     except NotUnderstood:
-        listed, understood = (), False
+        listed, understood = (), False  # defence: unreadable-tags-hide False=True
     kept: dict[str, str] = {}
     for tag in (*listed, *_inline_tags(text)):
         kept.setdefault(tag_key(tag), tag)
@@ -222,7 +222,7 @@ def compose(base: Revision | None, content: Content) -> Body:
     old, text = base.content.text, clean.text
     if text != old:
         text = _keep_style(old, _keep_front_matter(old, _without_moved_mark(old, text)))
-        _require_unbroken(old, text)
+        _require_unbroken(old, text)  # defence: front-matter-stays-readable
     if clean.tags != base.content.tags:
         text = _with_tags(text, base.content.tags, clean.tags)
     return Body(text, clean.trash, None if path == base.id else path)

@@ -136,6 +136,7 @@ class NoteWriter:
         self._move_to(root, place, target)
         try:
             moved = self._listing.read(root, target)
+            # defence: renaming-takes-no-other
             if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then
                 self._move_to(root, target, place)
         except (OSError, NotariumError) as error:
@@ -204,7 +205,7 @@ class NoteWriter:
                 raise _changed_error(path) from None
             file_writer.flush(parent)
         other: Revision | None = note_codec.revision_of(place, displaced)
-        if other is not None and other.etag == base_etag:
+        if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
             other = None
         stored = note_codec.revision_of(place, self._listing.remember_written(place, written))
         alone = certain and other is None

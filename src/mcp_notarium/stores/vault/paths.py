@@ -41,6 +41,7 @@ def split_path(path: str) -> tuple[str, ...] | None:
         return None
     if not is_note_name(parts[-1]) or not all(map(_is_part, parts)):
         return None
+    # defence: ignored-folders-any-depth =False
     return None if any(map(is_ignored_folder, ("", *parts), parts[:-1])) else parts
 
 

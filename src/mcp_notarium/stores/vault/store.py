@@ -251,6 +251,7 @@ class VaultStore:
             entries = {name: self._entry(root, self._table.files[name]) for name in names}
         except (NotANote, NoteNotFound):
             raise CursorLost("files of the vault have changed meanwhile") from None
+        # defence: exchanged-files-no-news
         if any(one in (None, entries[name].identity) for name, one in moved.items()):
             raise CursorLost("files of the vault have moved")
         return tuple(entries.values())
@@ -269,6 +270,7 @@ class VaultStore:
     def _look(self, root: int, *, within: float) -> None:
         """Look at the files that have changed; at all, if that cannot be told or was not done for so many seconds."""
         names, since = self._watch.take(), time.monotonic() - self._table.scanned_at
+        # defence: events-believed-briefly -since
         if names is not None and since < within and self._table.look_at(root, names):
             return
         self._table.scan(root)

@@ -25,7 +25,7 @@ _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
 _ATTRIBUTES, _ONLY_FOLDERS, _NO_LINKS = 0x4, 0x01000000, 0x02000000
 _MASK = (
     _MODIFY | _ATTRIBUTES | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
-    | _ONLY_FOLDERS | _NO_LINKS
+    | _ONLY_FOLDERS | _NO_LINKS  # defence: links-not-watched
 )  # fmt: skip
 _LOST, _FOLDER = 0x4000, 0x40000000
 _EVENT = struct.Struct("iIII")
@@ -80,6 +80,7 @@ class Watch:
         """Return the files that have changed since the last call; None: anything may have."""
         self._read()
         with self._lock:
+            # defence: missing-events-noticed =True
             known = self._works and self._file is not None and not self._uncertain
             changed = self._changed if known else None
             self._changed, self._uncertain = set(), False

@@ -68,7 +68,7 @@ async def read(app: App, request: ReadNoteRequest, call: CallContext) -> PlainAn
     if room is not None and len(page.text.encode()) > room - RESERVED_BYTES:
         fits = page.text.encode()[: max(0, room - RESERVED_BYTES)].decode(errors="ignore")
         page = await _page(app, request, max(1, len(fits)))
-    if request.expected_token not in (None, page.token):
+    if request.expected_token not in (None, page.token):  # defence: page-of-one-version
         raise _changed_error(request, page)
     return PlainAnswer(
         text=page.text,
