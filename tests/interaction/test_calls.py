@@ -168,12 +168,12 @@ def test_calls_pending_at_shutdown_fail_with_connection_closed_and_are_recorded(
 STUCK = """
 import contextlib, sys
 import anyio
-from mcp_notarium.protocol import async_server
+from mcp_notarium.protocol import event_loop
 @contextlib.asynccontextmanager
 async def opened(*_):
     await anyio.sleep(60)
     yield
-async_server._open_app = opened
+event_loop._open_app = opened
 sys.argv = ["mcp-notarium"]
 from mcp_notarium.__main__ import main
 main()
