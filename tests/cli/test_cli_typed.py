@@ -233,6 +233,15 @@ def test_a_title_and_a_tag_with_its_sign_name_the_note_in_every_command(tmp_path
     assert run(env, "show", "plan").stdout == "a plan #garden\n"
     explained = run(env, "policy", "explain", "plan", "get")
     assert (explained.returncode, "Plan.md" in explained.stdout) == (0, True), explained.stdout
+    assert run(env, "show", "pLan.MD").stdout == "a plan #garden\n"
+    assert "Note Plan.md " in run(env, "policy", "explain", "plan.MD", "get").stdout
+    (tmp_path / "vault" / "Third.md").write_text("another garden, planned\n")
+    run(env, "sync")
+    several = run(env, "policy", "explain", "garden", "get").stdout
+    assert "2 notes have these words. Give the id of one: " in several
+    assert "Plan (Plan.md)" in several
+    (tmp_path / "vault" / "Third.md").unlink()
+    run(env, "sync")
     for words in ("tag:#garden", "tag:#Garden plan", "-tag:#other tag:#garden"):
         assert json.loads(run(env, "search", words, "--json").stdout)["total"] == 1, words
         assert run(env, "show", words).stdout == "a plan #garden\n", words

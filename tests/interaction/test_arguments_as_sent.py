@@ -159,6 +159,15 @@ async def test_a_name_of_one_note_stands_for_its_id(store, tmp_path):
             assert (await refused(place, "get", id=other))["category"] == "NOT_FOUND"
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_a_title_of_one_word_stands_for_the_id(store, tmp_path):
+    async with opened(store, tmp_path, title="Plan") as (place, note_id):
+        title = "one" if store == "simplenote" else "Plan"
+        for name in (title, title.upper(), f"[[{title}]]"):
+            assert (await place.call("get", id=name))["id"] == note_id
+        assert (await refused(place, "get", id="Plans"))["category"] == "NOT_FOUND"
+
+
 @pytest.mark.parametrize("store", ["simplenote", "local", "vault"])
 async def test_a_name_of_two_notes_stands_for_none(store, tmp_path):
     def put(place: Place) -> None:

@@ -13,7 +13,7 @@ import difflib
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -36,7 +36,7 @@ from mcp_notarium.search.query import Query, with_all_words
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer, VersionRow
-from mcp_notarium.tools.note_lookup import find_note
+from mcp_notarium.tools.note_lookup import find_id, find_note
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.tags import spell_query
 
@@ -255,6 +255,8 @@ async def find_named(app: App, named: str) -> Note:
     found. Raises ``NoteNotFound``, and lists the notes if there are several.
     """
     named = _unrecorded(app, named)
+    with suppress(NoteNotFound):  # of several that are called so the words may tell one
+        named = find_id(app, named)
     try:
         return await find_note(app, named)
     except NoteNotFound:

@@ -35,11 +35,14 @@ from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import listed
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
+from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.sync.progress import read_status
 from mcp_notarium.tools.requests import Action
 
 _DEFAULT = "default"
+
+_MOST_NAMED = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +176,9 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         hidden = cache.database.row("SELECT rule FROM hidden_notes WHERE id = ?", (note_id,))
         if hidden is not None:
             return facts | {"state": "hidden", "rule": hidden[0], "visible": False}
-        note = cache.notes.get(note_id) or _find_by_words(cache, note_id)
+        note, several = cache.notes.get(note_id), ""
+        if note is None:
+            note, several = _find_by_words(cache, note_id)
         if note is not None:
             rule = cache.notes.find_hidden([note.id]).get(note.id)
             found = {"rule": rule and rule.rule, "visible": rule is None}
@@ -181,10 +186,11 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
             return facts | shown | {"state": "in the cache"} | found
         complete = read_status(cache).complete
         remark = (
-            "There is no note with this id, and not one alone with these words."
+            "There is no note with this id, title or words."
             if complete
             else "Not all notes have been loaded yet."
         )
+        remark = several or remark
         facts |= {"remark": facts.get("remark", remark)}
         named = cache.notes.visibility.names.find_rule(note_id, None)
         if named is not None:
@@ -192,15 +198,24 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         return facts | _explain_id(config, note_id)
 
 
-def _find_by_words(cache: Cache, words: str) -> Note | None:
-    """Return the note that alone has this title, or else these words."""
+def _find_by_words(cache: Cache, words: str) -> tuple[Note | None, str]:
+    """Return the note that alone is called so, or else has these words; and of several what to do."""
+    called = note_lookup.find_called(cache.database, words, titles=True)
+    if len(called) == 1:
+        return cache.notes.get(called[0]), ""
     for query in with_trash_last(with_all_words(parser.parse(words))):
         found = cache.search.find_words(query, limit=MOST_COMPARED)
         if found.total:
             break
     titled = [one for one in found.notes if same_title(one, words)]
     alone = titled if len(titled) == 1 else found.notes[: found.total == 1]
-    return cache.notes.get(alone[0].id) if alone else None
+    if alone or not found.total:
+        return (cache.notes.get(alone[0].id) if alone else None), ""
+    named = ", ".join(
+        f"{one_line(note_title(one.title, one.head))} ({one_line(one.id)})"
+        for one in (titled or found.notes)[:_MOST_NAMED]
+    )
+    return None, f"{found.total:,} notes have these words. Give the id of one: {named}"
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:

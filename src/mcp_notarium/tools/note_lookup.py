@@ -148,13 +148,16 @@ Request = TypeVar("Request", bound=BaseModel)
 def with_ids(app: App, request: Request) -> Request:
     """Return the request with the ids of the notes that it names. Raises ``NoteNotFound`` for a name of several."""
     named = {name: value for name, value in request if name in _NAMING and isinstance(value, str)}
-    found = {name: find_id(app, value) for name, value in named.items()}
+    found = {name: find_id(app, value, ours=name == "id") for name, value in named.items()}
     changed = {name: one for name, one in found.items() if one != named[name]}
     return request.model_copy(update=changed) if changed else request
 
 
-def find_id(app: App, name: str) -> str:
-    """Return the id of the only note of this name, or the name if no note is called so."""
+def find_id(app: App, name: str, *, ours: bool = True) -> str:
+    """Return the id of the only note of this name, or the name if no note is called so.
+
+    ``ours`` False: a native tool asks, to which one word may be the id of a note that the index lacks.
+    """
     if app.library.get(name) is not None:
         return name
     link = _LINK.fullmatch(name.strip())
@@ -162,7 +165,7 @@ def find_id(app: App, name: str) -> str:
     if _leads_up(asked):
         return name  # from where it leads up nobody can say
     native = app.library.native
-    beyond = native is not None and native.beyond_index
+    beyond = not ours and native is not None and native.beyond_index
     if beyond and not link and _ONE_WORD.fullmatch(asked):
         return name  # an id of a note that only the store has
     titles = app.library.status().complete and not app.config.policy.hides(Field.TEXT)

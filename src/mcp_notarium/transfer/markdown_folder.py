@@ -69,7 +69,8 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             content = Content(text, _tags_of(text), title=name.removesuffix(ENDING)).cleaned()
             created = read_created(text)
             made = file.modified_at if created is None else created
-            yield ArchivedNote(file.path, content, made, file.modified_at, folder)
+            dated = created is not None
+            yield ArchivedNote(file.path, content, made, file.modified_at, folder, dated=dated)
 
 
 def _tags_of(text: str) -> tuple[str, ...]:

@@ -158,6 +158,11 @@ def test_the_front_matter_of_another_program_says_when_a_note_was_made(tmp_path:
     os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
     (read,) = formats.read(tmp_path)
     assert (read.created_at, read.modified_at, read.dated) == (1557100800.0, 1.6e9, True)
+    for block in ("created: someday", "title: x"):
+        (tmp_path / "a.md").write_text(f"---\n{block}\n---\nBody.\n")
+        os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
+        (read,) = formats.read(tmp_path)
+        assert (read.created_at, read.dated) == (1.6e9, False), block
 
 
 def test_files_lie_in_the_folders_of_their_notes(tmp_path: Path) -> None:
