@@ -408,7 +408,10 @@ def test_a_mistyped_address_and_a_refused_token_are_corrected_at_once(home: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--store", "vault", "--set", "VAULT_PATH=/not/here"], "no such file or folder"),
+        (
+            ["--store", "vault", "--set", "VAULT_PATH=/not/here"],
+            "no such file or folder: /not/here",
+        ),
         (["--key", "keychain"], "`--key file` keeps the key"),
         (["--key", "passphrase"], "no terminal"),
         (["--recovery"], "`mcp-notarium keys recovery create`"),

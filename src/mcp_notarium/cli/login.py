@@ -46,6 +46,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
@@ -305,7 +306,7 @@ def _problem(
     if not typed.strip():
         return "It is needed."
     if variable.kind is Kind.PATH and not Path(typed.strip()).expanduser().exists():
-        return "There is no such file or folder."
+        return f"There is no such file or folder: {display_path(Path(typed.strip()))}"
     if variable.kind is Kind.EMAIL and not _ADDRESS.fullmatch(typed.strip()):
         return "This is no e-mail address: one has a name, `@` and a host."
     try:
