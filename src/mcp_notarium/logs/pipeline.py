@@ -1,8 +1,9 @@
 """Write events and the log records of other libraries: allow-list, rendering, the last filter, the sinks.
 
-Our own events run through a chain of structlog's processors, one for each sink. A library's message may hold note text (a rejected request, an exception's text), and redaction knows secrets,
-not notes. So only the constant template of a message is shown, or only its length. Three say more: libraries
-for files, httpx (method, host and status of a request) and httpcore (the name of a step).
+Our own events run through a chain of structlog's processors, one for each sink. A library's message may hold note
+text (a rejected request, an exception's text), and redaction knows secrets, not notes. So only the constant template of a
+message is shown, or only its length. Three say more: libraries for files, httpx (method, host and status of a request)
+and httpcore (the name of a step).
 
 ``[dropped]`` is written in place of an event that raises anything on the way.
 """
