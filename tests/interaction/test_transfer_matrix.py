@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import ArchivedNote, archive
+from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, archive
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
@@ -92,7 +92,7 @@ PARTS = {
     import_plan.SHARED: {"tags"},
     import_plan.NO_DATES: {"dates"},
     import_plan.OTHER_DATES: {"dates"},
-    import_plan.TIDY_TAGS: {"tags"},
+    TIDY_TAGS: {"tags"},
     import_plan.FOLDER_TO_TAG: {"tags"},
     import_plan.FOLDER_FROM_TAG: {"tags"},
     import_plan.UNDATED: {"dates"},

@@ -26,6 +26,8 @@ _LONGEST_NAME = 60
 _MOST_BYTES = 180
 _LONGEST_FOLDER = 2000
 _DEEPEST = 64
+TIDY_TAGS = "tags in another form: no blanks around them, no `#`, no comma, none empty or twice, at most 100"
+UNREAD_TAGS = "no tags: the front matter cannot be read; it stays in the text"
 _MADE = "created"
 _CHANGED = "modified"
 
@@ -35,7 +37,8 @@ class ArchivedNote:
     """Hold a note as an export has it. Times are epoch seconds, to the microsecond.
 
     ``folder``: where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders. ``dated``
-    False: the export does not say when it was made, and the times are those of its file.
+    False: the export does not say when it was made, and the times are those of its file. ``changed``: what reading
+    the export has changed of it, in a person's words.
     """
 
     id: str
@@ -44,6 +47,7 @@ class ArchivedNote:
     modified_at: float
     folder: str = ""
     dated: bool = True
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,23 @@ def read_tags(text: str) -> tuple[str, ...]:
     return tuple(tag for one in _read(text) for item in one.items for tag in _tags_in(item.value))
 
 
+def are_tags_plain(text: str) -> bool:
+    """Tell whether ``read_tags`` gives the tags as they are written: one in each item, without ``#``, each once.
+
+    One text that names them all, with commas or blanks, is plain. Raises ``NotUnderstood``.
+    """
+    lists = _read(text)
+    tags = [tag for one in lists for item in one.items for tag in _tags_in(item.value)]
+    parts = (
+        [item.value]
+        if one.flow or one.block is not None
+        else _SEPARATORS.split(item.value.strip(", "))
+        for one in lists
+        for item in one.items
+    )
+    return [part for of in parts for part in of] == list(dict.fromkeys(tags))
+
+
 def read_created(text: str) -> float | None:
     """Return when the block says that the note was made, in epoch seconds (UTC if it names no zone); None if nowhere.
 

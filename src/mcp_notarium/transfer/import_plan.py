@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.note_archive import ArchivedNote, format_date
+from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, format_date
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,
@@ -82,7 +82,6 @@ UNDATED = "no date in the export: the date of its file"
 NO_DATES = "today's date: this store keeps no other"
 OTHER_DATES = "another date: this store has none that early or late"
 NO_TAGS = "the tags are lost, which this store does not have"
-TIDY_TAGS = "tags in another form: no blanks around them, no `#`, no comma, none empty or twice, at most 100"
 OTHER_TAGS = "other tags, or fewer: this store writes or reads them differently"
 OTHER_TITLE = "another title: this store writes or shortens it differently"
 OTHER_TEXT = "another form of text"
@@ -163,7 +162,7 @@ async def plan(
     names = _Names(transfer, now=now)
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
-        lost: list[str] = []
+        lost = list(note.changed)
         wanted = adapt(note, transfer.traits, lost)
         wanted = wanted and _keep_folder(note, wanted, transfer, lost, now=now)
         content = wanted and _fit(note, wanted, transfer, lost, now=now)
@@ -197,7 +196,7 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
             content = replace(content, text=f"{content.title}\n{content.text}")
         content = replace(content, title=None)
     tags = tidy(content.tags)
-    if tags != content.tags:
+    if tags != content.tags and TIDY_TAGS not in lost:
         lost.append(TIDY_TAGS)
     if traits.folders and take_folder(tags)[0]:
         lost.append(FOLDER_FROM_TAG)

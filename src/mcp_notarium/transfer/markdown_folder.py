@@ -17,6 +17,8 @@ import yaml
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
+    TIDY_TAGS,
+    UNREAD_TAGS,
     ArchivedFile,
     ArchivedNote,
     free_name,
@@ -25,7 +27,7 @@ from mcp_notarium.domain.note_archive import (
     to_fields,
     unreadable,
 )
-from mcp_notarium.markup.front_matter import NotUnderstood, read_created, read_tags
+from mcp_notarium.markup.front_matter import NotUnderstood, are_tags_plain, read_created, read_tags
 
 NAME = "markdown"
 ENDING = ".md"
@@ -66,19 +68,23 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             yield note if note.dated else replace(note, created_at=at, modified_at=at)
         else:
             folder, _, name = file.path.rpartition("/")
-            content = Content(text, _tags_of(text), title=name.removesuffix(ENDING)).cleaned()
+            tags, changed = _read_tags(text)
+            content = Content(text, tags, title=name.removesuffix(ENDING)).cleaned()
             created = read_created(text)
             made = file.modified_at if created is None else created
             dated = created is not None
-            yield ArchivedNote(file.path, content, made, file.modified_at, folder, dated=dated)
+            yield ArchivedNote(
+                file.path, content, made, file.modified_at, folder, dated=dated, changed=changed
+            )
 
 
-def _tags_of(text: str) -> tuple[str, ...]:
-    """Return the tags in the front matter of another program; none if it cannot be read."""
+def _read_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tags in the front matter of another program, and what reading changed of them."""
     try:
-        return tuple(dict.fromkeys(read_tags(text)))
+        tags = tuple(dict.fromkeys(read_tags(text)))
+        return tags, () if are_tags_plain(text) else (TIDY_TAGS,)
     except NotUnderstood:
-        return ()
+        return (), (UNREAD_TAGS,)
 
 
 def _read(text: str, start: int, path: str) -> ArchivedNote:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content, PendingWrite
-from mcp_notarium.domain.note_archive import ArchivedNote, archive
+from mcp_notarium.domain.note_archive import TIDY_TAGS, UNREAD_TAGS, ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
@@ -287,7 +287,7 @@ def test_tags_of_other_programs_get_the_form_of_ours_and_that_is_told(
 ) -> None:
     tagged = note("a1", tags=given)
     planned, done = run(local, [tagged, note("a2", tags=("two words", "ok"))], "local")
-    assert (done.imported, planned.losses) == (2, {import_plan.TIDY_TAGS: [tagged]})
+    assert (done.imported, planned.losses) == (2, {TIDY_TAGS: [tagged]})
     contents = {one.id: one.content.tags for one in all_of(local)}
     assert list(contents.values()) in ([held, ("two words", "ok")], [("two words", "ok"), held])
 
@@ -450,3 +450,36 @@ def test_what_a_store_cannot_hold_is_counted(
     lost: list[str] = []
     assert import_plan.adapt(given, traits, lost) == held
     assert lost == [loss]
+
+
+@pytest.mark.parametrize(
+    ("front", "tags", "told"),
+    [
+        ("tags: [a, b]", ("a", "b"), []),
+        ("tags: a, b", ("a", "b"), []),
+        ("tags:\n  - a\n  - b/c", ("a", "b/c"), []),
+        ("title: no tags", (), []),
+        ('tags: [" a "]', ("a",), [TIDY_TAGS]),
+        ('tags: ["b,c"]', ("b", "c"), [TIDY_TAGS]),
+        ("tags:\n- '#d'", ("d",), [TIDY_TAGS]),
+        ("tags: '#d'", ("d",), [TIDY_TAGS]),
+        ("tags: [two words]", ("two", "words"), [TIDY_TAGS]),
+        ("tags: [a, a]", ("a",), [TIDY_TAGS]),
+        ("tags: [a, A]", ("a",), [TIDY_TAGS]),
+        ('tags: [a, ""]', ("a",), [TIDY_TAGS]),
+        ("tags: [a", (), [UNREAD_TAGS]),
+        ("tags: {a: b}", (), [UNREAD_TAGS]),
+    ],
+)
+def test_what_the_tags_of_another_program_become_is_told(
+    local: Client, tmp_path: Path, front: str, tags: tuple[str, ...], told: list[str]
+) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "One.md").write_text(f"---\ncreated: 2024-01-31\n{front}\n---\ntext\n")
+    given = formats.read(folder)
+    planned, done = run(local, given, "local")
+    losses = planned.losses
+    losses.pop(import_plan.TITLE_TO_TEXT, None)
+    assert (done.imported, losses) == (1, dict.fromkeys(told, given))
+    assert [one.content.tags for one in all_of(local)] == [tags]
