@@ -28,6 +28,7 @@ class Kind(StrEnum):
     NAME = "name"
     PREFIX = "prefix"
     SECRET = "secret"  # noqa: S105 - the kind of a variable, not a value
+    TOKEN = "token"  # noqa: S105 - the same
     COUNT = "whole number"
     NUMBER = "number"
     CHOICE = "choice"
@@ -56,7 +57,7 @@ class Variable:
     @property
     def secret(self) -> bool:
         """Return whether the value is never shown."""
-        return self.kind is Kind.SECRET
+        return self.kind in (Kind.SECRET, Kind.TOKEN)
 
     @property
     def file_name(self) -> str:

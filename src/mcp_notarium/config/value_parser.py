@@ -44,6 +44,8 @@ def parse_value(variable: Variable, text: str, warnings: list[str]) -> str:
             resolution_hint=f"Write the value itself for {variable.name}, "
             "or remove it from the client's configuration.",
         )
+    if variable.kind is Kind.TOKEN:  # a program made it, without blanks or quotation marks
+        text = _unquote(variable, text.strip(), warnings)
     if variable.secret:
         return _parse_secret(variable, text)
     return _PARSERS[variable.kind](variable, _unquote(variable, text.strip(), warnings), warnings)

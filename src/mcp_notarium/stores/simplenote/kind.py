@@ -53,7 +53,7 @@ VARIABLES = (
     Variable(
         name=TOKEN,
         purpose="Access token of the account, instead of a password.",
-        kind=Kind.SECRET,
+        kind=Kind.TOKEN,
         has_file=True,
         trust=Trust.WORKING_FOLDER,
         # A token opens its own account whatever the username says: a repository's `.env` could
@@ -90,7 +90,7 @@ VARIABLES = (
     Variable(
         name=API_KEY,
         purpose="Application key sent with a password login.",
-        kind=Kind.SECRET,
+        kind=Kind.TOKEN,
         default=_API_KEY,
         trust=Trust.ENVIRONMENT,
     ),

@@ -35,7 +35,7 @@ VARIABLES = (
     Variable(
         name=TOKEN,
         purpose="ETAPI token (Options > ETAPI). Not needed after `mcp-notarium login`.",
-        kind=Kind.SECRET,
+        kind=Kind.TOKEN,
         has_file=True,
     ),
     Variable(
