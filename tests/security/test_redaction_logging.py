@@ -418,7 +418,7 @@ def test_a_log_file_that_is_not_simply_ours_is_refused(tmp_path, prepare):
     prepare(tmp_path / "log")
     with pytest.raises(ConfigError) as caught:
         logs.configure("info", tmp_path / "log")
-    assert "LOG_FILE_PATH" in caught.value.message
+    assert f"LOG_FILE_PATH names {str(tmp_path / 'log')!r}, " in caught.value.message
     assert sys.stderr is before
     assert not (tmp_path / "created").exists()
 

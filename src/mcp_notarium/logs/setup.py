@@ -164,12 +164,12 @@ def open_log_file(path: Path) -> int:
     for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"):
         flags |= getattr(os, name, 0)
     try:
-        _check_folder(path.parent)
+        _check_folder(path)
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise _log_file_error(error.strerror or type(error).__name__) from error
+        raise _log_file_error(path, error.strerror or type(error).__name__) from error
     try:
-        _check_file(descriptor)
+        _check_file(path, descriptor)
     except BaseException:
         os.close(descriptor)
         raise
@@ -186,31 +186,30 @@ def _write_to_stream(stream: TextIO, line: str) -> None:
     stream.flush()
 
 
-def _check_folder(folder: Path) -> None:
-    mode = folder.stat().st_mode
+def _check_folder(path: Path) -> None:
+    mode = path.parent.stat().st_mode
     if sys.platform != "win32":
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise _log_file_error("everybody may write to its folder")
+            raise _log_file_error(path, "everybody may write to its folder")
 
 
-def _check_file(descriptor: int) -> None:
+def _check_file(path: Path, descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise _log_file_error("it is not a regular file")
+        raise _log_file_error(path, "it is not a regular file")
     if sys.platform != "win32":
         if status.st_uid != os.geteuid():
-            raise _log_file_error("it belongs to another user")
+            raise _log_file_error(path, "it belongs to another user")
         if status.st_nlink > 1:
-            raise _log_file_error("it has a second name (hard link)")
+            raise _log_file_error(path, "it has a second name (hard link)")
         if stat.S_IMODE(status.st_mode) & 0o077:
             os.fchmod(descriptor, 0o600)
 
 
-def _log_file_error(reason: str) -> ConfigError:
+def _log_file_error(path: Path, reason: str) -> ConfigError:
     return ConfigError(
-        f"the log file named by LOG_FILE_PATH cannot be used: {reason}",
-        resolution_hint="Point LOG_FILE_PATH to a file of your own in an existing folder, "
-        "or remove it.",
+        f"LOG_FILE_PATH names {str(path)!r}, which cannot be used: {reason}",
+        resolution_hint="Name a file of your own in an existing folder, or remove LOG_FILE_PATH.",
     )
 
 
