@@ -141,11 +141,11 @@ def test_all_tools_and_all_servers_say_the_same(
             assert says(f"{seen['sync_last_error']} {seen['sync_error_hint']}", words)
         assert first.leave() == second.leave() == 0
         # A person reads the same, without a server and with one.
-        found = {
-            one["name"]: one for one in json.loads(run(env, "doctor", "--json").stdout)["findings"]
-        }
-        for name in ("sync", "service"):
-            assert found[name]["state"] == "warn"
+        done = run(env, "doctor", "--json")
+        assert done.returncode == 1
+        found = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+        for name, state in (("sync", "warn"), ("service", "bad")):
+            assert found[name]["state"] == state
             assert says(f"{found[name]['seen']} {found[name]['hint']}", words), found[name]
         assert says(run(env, "status").stdout, words[:1])
 
@@ -273,7 +273,7 @@ def check_named(user: PlainUser, settings: dict[str, str], shown: str) -> None:
     def doctor() -> list[str]:
         done = user.run(user.python(MAIN, "doctor", "--json"), env=env)
         found = json.loads(done.stdout)["findings"]
-        return [f"{one['seen']} {one['hint']}" for one in found if one["state"] == "warn"]
+        return [f"{one['seen']} {one['hint']}" for one in found if one["state"] == "bad"]
 
     def named(said: str) -> bool:
         return says(said, (shown, "permission denied")) or says(said, (shown, "may not be read"))

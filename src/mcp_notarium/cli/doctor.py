@@ -3,8 +3,9 @@
 It only reads a database that is in order, and checks a locked one from outside. It writes nothing but
 the mark that tells the next start about damage. It tries a pending migration and undoes it, and tries
 with an empty folder, which it removes again, whether a database can be created. Exit code: the verdict's
-(10-23) if the account is locked or a page is damaged; 1 if the configuration is wrong, a required
-sandbox is not available, or the disk is full; else 0, also if the store cannot be reached.
+(10-23) if the account is locked or a page is damaged; 1 if the configuration is wrong, the store cannot
+work as it is set up, a required sandbox is not available, or the disk is full; else 0, also if the store
+cannot be reached now.
 """
 
 from __future__ import annotations
@@ -89,13 +90,16 @@ def examine(
         doctor_checks.check_policy(loaded.policy),
         doctor_checks.check_sandbox(config.sandbox),
     ]
-    refused = any(one.name == "sandbox" and one.state == BAD for one in found)
     if not stored:
-        return [*found, *doctor_checks.check_meaning(config)], int(refused)
+        return [*found, *doctor_checks.check_meaning(config)], _exit_code(found)
     cache, code = _check_cache(config, deep=deep, offline=offline, pages=pages)
     if not any(one.name == "meaning" for one in cache):  # no database was opened
         cache += doctor_checks.check_meaning(config)
-    return found + cache, code or int(refused)
+    return found + cache, code or _exit_code(found + cache)
+
+
+def _exit_code(found: list[Check]) -> int:
+    return int(any(one.name in ("sandbox", "service") and one.state == BAD for one in found))
 
 
 def _check_cache(
@@ -273,7 +277,8 @@ async def _ask_service(app: App) -> Check:
         describe = app.config.store.describe
         seen = f"{await describe(app.store)} is reachable" if describe else "reachable"
     except NotariumError as error:
-        return Check("service", WARN, error.message, error.person_hint)
+        state = WARN if error.retryable else BAD
+        return Check("service", state, error.message, error.person_hint)
     finally:
         await app.store.close()
     if app.store.traits.in_database:
