@@ -386,7 +386,7 @@ class StoreRejected(StoreError):
 
 
 class UnfitContent(StoreRejected):
-    """No note of this store can hold such a text, title or tag; the caller can change it."""
+    """The store cannot hold this text, title or tag, or not in this note; the caller can change it."""
 
     category = "VALIDATION"
     http_status_code = 422

@@ -45,6 +45,23 @@ def _env(tmp_path, sim):
     return store_environment(tmp_path, "trilium", TRILIUM_URL=sim.url, TRILIUM_TOKEN=sim.token)
 
 
+@pytest.mark.parametrize("form", ['"{}"', "'{}'", "  {}\n"])
+def test_a_token_in_quotation_marks_or_between_blanks_is_the_token(env, sim, tmp_path, form):
+    with Server(env | {"TRILIUM_TOKEN": form.format(sim.token)}) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    path = tmp_path / "token"
+    path.write_text(form.format(sim.token))
+    named = env | {
+        "TRILIUM_TOKEN": "",
+        "TRILIUM_TOKEN_FILE": str(path),
+        "NOTARIUM_DATA_DIR": str(tmp_path / "second"),
+    }
+    with Server(named) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+
+
 def test_notes_are_listed_read_changed_created_and_deleted(env, sim):
     with Server(env) as server:
         server.loaded(1)
@@ -81,7 +98,7 @@ def test_an_edit_that_would_lose_something_is_refused_with_what(env, sim):
         note = server.tool("get", id="Ab12cd34Ef56")
         version = note["local_version"]
         refusal = server.error("save", id="Ab12cd34Ef56", local_version=version, text="x")
-        assert refusal["subcategory"] == "formatting"
+        assert (refusal["category"], refusal["subcategory"]) == ("VALIDATION", "formatting")
         assert "style of <span>" in refusal["message"]
         assert "nothing was saved" in refusal["message"]
         assert server.leave() == 0

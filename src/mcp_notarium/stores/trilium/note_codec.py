@@ -347,7 +347,7 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
         return html_codec.to_html(text, images=OWN_IMAGES) if held["type"] == HTML else text
     if held.get("unread"):
         if text != base.content.text:
-            raise StoreRejected(
+            raise UnfitContent(
                 "the content of this note is not text: only its title and tags can be changed; nothing was saved",
                 resolution_hint="Save without a text.",
             )
@@ -361,12 +361,12 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     except html_codec.WouldLose as refusal:
         named = ", ".join(refusal.lines.values())
         if refusal.broken:
-            raise StoreRejected(
+            raise UnfitContent(
                 f"HTML that is not well formed is in the way: {named}; nothing was saved",
                 subcategory="formatting",
-                resolution_hint="Change other lines, or ask the user to write this one anew in Trilium.",
+                resolution_hint="Change other lines, or ask the user to write this one again in Trilium.",
             ) from None
-        raise StoreRejected(
+        raise UnfitContent(
             f"this edit would lose what Markdown cannot show: {named}; nothing was saved",
             subcategory="formatting",
             resolution_hint="Leave that as it is and change the words beside it, one place at a time.",
@@ -374,11 +374,11 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
 
 
 def _require_passive(held: dict[str, Any], html: str) -> None:
-    """Raise ``StoreRejected`` for HTML that would act by itself and is new in the note."""
+    """Raise ``UnfitContent`` for HTML that would act by itself and is new in the note."""
     had = html_codec.find_active(held.get("html", ""), images=OWN_IMAGES)
     found = html_codec.find_active(html, images=OWN_IMAGES) - had
     if found:  # defence: acting-html-refused
-        raise StoreRejected(
+        raise UnfitContent(
             f"this HTML would act by itself: {', '.join(sorted(found)[:5])}; nothing was saved",
             subcategory="active_content",
             resolution_hint="Leave it out; write a link to an image of another host.",
@@ -395,7 +395,7 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
     inherited = held.get("inherited", [])
     missing = [name for name in inherited if name not in tags]
     if missing:
-        raise StoreRejected(
+        raise UnfitContent(
             f"{len(missing)} of the tags come from a note above this one and can only be removed there; "
             "nothing was saved",
             subcategory="inherited_tags",
