@@ -90,6 +90,7 @@ LIKE_MEMENTO = Traits(
     Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True, spaced_tags=True
 )
 LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
+LIKE_EVENTS = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,
     "local": LIKE_LOCAL,
@@ -97,6 +98,7 @@ ROWS = {
     "trilium": LIKE_TRILIUM,
     "memento": LIKE_MEMENTO,
     "example": LIKE_EXAMPLE,
+    "events": LIKE_EVENTS,
 }
 """The supported rows, by the store that each is made for."""
 LARGEST_PAGE = 1000

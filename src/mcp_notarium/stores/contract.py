@@ -159,6 +159,7 @@ SUPPORTED = frozenset(
     {
         (Changes.FEED | Changes.DELTA, WriteGuard.SERVER_MERGE, Ids.RANDOM, Retry.IDEMPOTENT),
         (Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT),
+        (Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),

@@ -18,6 +18,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard, is_supported
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
+    LIKE_EVENTS,
     LIKE_EXAMPLE,
     LIKE_MEMENTO,
     LIKE_TRILIUM,
@@ -29,8 +30,10 @@ from support.memory_client import (
 from support.sync_rig import raced
 
 BASE = "Title\none\ntwo\nthree\n"
-LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE]
-overwriting = pytest.mark.parametrize("traits", LAST_WRITERS, ids=["trilium", "vault", "example"])
+LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE, LIKE_EVENTS]
+overwriting = pytest.mark.parametrize(
+    "traits", LAST_WRITERS, ids=["trilium", "vault", "example", "events"]
+)
 
 
 def append(line):
