@@ -252,8 +252,9 @@ class ListingPage:
 class ChangePage:
     """Hold what happened since a cursor, oldest first, each note at most once.
 
-    An ``Entry`` stands for a note whose new content must be fetched with ``get``. ``left_out`` is
-    that of a ``ListingPage``.
+    An ``Entry`` stands for a note whose new content must be fetched with ``get``; its etag is '' where the feed only
+    names the note. It may be a part: what comes after ``cursor`` is asked for next. ``left_out`` is that of a
+    ``ListingPage``.
     """
 
     changes: tuple[Revision | Tombstone | Entry, ...]
