@@ -30,7 +30,7 @@ async def saved(harness, **arguments):
 def test_every_property_of_a_store_has_a_field():
     known = frozenset().union(*(kind.properties for kind in registry.kinds()))
     assert known == {*PROPERTIES}
-    assert PROPERTIES == (*Properties.model_fields,)
+    assert (*Properties.model_fields,) == PROPERTIES
 
 
 @pytest.mark.parametrize("store", [SimplenoteStore, LocalStore, TriliumStore])
