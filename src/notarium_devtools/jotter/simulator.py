@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import Any
 
-from notarium_devtools.simperium.api import Request, Response
-from notarium_devtools.simperium.faults import Faults
-from notarium_devtools.simperium.http import Logged, Server
+from notarium_devtools.http_faults import Faults
+from notarium_devtools.http_server import Logged, Request, Response, Server
 
 INBOX = "inbox"
 CREATED, UPDATED, REMOVED = 1, 2, 3
