@@ -8,6 +8,7 @@ import pytest
 from notarium_devtools.jotter.simulator import JotterSimulator
 from support.jotter_client import COMMAND
 from support.services import running
+from support.terminal import Terminal
 from support.whole import Server, store_environment, until
 
 pytestmark = pytest.mark.slow("each test starts a server of its own")
@@ -101,3 +102,14 @@ def test_the_settings_are_named_and_the_address_is_needed(env):
     assert env["JOTTER_TOKEN"] not in json.dumps(shown)
     del env["JOTTER_URL"]
     assert "JOTTER_URL is not set" in run(env, "serve").stderr
+
+
+def test_a_token_that_was_typed_at_a_terminal_is_used_by_servers(env, sim):
+    token = env.pop("JOTTER_TOKEN")
+    with Terminal(env, "login", program=COMMAND) as terminal:
+        terminal.shows("Token of the Jotter server: ")
+        terminal.type(f"{token}\n")
+        assert terminal.ends() == 0, terminal.screen
+    with Server(env, command=COMMAND) as server:
+        server.loaded(NOTES)
+        assert server.leave() == 0
