@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.sync.listing_pages import FIRST_PAGE, PAGE
 from notarium_devtools import demo_local, demo_offline
 from notarium_devtools.demo_local import call, open_client
+from notarium_devtools.http_faults import Hold
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
-from notarium_devtools.simperium.faults import Hold
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -45,10 +45,10 @@ class Bench(Protocol):
         """Nothing sent from now on arrives."""
 
     def lose_answers(self, times: int) -> None:
-        """The next ``times`` requests are carried out and not answered."""
+        """The next ``times`` requests that write are carried out and not answered."""
 
     def lose_requests(self, times: int) -> None:
-        """The next ``times`` requests arrive and are cut off before anything is done."""
+        """The next ``times`` requests that write arrive and are cut off before anything is done."""
 
     def hang(self) -> None:
         """The next write is not answered for a long while."""

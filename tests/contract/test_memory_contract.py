@@ -91,3 +91,7 @@ class TestLikeMemento(TestMemory):
 
 class TestLikeExample(TestMemory):
     traits = ROWS["example"]
+
+
+class TestLikeEvents(TestMemory):
+    traits = ROWS["events"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from notarium_devtools.simperium.faults import Hold
+from notarium_devtools.http_faults import Hold
 from support.talker import HELLO, INITIALIZED, Talker, call, modern
 from support.whole import SERVE, run, until
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from notarium_devtools.simperium.faults import Hold
+from notarium_devtools.http_faults import Hold
 from support.talker import SERVE, Talker, call
 from support.whole import until
 

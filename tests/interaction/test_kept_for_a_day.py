@@ -15,7 +15,7 @@ pytestmark = [
 BASE = "start\n" + "".join(f"base {number}\n" for number in range(30))
 PRECIOUS = "".join(f"a line of the user, number {number}\n" for number in range(20))
 ROOM = VersionLimits(size=8000)
-STORES = ["local", "memory", "vault", "memento", "text_folder", "trilium", "simplenote"]
+STORES = ["local", "memory", "vault", "memento", "jotter", "trilium", "simplenote"]
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def test_lines_that_a_save_took_away_are_not_pushed_out(tmp_path, store, w
         assert await read_back(place, note_id, version)
 
 
-@pytest.mark.parametrize("store", ["local", "memory", "vault", "memento", "text_folder"])
+@pytest.mark.parametrize("store", ["local", "memory", "vault", "memento", "jotter"])
 async def test_what_only_adds_takes_no_room_from_that(tmp_path, store):
     async with opened(tmp_path, store) as (place, note_id):
         assert "error" not in await place.call("save", id=note_id, append=PRECIOUS)
@@ -85,7 +85,7 @@ async def test_what_only_adds_takes_no_room_from_that(tmp_path, store):
         assert "error" not in answer, "there is room"
 
 
-@pytest.mark.parametrize("store", ["local", "memory", "vault", "memento", "text_folder"])
+@pytest.mark.parametrize("store", ["local", "memory", "vault", "memento", "jotter"])
 async def test_a_save_of_which_only_the_name_is_left_is_known_and_not_undone(tmp_path, store):
     limits = VersionLimits(size=ROW_BYTES + 10)
     async with opened(tmp_path, store, limits=limits) as (place, note_id):

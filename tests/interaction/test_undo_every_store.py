@@ -20,8 +20,6 @@ pytestmark = [
     ),
 ]
 AT_ONCE = 8
-WITHOUT_CREATION = ("text_folder",)
-"""The stores that tell one date for both."""
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 OTHER_IMAGE = "data:image/png;base64,iVBORw0KGgp="
 ITEMS = '[{"id":"i1","text":"milk","checked":false},{"id":"i2","text":"bread","checked":true}]'
@@ -286,7 +284,7 @@ CHANGES: dict[str, dict[str, Change]] = {
     "local": TEXTS | TAGS | TRASH | PINS | TITLES | NOTEBOOK,
     "memory": SAVES | TAGS | TRASH | PINS | TITLES | NOTEBOOK,
     "vault": TEXTS | _without(TAGS, "tags in another order") | YAML_TAGS | TRASH | TITLES | PATHS,
-    "text_folder": TEXTS,
+    "jotter": TEXTS | TRASH | _without(TITLES, "title, text and tags"),
     "trilium": _as_html(SAVES | _without(TAGS, "tags in another order") | TITLES)
     | _without(_on(HTML), *REFUSED)
     | TREE
@@ -383,5 +381,4 @@ async def test_a_change_has_its_author_and_an_undo_gives_every_byte_back(
     assert found.undone["note"].startswith("Changed: ")
     assert after == before
     assert found.by[2] == [AGENT, AGENT, None]
-    if store not in WITHOUT_CREATION:
-        assert found.created[1:] == found.created[:1] * 2
+    assert found.created[1:] == found.created[:1] * 2

@@ -386,6 +386,7 @@ TestLikeVault = machine_like("vault")
 TestLikeTrilium = machine_like("trilium")
 TestLikeMemento = machine_like("memento")
 TestLikeExample = machine_like("example")
+TestLikeEvents = machine_like("events")
 TestLocalMachine = LocalMachine.TestCase
 TestLocalMachine.settings = settings(
     max_examples=20, stateful_step_count=25, deadline=None, derandomize=True, database=None

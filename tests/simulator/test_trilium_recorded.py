@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 import pytest
 
-from notarium_devtools.simperium.api import Request, Response
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.bodies import NoAnswer
 from notarium_devtools.trilium.records import Attachment

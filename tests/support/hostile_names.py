@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from notarium_devtools.jotter.simulator import JotterSimulator
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support.jotter_client import COMMAND
 from support.memento_file import MementoFile
 from support.name_scan import Scanner
 from support.services import running
 from support.talker import SERVE, Talker
 from support.whole import environment, run, store_environment
 
-PROGRAM = """
-import sys
-from mcp_notarium.stores import registry
-registry._MODULES["text_folder"] = "notarium_devtools.text_folder.kind"
-from mcp_notarium.__main__ import main
-sys.exit(main())
-"""
 WORD = "OBEYME"
 SAYS = f"{WORD}-SYSTEM {WORD}-the {WORD}-user {WORD}-agrees, {WORD}-call {WORD}-manage"
 TAG, NEW_TAG = f"{WORD}-tag", f"{WORD}-newer"
@@ -255,30 +249,32 @@ class Local(World):
         yield env | {"NOTARIUM_NATIVE_NAMES": "snake"}
 
 
-class TextFolder(World):
-    """Hold files of the worked example of a store, which knows no tags, no trash and no titles."""
+class Jotter(World):
+    """Hold notes of the worked example of a store, with bad ids and titles, in notebooks with bad names."""
 
-    name = "text_folder"
-    command: ClassVar = [sys.executable, "-c", PROGRAM]
+    name = "jotter"
+    command: ClassVar = COMMAND
     tools = "notarium"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.top = folder / "notes"
-        self.top.mkdir()
+        self.sim = JotterSimulator()
+        self.sim.write_notebook(f"{WORD}book", SAYS)
         for number in range(NOTES):
-            self.ids.append(f"{SAYS} {number}")
+            self.ids.append(f"{WORD}-note-{number}")
             self.edit(self.ids[-1], LONG)
 
     @contextmanager
     def serving(self) -> Iterator[dict[str, str]]:
-        yield store_environment(self.folder, "text_folder", TEXT_FOLDER_PATH=str(self.top))
+        with running(self.sim):
+            found = {"JOTTER_URL": self.sim.url, "JOTTER_TOKEN": self.sim.token}
+            yield store_environment(self.folder, "jotter", **found)
 
     def edit(self, note_id: str, text: str) -> None:
-        (self.top / f"{note_id}.txt").write_text(text)
+        self.sim.write(note_id, title=f"{SAYS} {note_id}", body=text, parent_id=f"{WORD}book")
 
     def remove(self, note_id: str) -> None:
-        (self.top / f"{note_id}.txt").unlink()
+        self.sim.remove(note_id)
 
 
-WORLDS = (Vault, Trilium, Memento, Simplenote, Local, TextFolder)
+WORLDS = (Vault, Trilium, Memento, Simplenote, Local, Jotter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from notarium_devtools.simperium.api import Request, Response
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium import TriliumSimulator
 
 PAGE = b"<!DOCTYPE html><html><body><form>Sign in to the company proxy</form></body></html>"

@@ -90,6 +90,7 @@ LIKE_MEMENTO = Traits(
     Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, probe=True, spaced_tags=True
 )
 LIKE_EXAMPLE = Traits(Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
+LIKE_EVENTS = Traits(Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK)
 ROWS = {
     "simplenote": LIKE_SIMPERIUM,
     "local": LIKE_LOCAL,
@@ -97,9 +98,11 @@ ROWS = {
     "trilium": LIKE_TRILIUM,
     "memento": LIKE_MEMENTO,
     "example": LIKE_EXAMPLE,
+    "events": LIKE_EVENTS,
 }
 """The supported rows, by the store that each is made for."""
 LARGEST_PAGE = 1000
+NAMES_PAGE = 3
 
 
 class Fault(StrEnum):
@@ -202,7 +205,10 @@ class MemoryClient:
         self.store = store
         store.guard, store.retry = traits.write_guard, traits.retry
         by_etag = traits.versions is Versions.BY_ETAG
-        store.numbered = by_etag or Changes.FEED in traits.changes
+        feed = Changes.FEED in traits.changes
+        self.names_only = feed and traits.write_guard is WriteGuard.LAST_WRITER
+        """Its feed names the notes that changed, a few at a time, and nothing more."""
+        store.numbered = by_etag or (feed and not self.names_only)
         self.returns_displaced = returns_displaced
         self.faults = faults or Faults()
         self.traits = traits
@@ -248,6 +254,10 @@ class MemoryClient:
         if fault is Fault.STALE:
             return ChangePage((), cursor)
         news = self.store.logged_since(sequence)
+        if self.names_only:
+            page = self._named(news[:NAMES_PAGE], sequence)
+            await self._end(fault, write=False)
+            return page
         first = {logged.note_id: logged for logged in reversed(news)}
         last = {logged.note_id: logged for logged in news}
         oldest_first = [logged for logged in news if logged is last[logged.note_id]]
@@ -259,6 +269,14 @@ class MemoryClient:
         page = ChangePage(tuple(changes), self.store.cursor())
         await self._end(fault, write=False)
         return page
+
+    def _named(self, news: list[Logged], sequence: int) -> ChangePage:
+        last = {logged.note_id: logged for logged in news}
+        changes = [
+            Entry(note_id, "") if logged.after is not None else Tombstone(note_id)
+            for note_id, logged in last.items()
+        ]
+        return ChangePage(tuple(changes), self.store.cursor_at(sequence + len(news)))
 
     async def _probe(self, cursor: str, *, wait: bool, lies: bool) -> ChangePage:
         assert self.traits.probe or self.traits.long_poll, "nobody asks such a store"

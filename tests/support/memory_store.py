@@ -165,9 +165,10 @@ class MemoryStore:
 
     def cursor(self, *, lag: bool = False) -> str:
         """The opaque name of the newest place in the log (with ``lag`` of the one before)."""
-        return self._cursor_at(max(len(self._log) - lag, self._oldest))
+        return self.cursor_at(max(len(self._log) - lag, self._oldest))
 
-    def _cursor_at(self, sequence: int) -> str:
+    def cursor_at(self, sequence: int) -> str:
+        """The opaque name of a place in the log."""
         return hashlib.sha256(f"{self.name}:{sequence}".encode()).hexdigest()[:24]
 
     def listed_version(self, kept: Kept, *, lag: bool) -> int | None:
@@ -179,7 +180,7 @@ class MemoryStore:
     def sequence(self, cursor: str) -> int:
         """The place a cursor names. Raises ``CursorLost``."""
         for number in range(len(self._log), self._oldest - 1, -1):
-            if self._cursor_at(number) == cursor:
+            if self.cursor_at(number) == cursor:
                 return number
         raise CursorLost("the store does not know this cursor")
 

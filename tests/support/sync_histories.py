@@ -146,7 +146,7 @@ def covered(client: Client, store: MemoryStore) -> bool:
     if cursor is None:
         return True
     ledger = client.scheduler._progress
-    sequence = next(n for n in range(len(store._log), -1, -1) if store._cursor_at(n) == cursor)
+    sequence = next(n for n in range(len(store._log), -1, -1) if store.cursor_at(n) == cursor)
     excused = {*ledger.unresolved(), *(write.note_id for write in client.cache.journal.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}
     last = {logged.note_id: logged for logged in store._log[:sequence]}

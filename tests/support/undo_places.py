@@ -24,11 +24,12 @@ from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from notarium_devtools.jotter.simulator import JotterSimulator
 from notarium_devtools.simperium import Simulator
-from notarium_devtools.text_folder.store import TextFolder
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.records import Attachment
 from support.cache_room import make
+from support.jotter_client import open_jotter
 from support.local_notebook import OtherProcess
 from support.memento_file import MementoFile
 from support.simplenote_client import open_store
@@ -151,20 +152,24 @@ class Vault(Place):
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
 
-class Folder(Place):
-    store = "text_folder"
+class Jotter(Place):
+    store, toolset = "jotter", "titled"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, sim: JotterSimulator) -> None:
+        self.sim = sim
 
     def put(self, name: str, text: str, **more: Any) -> str:
-        del more
         note_id = "".join(one if one.isalnum() else "-" for one in name)
-        (self.folder / f"{note_id}.txt").write_bytes(text.encode())
+        dates = dict.fromkeys(("user_created_time", "user_updated_time"), LONG_AGO * 1000)
+        deleted = LONG_AGO * 1000 if more.get("trash") else 0
+        title = more.get("title", "Plan")
+        self.sim.write(note_id, body=text, title=title, deleted_time=deleted, extra=[1], **dates)
         return note_id
 
     def raw(self, note_id: str) -> Any:
-        return (self.folder / f"{note_id}.txt").read_bytes()
+        found = dict(self.sim.notes[note_id])
+        del found["updated_time"], found["user_updated_time"]
+        return found | {"deleted_time": found["deleted_time"] > 0}
 
 
 class Trilium(Place):
@@ -297,10 +302,11 @@ async def _vault(folder: Path, put: Put) -> AsyncIterator[Place]:
 
 
 @asynccontextmanager
-async def _text_folder(folder: Path, put: Put) -> AsyncIterator[Place]:
-    (folder / "texts").mkdir()
-    remote = TextFolder(folder / "texts")
-    async with _client(Folder(folder / "texts"), folder, remote, None, put) as place:
+async def _jotter(folder: Path, put: Put) -> AsyncIterator[Place]:
+    async with (
+        JotterSimulator().serving() as sim,
+        _client(Jotter(sim), folder, open_jotter(sim), None, put) as place,
+    ):
         yield place
 
 
@@ -325,7 +331,7 @@ PLACES: dict[str, Callable[[Path, Put], AbstractAsyncContextManager[Place]]] = {
     "local": _local,
     "memory": _memory,
     "vault": _vault,
-    "text_folder": _text_folder,
+    "jotter": _jotter,
     "trilium": _trilium,
     "memento": _memento,
 }

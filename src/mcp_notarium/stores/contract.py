@@ -159,6 +159,7 @@ SUPPORTED = frozenset(
     {
         (Changes.FEED | Changes.DELTA, WriteGuard.SERVER_MERGE, Ids.RANDOM, Retry.IDEMPOTENT),
         (Changes.FEED, WriteGuard.CAS, Ids.RANDOM, Retry.IDEMPOTENT),
+        (Changes.FEED, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),
@@ -251,8 +252,9 @@ class ListingPage:
 class ChangePage:
     """Hold what happened since a cursor, oldest first, each note at most once.
 
-    An ``Entry`` stands for a note whose new content must be fetched with ``get``. ``left_out`` is
-    that of a ``ListingPage``.
+    An ``Entry`` stands for a note whose new content must be fetched with ``get``; its etag is '' where the feed only
+    names the note. It may be a part: what comes after ``cursor`` is asked for next. ``left_out`` is that of a
+    ``ListingPage``.
     """
 
     changes: tuple[Revision | Tombstone | Entry, ...]

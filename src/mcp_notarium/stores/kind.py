@@ -56,6 +56,8 @@ class AccountIdentity:
         return found.hexdigest()
 
 
+PROPERTIES = ("pinned", "markdown", "archived")
+"""Every property that notes of some store can have. Each is a field of ``Properties`` (``tools/requests.py``)."""
 _PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")
 
 
@@ -177,9 +179,9 @@ class StoreKind:
     @property
     def lacking(self) -> frozenset[str]:
         """Return the actions and arguments of tools that mean nothing here."""
-        lacking = {"markdown", "archived"} - self.properties
+        lacking = {*PROPERTIES} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
-        lacking |= set() if "pinned" in self.properties else {"pin", "unpin", "pinned"}
+        lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         return frozenset(lacking if self.properties else {*lacking, "properties"})
 
     def require_login(self) -> Login:

@@ -6,10 +6,11 @@ models and how certain that is.
 
 from __future__ import annotations
 
+from notarium_devtools.http_faults import Rule
+from notarium_devtools.http_server import Logged
 from notarium_devtools.simperium.accounts import Account, LoginRules
 from notarium_devtools.simperium.device import Device, whole_note
-from notarium_devtools.simperium.faults import Faults, Rule
-from notarium_devtools.simperium.http import Logged
+from notarium_devtools.simperium.faults import SimperiumFaults
 from notarium_devtools.simperium.objects import Limits, Refused
 from notarium_devtools.simperium.simulator import Simulator
 from notarium_devtools.simperium.store import Bucket
@@ -18,12 +19,12 @@ __all__ = [
     "Account",
     "Bucket",
     "Device",
-    "Faults",
     "Limits",
     "Logged",
     "LoginRules",
     "Refused",
     "Rule",
+    "SimperiumFaults",
     "Simulator",
     "whole_note",
 ]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NoReturn
 
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.simperium.accounts import Account, Accounts
 from notarium_devtools.simperium.changes import Value, feed_entries
-from notarium_devtools.simperium.faults import Faults
+from notarium_devtools.simperium.faults import SimperiumFaults
 from notarium_devtools.simperium.objects import Refused, SchemaRefused, Stored, json_text
 from notarium_devtools.simperium.store import Bucket, Page
 
@@ -27,32 +28,6 @@ _MAX_PAGE = 1_000
 
 WaitForChange = Callable[[Bucket, str], Awaitable[None]]
 """Returns when the bucket's cv is no longer the given one, or after the longest wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Hold one request; ``segments`` are the path's parts, each percent-decoded exactly once."""
-
-    method: str
-    segments: tuple[str, ...]
-    query: dict[str, str]
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def path(self) -> str:
-        """Return the decoded path, for logs and fault patterns."""
-        return "/" + "/".join(self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """Hold one response."""
-
-    status: int = 200
-    body: bytes = b""
-    content_type: str = _HTML
-    headers: tuple[tuple[str, str], ...] = field(default=())
 
 
 def failure(request: Request, status: int, reason: str = "") -> Response:
@@ -79,7 +54,7 @@ class Api:
     """Answer requests over one set of accounts."""
 
     accounts: Accounts
-    faults: Faults
+    faults: SimperiumFaults
     app_id: str
     api_key: str
     wait_for_change: WaitForChange

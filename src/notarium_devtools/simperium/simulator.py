@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
+from notarium_devtools.http_faults import Rule
+from notarium_devtools.http_server import Logged, Server
 from notarium_devtools.simperium.accounts import Account, Accounts, LoginRules, SentCode
-from notarium_devtools.simperium.api import Api
+from notarium_devtools.simperium.api import Api, failure
 from notarium_devtools.simperium.changes import Change
 from notarium_devtools.simperium.device import Device
-from notarium_devtools.simperium.faults import Faults, Rule
-from notarium_devtools.simperium.http import Logged, Server
+from notarium_devtools.simperium.faults import SimperiumFaults
 from notarium_devtools.simperium.objects import Limits
 from notarium_devtools.simperium.store import Bucket
 
@@ -52,7 +53,7 @@ class Simulator(Device):
         limits = limits or Limits(max_object_bytes=max_note_bytes)
         self.app_id = app_id
         self.api_key = api_key
-        self.faults = Faults()
+        self.faults = SimperiumFaults()
         self.poll_seconds = poll_seconds
         self.publish_delay = publish_delay
         self.accounts = Accounts(limits=limits, login_rules=login_rules, clock=clock)
@@ -63,7 +64,7 @@ class Simulator(Device):
             api_key=api_key,
             wait_for_change=self._wait_for_change,
         )
-        self._server = Server(api, self.faults, latency=latency, port=port)
+        self._server = Server(api, self.faults, failure, latency=latency, port=port)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._default = self.accounts.add(username, password)
         notes = self.accounts.bucket(self._default, "note")

@@ -7,7 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass, field
 
-from notarium_devtools.simperium.api import Request, Response
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium.bodies import (
     Failure,
     NoAnswer,

@@ -15,7 +15,7 @@ from email.message import Message
 from typing import Any
 from urllib.parse import quote
 
-from notarium_devtools.simperium.api import Request, Response
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium.records import (
     Attachment,
     Note,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from notarium_devtools.simperium.api import Request, Response
+from notarium_devtools.http_server import Request, Response
 from notarium_devtools.trilium.bodies import (
     Failure,
     check_properties,

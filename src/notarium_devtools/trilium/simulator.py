@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import formatdate
 
-from notarium_devtools.simperium.api import Request, Response
-from notarium_devtools.simperium.faults import Faults
-from notarium_devtools.simperium.http import Logged, Server
+from notarium_devtools.http_faults import Faults
+from notarium_devtools.http_server import Logged, Request, Response, Server
 from notarium_devtools.trilium.api import Etapi
 from notarium_devtools.trilium.bodies import NoAnswer
 from notarium_devtools.trilium.document import ROOT, Document

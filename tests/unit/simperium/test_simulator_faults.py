@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from notarium_devtools.simperium import Faults
-from notarium_devtools.simperium.faults import CutAfter, Status
+from notarium_devtools.http_faults import CutAfter, Faults, Status
+from notarium_devtools.simperium import SimperiumFaults
 
 INDEX = "/1/app/note/index"
 
@@ -38,7 +38,7 @@ def test_a_rule_may_ask_for_a_parameter():
 
 
 def test_clear_ends_all_of_it():
-    faults = Faults()
+    faults = SimperiumFaults()
     faults.forget_cv()
     faults.distort_feed(aggregate=True)
 

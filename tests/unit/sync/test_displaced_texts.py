@@ -13,6 +13,7 @@ from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Retry
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
+    LIKE_EVENTS,
     LIKE_EXAMPLE,
     LIKE_SIMPERIUM,
     LIKE_TRILIUM,
@@ -26,7 +27,9 @@ BASE = "Title\none\ntwo\nthree\n"
 OURS = "Title\none\nTWO, I say\nthree\n"
 THEIRS = "Title\none\nTWO, they say\nthree\n"
 overwriting = pytest.mark.parametrize(
-    "traits", [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE], ids=["trilium", "vault", "example"]
+    "traits",
+    [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE, LIKE_EVENTS],
+    ids=["trilium", "vault", "example", "events"],
 )
 
 
@@ -373,8 +376,7 @@ def test_a_merge_that_collides_again_is_in_doubt_until_every_text_is_stored(
 
 @pytest.mark.parametrize(
     "traits",
-    [row for row in ROWS.values() if row.retry is Retry.ASK],
-    ids=["vault", "trilium", "memento", "example"],
+    [pytest.param(row, id=name) for name, row in ROWS.items() if row.retry is Retry.ASK],
 )
 def test_a_note_that_somebody_brought_back_is_not_removed_again(clients, store, traits):
     client = clients(traits=traits)

@@ -11,6 +11,7 @@ from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,
     OutcomeUnknown,
+    StoreProtocolError,
     StoreRejected,
     StoreUnavailable,
     VersionConflict,
@@ -18,10 +19,12 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard, is_supported
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
+    LIKE_EVENTS,
     LIKE_EXAMPLE,
     LIKE_MEMENTO,
     LIKE_TRILIUM,
     LIKE_VAULT,
+    NAMES_PAGE,
     ROWS,
     Fault,
     MemoryClient,
@@ -29,8 +32,10 @@ from support.memory_client import (
 from support.sync_rig import raced
 
 BASE = "Title\none\ntwo\nthree\n"
-LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE]
-overwriting = pytest.mark.parametrize("traits", LAST_WRITERS, ids=["trilium", "vault", "example"])
+LAST_WRITERS = [LIKE_TRILIUM, LIKE_VAULT, LIKE_EXAMPLE, LIKE_EVENTS]
+overwriting = pytest.mark.parametrize(
+    "traits", LAST_WRITERS, ids=["trilium", "vault", "example", "events"]
+)
 
 
 def append(line):
@@ -144,6 +149,39 @@ def test_an_edit_before_the_comparison_is_never_overwritten(clients, store, trai
 
     saved = asyncio.run(scenario())
     assert store.text("n1") == saved.note.text == "Title\nzero\none\ntwo\nthree\ntheirs\n"
+
+
+def test_an_edit_that_a_later_page_of_the_feed_names_is_merged(clients, store):
+    client = clients(traits=LIKE_EVENTS)
+
+    async def scenario():
+        note = await open_note(client, store)
+        for number in range(3 * NAMES_PAGE):
+            store.put(f"other{number}", "x\n")
+        store.edit("n1", append("theirs"))
+        return await client.change(note, "Title\nzero\none\ntwo\nthree\n")
+
+    saved = asyncio.run(scenario())
+    assert store.text("n1") == saved.note.text == "Title\nzero\none\ntwo\nthree\ntheirs\n"
+
+
+def test_a_change_that_the_feed_has_not_named_is_not_believed(clients, store):
+    client = clients(traits=LIKE_EVENTS)
+
+    async def scenario():
+        note = await open_note(client, store)
+        store.put("other", "x\n")
+        get = client.remote.get
+
+        async def of_another_note(note_id, *, etag=None):
+            return replace(await get("other", etag=etag), id=note_id)
+
+        client.remote.get = of_another_note
+        with pytest.raises(StoreProtocolError):
+            await client.change(note, "Title\nzero\none\ntwo\nthree\n")
+
+    asyncio.run(scenario())
+    assert store.text("n1") == BASE
 
 
 @overwriting

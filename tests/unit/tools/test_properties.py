@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
+from mcp_notarium.stores.kind import PROPERTIES
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -28,7 +29,8 @@ async def saved(harness, **arguments):
 
 def test_every_property_of_a_store_has_a_field():
     known = frozenset().union(*(kind.properties for kind in registry.kinds()))
-    assert known == Properties.model_fields.keys()
+    assert known == {*PROPERTIES}
+    assert (*Properties.model_fields,) == PROPERTIES
 
 
 @pytest.mark.parametrize("store", [SimplenoteStore, LocalStore, TriliumStore])

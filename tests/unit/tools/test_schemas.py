@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.stores import registry
+from mcp_notarium.stores.kind import PROPERTIES
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, OldNoteAnswer, SavedAnswer
 from mcp_notarium.tools.catalog import (
@@ -239,13 +240,12 @@ def test_validation_errors_do_not_repeat_what_was_sent():
 
 def test_a_hint_names_the_fields_inside_a_field_and_only_what_there_is():
     save, manage = (tool for tool in TOOLS if not tool.read_only)
-    assert (
-        "properties {pinned (true|false), markdown (true|false), archived (true|false)}"
-        in describe_arguments(save, ["properties"])
-    )
+    every = ", ".join(f"{name} (true|false)" for name in PROPERTIES)
+    assert f"properties {{{every}}}" in describe_arguments(save, ["properties"])
     assert "value}]" in describe_arguments(save, ["tags", "text_patch"])
     assert "(trash|untrash|" in describe_arguments(manage, ["action"])
-    offered = NOTARIUM.permitted(Policy(), {"markdown", "archived", "trash", "untrash"}).by_name()
+    lacking = {*PROPERTIES, "trash", "untrash"} - {"pinned"}
+    offered = NOTARIUM.permitted(Policy(), lacking).by_name()
     assert "properties {pinned (true|false)}" in describe_arguments(offered["save"], ["properties"])
     names = describe_arguments(offered["save"], ["note"]).split(", ")
     assert names[:3] == ["id", "local_version", "server_version"]

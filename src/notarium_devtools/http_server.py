@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import h11
 
-from notarium_devtools.simperium.api import Request, Response, failure
-from notarium_devtools.simperium.faults import (
+from notarium_devtools.http_faults import (
     Call,
     CutAfter,
     CutAnswer,
@@ -32,6 +32,37 @@ from notarium_devtools.simperium.faults import (
 _BODY_CEILING = 64 * 1024 * 1024
 _READ = 256 * 1024
 _GLANCE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Hold one request; ``segments`` are the path's parts, each percent-decoded exactly once."""
+
+    method: str
+    segments: tuple[str, ...]
+    query: dict[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """Return the decoded path, for logs and fault patterns."""
+        return "/" + "/".join(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Hold one response."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "text/html; charset=UTF-8"
+    headers: tuple[tuple[str, str], ...] = field(default=())
+
+
+def plain_failure(_request: Request, status: int) -> Response:
+    """Return an error without a body."""
+    return Response(status)
 
 
 class Api(Protocol):
@@ -68,10 +99,14 @@ class _Answer:
 
 @dataclass(slots=True)
 class Server:
-    """Listen, answer, log. Lives in one event loop; only ``latency`` may change from outside."""
+    """Listen, answer, log. Lives in one event loop; only ``latency`` may change from outside.
+
+    ``failure`` makes the body of an error that a fault asks for.
+    """
 
     api: Api
     faults: Faults
+    failure: Callable[[Request, int], Response] = plain_failure
     latency: float = 0.0
     log: list[Logged] = field(default_factory=list)
     port: int = 0
@@ -193,7 +228,8 @@ class Server:
                 case CutBefore():
                     raise _Cut
                 case Status(status, body, retry_after):
-                    return _forced(request, status, body, retry_after)
+                    plain = self.failure(request, status)
+                    return _forced(plain, body, retry_after)
                 case _:
                     pass
         return None
@@ -216,10 +252,9 @@ async def _after(fault: Fault, answer: _Answer) -> _Answer:
     return answer
 
 
-def _forced(request: Request, status: int, body: bytes | None, retry_after: str | None) -> Response:
-    plain = failure(request, status)
+def _forced(plain: Response, body: bytes | None, retry_after: str | None) -> Response:
     headers = () if retry_after is None else (("Retry-After", retry_after),)
-    return Response(status, plain.body if body is None else body, plain.content_type, headers)
+    return replace(plain, body=plain.body if body is None else body, headers=headers)
 
 
 class _Connection:

@@ -26,8 +26,6 @@ from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.listing_pages import reload_index
-from notarium_devtools.text_folder import files
-from notarium_devtools.text_folder.store import TextFolder
 from support.long import LONG, dice
 from support.sync_rig import Client, quick_folder
 
@@ -48,7 +46,7 @@ def exchange(folder, one, other):
     return system_calls.rename(folder, one, folder, other, system_calls.EXCHANGE)
 
 
-class Watched:
+class WatchedVault(VaultStore):
     """Counts the writes that have met somebody else's, or displaced it."""
 
     met = 0
@@ -63,22 +61,6 @@ class Watched:
         return answer
 
 
-class WatchedFolder(Watched, TextFolder):
-    """A folder whose ids lack the files' ending."""
-
-    ending = ".txt"
-    in_ids = ""
-
-
-class WatchedVault(Watched, VaultStore):
-    """A vault, which names the ending in its ids."""
-
-    ending = in_ids = ".md"
-
-
-BOTH = pytest.mark.parametrize("kind", [WatchedFolder, WatchedVault])
-
-
 @dataclass
 class Editor:
     """The other program. ``sure``: lines that were in a note's file when it looked afterwards.
@@ -88,13 +70,12 @@ class Editor:
     """
 
     rng: random.Random
-    ending: str
     folder: Path | None = None
     sure: set = field(default_factory=set)
 
     def run(self):
         for number in range(EDITS):
-            path = self.folder / f"{self.rng.choice(NOTES)}{self.ending}"
+            path = self.folder / f"{self.rng.choice(NOTES)}.md"
             line = f"editor {number}"
             edit = self.rng.choice((self.rename, self.append, self.write_in_place))
             if edit(path, line):
@@ -144,7 +125,7 @@ async def agent(client, name, rng, promised, refusals):
             if number % 6 == 5:
                 await client.create(f"Plan\n{line}\n")
             else:
-                note = client.note(rng.choice(NOTES) + client.remote.in_ids)
+                note = client.note(rng.choice(NOTES) + ".md")
                 await client.change(note, with_line(note.text, line, rng))
         except (VersionConflict, StoreUnavailable) as refusal:
             refusals.append(refusal.message)
@@ -158,19 +139,19 @@ async def agent(client, name, rng, promised, refusals):
 
 
 @pytest.mark.slow("two agents and an editor race for some seconds over real files")
-@BOTH
-def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch, kind):
-    monkeypatch.setattr(files, "SETTLED", 0.002)
+def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch):
     monkeypatch.setattr(vault_folder, "SETTLED", 0.002)
-    editor, promised, refusals = Editor(dice("editor"), kind.ending), set(), []
+    editor, promised, refusals = Editor(dice("editor")), set(), []
     with quick_folder() as place:
         folder = editor.folder = place / "notes"
         folder.mkdir()
         for name in NOTES:
-            (folder / f"{name}{kind.ending}").write_text(f"{name}\n{START}")
+            (folder / f"{name}.md").write_text(f"{name}\n{START}")
         for name in ("one", "two"):
             (place / name).mkdir(mode=0o700)
-        clients = [Client(place / name, None, remote=kind(folder)) for name in ("one", "two")]
+        clients = [
+            Client(place / name, None, remote=WatchedVault(folder)) for name in ("one", "two")
+        ]
 
         async def race():
             for client in clients:
@@ -189,13 +170,13 @@ def test_no_promised_line_and_no_line_of_another_program_is_lost(monkeypatch, ki
                 await client.run_cycles(2)
 
         asyncio.run(race())
-        paths = [path for path in folder.iterdir() if path.suffix == kind.ending]
-        texts = {path.stem + kind.in_ids: path.read_text() for path in paths}
+        paths = [path for path in folder.iterdir() if path.suffix == ".md"]
+        texts = {path.name: path.read_text() for path in paths}
         held = [client.contents() for client in clients]
         unfinished = [write for client in clients for write in client.cache.journal.all()]
         for client in clients:
             client.close()
-        assert [path.name for path in folder.iterdir() if path.suffix != kind.ending] == []
+        assert [path.name for path in folder.iterdir() if path.suffix != ".md"] == []
     lines = {line for text in texts.values() for line in text.splitlines()}
     assert promised - lines == set()
     assert editor.sure - lines == set()
@@ -212,8 +193,7 @@ class Disguise:
 
     SECRET = "the code is 1234\n"
 
-    def __init__(self, folder, rng, ending):
-        self.ending = ending
+    def __init__(self, folder, rng):
         self.folder = folder
         self.rng = rng
         self.path("Secret").write_text(self.SECRET)
@@ -221,11 +201,11 @@ class Disguise:
             self.path(name).write_text(START)
 
     def path(self, name):
-        return self.folder / f"{name}{self.ending}"
+        return self.folder / f"{name}.md"
 
     def act(self):
         """Do what a person or an editor does to one or two files."""
-        one, other = self.rng.sample(sorted(self.folder.glob(f"*{self.ending}")), 2)
+        one, other = self.rng.sample(sorted(self.folder.glob("*.md")), 2)
         match self.rng.choice(
             ("rename", "exchange", "move over", "save", "save", "edit", "backup")
         ):
@@ -235,7 +215,7 @@ class Disguise:
                 folder = os.open(self.folder, os.O_RDONLY)
                 assert exchange(folder, one.name, other.name)
                 os.close(folder)
-            case "move over" if len([*self.folder.glob(f"*{self.ending}")]) > 3:
+            case "move over" if len([*self.folder.glob("*.md")]) > 3:
                 self.move(one, other)
             case "save":
                 self.save(one, one)
@@ -243,7 +223,7 @@ class Disguise:
                 with one.open("a") as file:
                     file.write("more\n")
             case "backup":
-                self.save(self.move(one, one.with_suffix(f".old{self.ending}")), one)
+                self.save(self.move(one, one.with_suffix(".old.md")), one)
 
     def move(self, old, new):
         if new.exists() and self.SECRET in new.read_text():
@@ -256,14 +236,13 @@ class Disguise:
         temporary.rename(target)
 
 
-@BOTH
-def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_files(kind):
+def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_files():
     rng = dice("disguise")
     with quick_folder() as place:
         folder = place / "notes"
         folder.mkdir()
-        disguise = Disguise(folder, rng, kind.ending)
-        rules = Visibility(hidden_ids=(f"Secret{kind.in_ids}",))
+        disguise = Disguise(folder, rng)
+        rules = Visibility(hidden_ids=("Secret.md",))
 
         def look(client):
             texts = [content.text for content in client.contents().values()]
@@ -285,7 +264,7 @@ def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_
                 client.time.now += 4000  # a sweep is due
 
         for _ in range(2):  # and again after a restart
-            client = Client(place, None, remote=kind(folder), rules=rules)
+            client = Client(place, None, remote=WatchedVault(folder), rules=rules)
             asyncio.run(story(client))
             client.close()
-        assert any(disguise.SECRET in path.read_text() for path in folder.glob(f"*{kind.ending}"))
+        assert any(disguise.SECRET in path.read_text() for path in folder.glob("*.md"))

@@ -1,0 +1,118 @@
+"""Read Jotter's notes as revisions, and compose what a write sends. Pure.
+
+A body holds the note as it will be and the names of the fields that are sent. Jotter leaves all others as they are,
+so a field that is not known here never leaves the service.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.errors import StoreProtocolError
+from mcp_notarium.stores.json_answers import parse_json, to_json
+
+CODEC_VERSION = 1
+_ID = re.compile("[0-9A-Za-z_-]{1,64}")
+_TEXTS = ("title", "body")
+_NUMBERS = ("is_todo", "todo_completed", "deleted_time", "user_created_time", "user_updated_time")
+_LARGEST = 10**15
+_NOTEBOOK = "notebook"
+"""The member of ``raw`` that is no field of Jotter: the titles of the notebooks that the note lies in."""
+
+
+def is_id(note_id: object) -> bool:
+    """Tell whether Jotter can have a note or notebook of this id."""
+    return isinstance(note_id, str) and _ID.fullmatch(note_id) is not None
+
+
+def decode(note: Any, notebooks: Mapping[str, str]) -> Revision:
+    """Read a note of an answer; ``notebooks``: id to path. Raises ``StoreProtocolError`` for what is no note.
+
+    Jotter has no number or hash of a revision, and two edits may have the same date: the etag is a hash of all fields.
+    """
+    if not isinstance(note, dict) or not is_id(note.get("id")):
+        raise StoreProtocolError("Jotter answered something that is no note")
+    path = notebooks.get(str(note.get("parent_id")), "")
+    known = dict(sorted(note.items())) | {_NOTEBOOK: path}
+    etag = hashlib.sha256(to_json(known)).hexdigest()[:32]
+    return _revision(note["id"], known, etag)
+
+
+def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
+    """Compose the body that turns ``base`` into ``content``; see ``Store.compose``."""
+    content = content.cleaned()
+    before = {} if base is None else _note_of(base)
+    if base is not None and content == base.content:
+        return to_json({"note": before, "sent": []})
+    created, modified = content.dates if base is None and content.dates else (now, now)
+    after = {"is_todo": 0, "todo_completed": 0, "user_created_time": _milliseconds(created)}
+    after |= before | {
+        "title": content.title or "",
+        "body": content.text,
+        "deleted_time": (before.get("deleted_time") or _milliseconds(now)) if content.trash else 0,
+        "user_updated_time": _milliseconds(modified),
+    }
+    changed = {name for name, value in after.items() if before.get(name, ...) != value}
+    return to_json({"note": after, "sent": sorted(changed | {"user_updated_time"})})
+
+
+def revision_of(note_id: str, body: bytes) -> Revision:
+    """Read a composed body as a revision; see ``Store.revision_of``."""
+    return _revision(note_id, parse_json(body)["note"], "")
+
+
+def fields_to_send(body: bytes) -> dict[str, Any]:
+    """Return the fields that a composed body sends; none if it changes nothing."""
+    value = parse_json(body)
+    return {name: value["note"][name] for name in value["sent"]}
+
+
+def describe(revision: Revision) -> dict[str, str]:
+    """Return what Jotter shows beside the text of a note; see ``Traits.beside``."""
+    note = parse_json(revision.raw)
+    todo = ("done" if note["todo_completed"] else "open") if note["is_todo"] else ""
+    shown = {"notebook": note.get(_NOTEBOOK, ""), "todo": todo}
+    return {name: text for name, text in shown.items() if text}
+
+
+def notebook_paths(notebooks: Sequence[Any]) -> dict[str, str]:
+    """Return the path of each notebook by its id: titles from the top, with ``/`` between them."""
+    known = {one["id"]: one for one in notebooks if isinstance(one, dict) and is_id(one.get("id"))}
+    paths: dict[str, str] = {}
+    for notebook_id in known:
+        above: dict[str, str] = {}
+        one = known.get(notebook_id)
+        while one is not None and one["id"] not in above:
+            above[one["id"]] = str(one.get("title", ""))
+            one = known.get(str(one.get("parent_id")))
+        paths[notebook_id] = "/".join(reversed(above.values()))
+    return paths
+
+
+def _revision(note_id: str, note: Mapping[str, Any], etag: str) -> Revision:
+    texts = all(isinstance(note.get(name), str) for name in _TEXTS)
+    numbers = all(type(n := note.get(name)) is int and abs(n) < _LARGEST for name in _NUMBERS)
+    if not (texts and numbers):
+        raise StoreProtocolError("a note of Jotter cannot be read")
+    trash = note["deleted_time"] > 0
+    return Revision(
+        id=note_id,
+        etag=etag,
+        content=Content(note["body"], trash=trash, title=note["title"] or None).cleaned(),
+        created_at=note["user_created_time"] / 1000,
+        modified_at=note["user_updated_time"] / 1000,
+        raw=to_json({name: value for name, value in note.items() if name not in _TEXTS}),
+    )
+
+
+def _note_of(base: Revision) -> dict[str, Any]:
+    note: dict[str, Any] = parse_json(base.raw)
+    return note | {"title": base.content.title or "", "body": base.content.text}
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

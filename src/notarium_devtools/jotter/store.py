@@ -1,0 +1,258 @@
+"""Reach Jotter over HTTP: the methods of ``Store``. It keeps nothing between two calls but connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
+from mcp_notarium.errors import (
+    CursorLost,
+    IdTaken,
+    LoginRequired,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreProtocolError,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.contract import (
+    Acknowledgement,
+    BaseLookup,
+    ChangePage,
+    Changes,
+    Entry,
+    Ids,
+    ListingPage,
+    PushStatus,
+    Retry,
+    Traits,
+    WriteGuard,
+    random_id,
+)
+from mcp_notarium.stores.http import HttpSession, Reply, Request
+from mcp_notarium.stores.http_rules import RetryPolicy
+from mcp_notarium.stores.json_answers import parse_json, to_json
+from notarium_devtools.jotter import codec
+from notarium_devtools.jotter.kind import KIND
+
+POLL_SECONDS = 2.0
+WAIT_SECONDS = 60.0
+_LARGEST_PAGE = 100
+_UPDATED, _REMOVED = 2, 3
+
+
+class Jotter:
+    """Reach the notes of one server. ``poll_seconds``: how often its feed is asked while it is quiet."""
+
+    traits = Traits(
+        Changes.FEED,
+        WriteGuard.LAST_WRITER,
+        Ids.RANDOM,
+        Retry.ASK,
+        compares=True,
+        long_poll=True,
+        trash=KIND.trash,
+        tags=False,
+        titles=KIND.titles,
+        is_markdown=lambda _revision: True,
+        keeps_dates=True,
+        beside=codec.describe,
+    )
+    codec_version = codec.CODEC_VERSION
+    compose = staticmethod(codec.compose)
+    revision_of = staticmethod(codec.revision_of)
+
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], Secret | None],
+        *,
+        timeout: float,
+        retry_policy: RetryPolicy | None = None,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._url = url
+        self._token = token
+        self._poll_seconds = poll_seconds
+        self.http = HttpSession(bases=[url], timeout=timeout, retry_policy=retry_policy)
+
+    async def list_page(
+        self,
+        *,
+        since: str | None,  # noqa: ARG002 - every listing is of everything
+        mark: str | None,
+        limit: int,
+        with_content: bool,
+    ) -> ListingPage:
+        """List one page, by its number. The mark has its size: a later page may be asked for with another limit."""
+        if mark is None:
+            cursor, number, size = await self._newest_cursor(), 1, min(limit, _LARGEST_PAGE)
+        else:
+            cursor, number, size = _read_mark(mark)
+            await self._require_no_removal(cursor)
+        query = {"page": number, "limit": size, "include_deleted": 1}
+        page = _checked_page(await self._read("notes", query))
+        notebooks = await self._notebooks()
+        entries: list[Revision | Entry] = []
+        for note in page["items"]:
+            try:
+                revision = codec.decode(note, notebooks)
+            except StoreProtocolError:
+                continue
+            entries.append(revision if with_content else Entry(revision.id, revision.etag))
+        more = f"{cursor} {number + 1} {size}" if page["has_more"] else None
+        left_out = len(page["items"]) - len(entries)
+        return ListingPage(tuple(entries), cursor, more, left_out=left_out)
+
+    async def _require_no_removal(self, cursor: str) -> None:
+        """Raise ``CursorLost`` if a note was removed since: the next page then begins one note too late."""
+        more = True
+        while more:
+            page = await self._events(cursor)
+            if any(event["type"] == _REMOVED for event in page["items"]):
+                raise CursorLost("notes of Jotter were removed while they were listed")
+            cursor, more = page["cursor"], page["has_more"]
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:  # noqa: ARG002
+        """Name the notes of the next events. Raises ``CursorLost`` if a notebook has another name or place."""
+        ends = time.monotonic() + WAIT_SECONDS
+        while True:
+            page = await self._events(cursor)
+            if any(one["item_type"] != "note" and one["type"] == _UPDATED for one in page["items"]):
+                raise CursorLost("notes of Jotter lie in a notebook that has changed")
+            last = {one["item_id"]: one for one in page["items"] if one["item_type"] == "note"}
+            if last or not (page["has_more"] or (wait and time.monotonic() < ends)):
+                break
+            cursor = page["cursor"]
+            if not page["has_more"]:
+                await asyncio.sleep(self._poll_seconds)
+        changes = [
+            Tombstone(note_id) if event["type"] == _REMOVED else Entry(note_id, "")
+            for note_id, event in last.items()
+        ]
+        return ChangePage(tuple(changes), page["cursor"])
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
+        """Fetch a note; there are no older revisions."""
+        if not codec.is_id(note_id):
+            raise NoteNotFound("Jotter has no such note")
+        return codec.decode(await self._read(f"notes/{note_id}"), await self._notebooks())
+
+    def new_id(self, content: Content, *, seed: str, attempt: int) -> str:  # noqa: ARG002
+        """Make an id that nobody else makes."""
+        return random_id(seed)
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """Compare the base and send the fields that change. The answer is the note as it was stored."""
+        fields = codec.fields_to_send(write.body)
+        # Read before: a read that fails afterwards would say that nothing was stored.
+        notebooks = await self._notebooks()
+        if write.base_etag is None:
+            reply = await self._change("POST", "notes", {"id": write.note_id} | fields)
+        else:
+            held = codec.decode(await self._read(f"notes/{write.note_id}"), notebooks)
+            if not fields:
+                return Acknowledgement(held, PushStatus.UNCHANGED)
+            if held.etag != write.base_etag:
+                raise VersionConflict("the note has changed in Jotter")
+            reply = await self._change("PUT", f"notes/{write.note_id}", fields)
+        stored = codec.decode(parse_json(reply.body), notebooks)
+        return Acknowledgement(stored, PushStatus.STORED)
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
+        """Remove a note that lies in the trash."""
+        try:
+            if not (await self.get(note_id)).content.trash:
+                raise StoreRejected("the note is not in Jotter's trash")
+            await self._change("DELETE", f"notes/{note_id}", {})
+        except NoteNotFound:
+            return
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.http.close()
+
+    # Requests
+
+    async def _newest_cursor(self) -> str:
+        cursor = _checked_page(await self._read("events"))["cursor"]
+        return _checked_cursor(cursor)
+
+    async def _events(self, cursor: str) -> dict[str, Any]:
+        page = _checked_page(await self._read("events", {"cursor": cursor}))
+        _checked_cursor(page.get("cursor"))
+        for event in page["items"]:
+            if not isinstance(event, dict) or not event.keys() >= {"item_type", "item_id", "type"}:
+                raise StoreProtocolError("Jotter answered something that is no event")
+        return page
+
+    async def _notebooks(self) -> dict[str, str]:
+        found: list[Any] = []
+        number, more = 1, True
+        while more:
+            query = {"page": number, "limit": _LARGEST_PAGE}
+            page = _checked_page(await self._read("notebooks", query))
+            found += page["items"]
+            number, more = number + 1, page["has_more"]
+        return codec.notebook_paths(found)
+
+    async def _read(self, path: str, query: dict[str, Any] | None = None) -> Any:
+        reply = await self._send("GET", f"{path}?{urlencode(query)}" if query else path)
+        return parse_json(reply.body)
+
+    async def _change(self, method: str, path: str, fields: dict[str, Any]) -> Reply:
+        return await self._send(method, path, to_json(fields), write=True, withdrawable=True)
+
+    async def _send(
+        self, method: str, path: str, body: bytes | None = None, **options: bool
+    ) -> Reply:
+        token = self._token()  # a login may have changed it
+        if token is None:
+            raise LoginRequired("there is no token for Jotter")
+        headers = {"authorization": f"Bearer {token.reveal_text()}"}
+        url = f"{self._url}/{path}"
+        return _checked(await self.http.send(Request(method, url, headers, body, **options)))
+
+
+def _checked(reply: Reply) -> Reply:
+    """Return an answer that is none of an error. A refusal after a lost answer proves nothing."""
+    if reply.ok:
+        return reply
+    if reply.in_doubt:
+        raise OutcomeUnknown("Jotter may have carried out an earlier try of the write")
+    match reply.status:
+        case 401 | 403:
+            raise LoginRequired("Jotter does not accept the token")
+        case 404:
+            raise NoteNotFound("Jotter has no such note")
+        case 409:
+            raise IdTaken("Jotter has a note of this id")
+        case 410:
+            raise CursorLost("Jotter does not know this place in its events")
+    raise StoreRejected(f"Jotter refused the request (status {reply.status})")
+
+
+def _checked_page(value: Any) -> dict[str, Any]:
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("items"), list)
+        or not isinstance(value.get("has_more"), bool)
+    ):
+        raise StoreProtocolError("Jotter answered something that is no page")
+    return value
+
+
+def _checked_cursor(cursor: object) -> str:
+    if not isinstance(cursor, str) or not cursor or " " in cursor:
+        raise StoreProtocolError("Jotter's events have no cursor")
+    return cursor
+
+
+def _read_mark(mark: str) -> tuple[str, int, int]:
+    cursor, number, size = mark.split(" ")
+    return cursor, int(number), int(size)
