@@ -80,7 +80,7 @@ class Config:
         """Return the name of the tools that a server offers."""
         if self.tools == "notarium":
             ours = "titled" if self.store.titles else "notarium"
-            return "with_paths" if self.store.paths else ours
+            return "with_paths" if self.store.ids.paths else ours
         both = "_both" if self.tools == "both" else ""
         return self.store.native_toolset.format(names=self.native_names) + both
 

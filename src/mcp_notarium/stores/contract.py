@@ -8,7 +8,7 @@ Obligations of every store (``tests/contract`` checks them):
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` over a base that is not the newest revision does what ``traits.write_guard`` says;
 * ``push`` repeated with the same ``write_id`` has no second effect if ``traits.retry`` is IDEMPOTENT;
-* ``push`` of a new name raises ``IdTaken`` and stores nothing if ids are NAMED and the id exists;
+* ``push`` of a new name raises ``IdTaken`` and stores nothing if ids are named and the id exists;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
   ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
@@ -33,6 +33,7 @@ from typing import Any, Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
+from mcp_notarium.stores.kind import Ids
 
 SEEDED = 10
 """The attempt from which a made id contains part of the seed, so that nobody has taken it."""
@@ -65,13 +66,6 @@ class WriteGuard(Enum):
     LAST_WRITER = "the store overwrites what it holds, whatever that is"
 
 
-class Ids(Enum):
-    """Name who makes the id of a new note."""
-
-    RANDOM = "we do, by ``new_id``, and nobody else makes the same"
-    NAMED = "we do, by ``new_id``, from the content: a note of that name may exist"
-
-
 class Retry(Enum):
     """Name what a write may meet that was sent before without an answer."""
 
@@ -100,6 +94,8 @@ class Traits:
     changes: Changes
     write_guard: WriteGuard
     ids: Ids
+    """PATHS: the title of a new note may begin with its folder, ``Work/plan``. Another title gives a note another id: in
+    its folder, or from the top if the title has a ``/``. The attempts of ``new_id`` differ in the last part alone."""
     retry: Retry
     probe: bool = False
     """A SNAPSHOT store whose ``changes`` tells cheaply that nothing has changed since a listing."""
@@ -123,9 +119,6 @@ class Traits:
     """A note has a title beside its text (``Content.title``)."""
     is_markdown: Callable[[Revision], bool] = _is_lines
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
-    folders: bool = False
-    """An id is a path. The title of a new note may begin with its folder: ``Work/plan``. Another title gives a note
-    another id: in its folder, or, with a ``/`` in the title, from the top."""
     properties: frozenset[str] = frozenset()
     """A note can have these set (``Content.properties``)."""
     dates: bool = True
@@ -162,6 +155,7 @@ SUPPORTED = frozenset(
         (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.PATHS, Retry.ASK),
     }
 )
 """The rows the engine is tested with: no other combination is supported."""

@@ -67,6 +67,21 @@ class Truth(Enum):
     LOCAL = "this database alone: it can never be fetched again"
 
 
+class Ids(Enum):
+    """Name what the ids of notes are made of.
+
+    ``named``: an id may be taken, and a renamed note gets another one. ``paths``: it says in which folder a note lies.
+    """
+
+    RANDOM = "chance: ``new_id`` makes one that nobody else makes, and a note keeps it"
+    NAMED = "a name from the content"
+    PATHS = "names with ``/`` between them, folders first: policies and queries may name these"
+
+    def __init__(self, _meaning: str) -> None:
+        self.named = self.name != "RANDOM"
+        self.paths = self.name == "PATHS"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Hold the values of a kind's variables by their names. Names of people stay out of the repr."""
@@ -137,9 +152,7 @@ class StoreKind:
     ``place``: where its notes live, in a few words, for who chooses; needed only if they can be chosen in `setup`.
     ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
     ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
-    ``titles``, ``trash``, ``properties``: its traits, known before it is open.
-    ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there may a policy or a query
-    name paths. Such a store has titles. Each attempt at the path of a new note differs in its last part alone.
+    ``ids``, ``titles``, ``trash``, ``properties``: its traits, known before it is open; its ``Traits`` take them from here.
     ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
     ``clock`` tells by how many seconds the clock of an open store is ahead of ours, once it has answered; None: unknown.
     ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
@@ -160,9 +173,9 @@ class StoreKind:
     login: Login | None = None
     tables: LentTables | None = None
     copies: Callable[[StoreSettings], int] = _no_copies
+    ids: Ids = Ids.RANDOM
     titles: bool = False
     trash: bool = False
-    paths: bool = False
     properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
     clock: Callable[[Store], float | None] | None = None

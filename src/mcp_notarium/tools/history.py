@@ -106,7 +106,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         old = await app.library.history.read(note.id, request.version)
         whole[:] = [_WHOLE] if old.removed else []
         traits = app.library.traits  # where the title is the place of the note, it stays there
-        title = old.content.title if traits.titles and not traits.folders else note.title
+        title = old.content.title if traits.titles and not traits.ids.paths else note.title
         content = replace(note.content, text=old.content.text, title=title)
         goal.content = (
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)

@@ -93,7 +93,7 @@ def _bounds(request: ListRequest) -> Iterator[str]:
 def check_folders(app: App, query: Query) -> None:
     """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
     named = query.folders or query.excluded_folders
-    if app.config.store.paths:
+    if app.config.store.ids.paths:
         return
     if named or any(isinstance(one, InFolder) for one in conditions_in(query.terms)):
         raise QueryError(

@@ -88,7 +88,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     before = None if draft.note is None else draft.note.content
     sent, whole = draft.content.text, bool(request.return_text)
-    asked = _title(request) if app.library.traits.folders else None
+    asked = _title(request) if app.library.traits.ids.paths else None
     more = describe(saved, draft.links, draft.cards) if saved else ()
     said = " ".join(filter(None, (compare_titles(asked, note.title), *more)))
     return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
@@ -223,7 +223,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     # In folders the title is the name of the file, which an empty one does not change.
     held = {
         "text": note.text,
-        "title": None if app.library.traits.folders else note.title,
+        "title": None if app.library.traits.ids.paths else note.title,
         "tags": note.tags,
     }
     require_meant([name for name in emptied if held[name]])
@@ -338,7 +338,7 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = None if content.native else app.library.given(note, content.text)
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
-    if note is None and app.library.traits.folders and not content.native:
+    if note is None and app.library.traits.ids.paths and not content.native:
         check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.

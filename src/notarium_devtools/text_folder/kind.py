@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Ids, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
@@ -52,4 +52,5 @@ KIND = StoreKind(
     identity=_identity,
     open=_open,
     access=_access,
+    ids=Ids.NAMED,
 )

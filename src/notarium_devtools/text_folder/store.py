@@ -35,7 +35,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -45,6 +44,7 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.threads import run_in_thread
 from notarium_devtools.text_folder.files import LARGEST, Folder, NotText, TextFile, Written
+from notarium_devtools.text_folder.kind import KIND
 
 ENDING = ".txt"
 _LONGEST_NAME = 255
@@ -62,7 +62,7 @@ class TextFolder:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.LAST_WRITER,
-        Ids.NAMED,
+        KIND.ids,
         Retry.ASK,
         probe=True,
         long_poll=True,
