@@ -9,7 +9,6 @@ under another name and renamed; an account in memory has no file at all.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from mcp_notarium.files.private_files import (
     StepHook,
     disk_errors,
     ignore_step,
+    require_free,
     sync_folder,
 )
 from mcp_notarium.keys import key_file_store
@@ -291,12 +291,7 @@ class GenerationWriter:
 
     def require_free(self, needed: int) -> None:
         """Check for so many free bytes. Raises ``CacheFull``."""
-        free = shutil.disk_usage(self.folder.path).free
-        if free < needed:
-            raise CacheFull(
-                f"writing a new cache needs {needed:,} bytes, and {free:,} are free",
-                details={"needed": needed, "free": free},
-            )
+        require_free(self.folder.path, needed, "no new cache was written")
 
     def copy(
         self,

@@ -35,10 +35,9 @@ from mcp_notarium.cli import audit_lines, command_context, console
 from mcp_notarium.cli.audit_lines import is_signed, private_key, public_key, read, signature_path
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
-from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.files import os_errors
+from mcp_notarium.errors import CacheDamaged, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import create_private
+from mcp_notarium.files.private_files import create_private, output_errors
 from mcp_notarium.storage import integrity, note_rows
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
@@ -285,9 +284,12 @@ def _export(args: argparse.Namespace) -> int:
                 sys.stdout.write(line.decode())
             return 0
         content = b"".join(lines)
-    _write_new(args.out, content)
+    with output_errors(args.out, "the export"):
+        create_private(args.out, content)
     if key is not None:
-        _write_new(signature_path(args.out), base64.b64encode(key.sign(content)) + b"\n")
+        path = signature_path(args.out)
+        with output_errors(path, "the signature"):
+            create_private(path, base64.b64encode(key.sign(content)) + b"\n")
     if first > end.count:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -316,16 +318,6 @@ def _verify_export(args: argparse.Namespace) -> int:
     }
     print_data(facts, "\n".join(lines), as_json=args.json)
     return 0 if signed and not faults else BROKEN_EXIT
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    try:
-        create_private(path, content)
-    except OSError as error:
-        raise ConfigError(
-            f"the export cannot be written ({os_errors.describe(error)})",
-            resolution_hint=f"{path} must not exist yet, and its folder must, on a disk with free space.",
-        ) from None
 
 
 def _parse_head(text: str) -> Head:
