@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -45,13 +46,19 @@ class Variable:
     default: str = ""
     minimum: int = 0
     maximum: int = 0
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    """A function where the names are known to a module that not every start needs."""
     required: bool = False
     has_file: bool = False
     value_beats_file: bool = False
     trust: Trust = Trust.ENV_FILE
     bound_to: str = ""
     """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the choices."""
+        return self.choices() if callable(self.choices) else self.choices
 
     @property
     def secret(self) -> bool:

@@ -127,10 +127,9 @@ def open_in_memory(config: Config) -> OpenedCache:
 def kdf_policy(settings: Config, algorithm: str | None = None) -> kdf.KdfPolicy:
     """Return the policy for new passphrases: of ``algorithm``, else of the settings."""
     return kdf.KdfPolicy(
-        argon2id=kdf.Argon2id(),
-        pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
-        algorithm=algorithm or settings.kdf,
+        algorithm or settings.kdf,
         explicit=algorithm is not None or settings.kdf_chosen,
+        costs=(kdf.Pbkdf2Sha512(settings.kdf_iterations),),
     )
 
 

@@ -18,7 +18,6 @@ from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 
 _KEY = "DB_ENCRYPTION_KEY"
 
-Kdf = Literal["argon2id", "pbkdf2-sha512"]
 OnUnreadable = Literal["refuse", "rebuild"]
 Destructive = Literal["ask", "elicit", "deny"]
 Sandbox = Literal["auto", "require", "off"]
@@ -43,7 +42,7 @@ class Config:
     db_key_origin: str = ""
     db_key_yields: bool = False
     db_encryption: bool = True
-    kdf: Kdf = "argon2id"
+    kdf: str = "argon2id"
     kdf_chosen: bool = False
     kdf_iterations: int = 310_000
     allow_weak: bool = False
@@ -153,7 +152,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         db_key_origin=f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by,
         db_key_yields=bool(key.found_in),
         db_encryption=text["DB_ENCRYPTION"] == "on" and store.persistent,
-        kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
+        kdf=text["DB_ENCRYPTION_KDF"],
         kdf_chosen=picks["DB_ENCRYPTION_KDF"].origin != DEFAULT,
         kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
         on_unreadable=cast("OnUnreadable", text["DB_ON_UNREADABLE"]),
