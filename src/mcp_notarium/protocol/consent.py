@@ -18,7 +18,6 @@ import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_notarium import logs
@@ -125,7 +124,7 @@ class Call:
         # defence: dialogue-before-argument =True
         if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
             return self._decide_without_dialogue(message, setting)
-        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if not self._context.session.can_send_request:
             return self._read_answer(message)
         try:
             with anyio.fail_after(ASKING_SECONDS):
