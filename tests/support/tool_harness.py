@@ -25,7 +25,7 @@ from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.tools.call_context import consent_error
+from mcp_notarium.tools.consent import consent_error
 from support.cache_room import make
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore

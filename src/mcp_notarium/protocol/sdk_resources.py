@@ -34,7 +34,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import CallResult
 from mcp_notarium.protocol.call_pipeline import CallPipeline, reporting
-from mcp_notarium.protocol.consent import Call
+from mcp_notarium.protocol.elicitation import Call
 from mcp_notarium.tools import resources
 from mcp_notarium.tools.resources import Asked, Resource
 from mcp_notarium.tools.untrusted_text import enclose

@@ -25,9 +25,9 @@ from mcp_notarium.tools.answers import (
     NoteLink,
     OldNoteAnswer,
 )
-from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
 from mcp_notarium.tools.requests import GetRequest, shown_properties
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -21,11 +21,12 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import HistoryAnswer, ManageAnswer, VersionRow
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.consent import name_note, require_consent
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

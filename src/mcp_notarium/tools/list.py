@@ -23,12 +23,12 @@ from mcp_notarium.search.query import (
     conditions_in,
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
-from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.get import ROW_HIDDEN
 from mcp_notarium.tools.list_hints import explain
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest, shown_properties
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -18,9 +18,13 @@ from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, r
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
-from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
+from mcp_notarium.tools.consent import (
+    ask_before_save,
+    find_questions,
+    name_note,
+    require_consent,
+)
 from mcp_notarium.tools.link_changes import describe, with_links
-from mcp_notarium.tools.loss_consent import find_questions
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -35,11 +39,10 @@ from mcp_notarium.tools.save_checks import (
     check_tags,
     check_title,
     compare_titles,
-    drops_most,
-    find_new_addresses,
     require_meant,
 )
 from mcp_notarium.tools.tags import spell_tags
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -351,7 +354,9 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
             return name_note(app, content.title or content.text, note_id=None)
         return name_note(app, old.title or old.text, note_id=note.id)
 
-    return Draft(note, content, _asks(old, content, name=name, shares=shares))
+    if note is None and not shares:
+        return Draft(note, content, ())
+    return Draft(note, content, ask_before_save(old, content, name=name, shares=shares))
 
 
 async def _find_target(app: App, request: SaveRequest) -> Note | None:
@@ -418,18 +423,3 @@ def _check_size(text: str, allowed: int | None, *, held: str) -> None:
             http_status_code=413,
             resolution_hint="Split it into several notes.",
         )
-
-
-def _asks(old: Content, new: Content, *, name: Callable[[], str], shares: bool) -> tuple[str, ...]:
-    """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
-    asks = []
-    added = find_new_addresses(new.tags, present=old.tags) if shares else ()
-    if added:  # defence: sharing-asks
-        people = ", ".join(map(quote_whole, added))
-        asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
-    if drops_most(old.text, new.text):  # defence: dropping-text-asks
-        asks.append(
-            f"Overwrite the {name()} and drop most of its text "
-            f"({len(old.text)} characters, {len(new.text)} after)?"
-        )
-    return tuple(asks)

@@ -1,4 +1,4 @@
-"""Ask the user for consent by elicitation, in both versions of the protocol.
+"""Ask the user for consent through the client (MCP calls it elicitation), in both versions of the protocol.
 
 Where the server may send requests it asks at once. Where it may not, the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from mcp_notarium import logs
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
-from mcp_notarium.tools.call_context import (
+from mcp_notarium.tools.consent import (
     ConsentMode,
     client_error,
     consent_error,
