@@ -13,7 +13,7 @@ import math
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
@@ -149,8 +149,9 @@ class Bounds:
         if not parameters.for_passphrases:
             return None
         low, high = self._range(parameters)
-        for name in _numbers(type(low)):
-            if not getattr(low, name) <= getattr(parameters, name) <= getattr(high, name):
+        least, most = asdict(low), asdict(high)
+        for name, number in asdict(parameters).items():
+            if not least[name] <= number <= most[name]:
                 return f"{parameters.name}: {name} out of bounds"
         return parameters.fault
 
@@ -179,14 +180,10 @@ def from_fields(found: Any, number: Callable[[Any], int]) -> Parameters:
     """Parse what a key file has; ``number`` reads each number. Raises ``KeyFileDamaged``."""
     match found:
         case {"algorithm": str(name)} if name in ALGORITHMS:
-            numbers = _numbers(ALGORITHMS[name])
-            if {*numbers} <= {*found}:
-                return replace(ALGORITHMS[name](), **{one: number(found[one]) for one in numbers})
+            default = ALGORITHMS[name]()
+            if asdict(default).keys() <= found.keys():
+                return replace(default, **{one: number(found[one]) for one in asdict(default)})
     raise KeyFileDamaged("a slot names an unknown key derivation")
-
-
-def _numbers(kind: type[Parameters]) -> list[str]:
-    return [one.name for one in fields(kind)]
 
 
 def normalise_passphrase(passphrase: Secret) -> Secret:
@@ -255,6 +252,6 @@ class KdfPolicy:
         names = [name for name in NAMES if any(one.name == name for one in found)]
         kind = ALGORITHMS[self.algorithm if self.explicit or not names else names[0]]
         least = next((one for one in self.costs if type(one) is kind), kind())
-        every = [least, *(one for one in found if type(one) is kind)]
-        dearest = {name: max(getattr(one, name) for one in every) for name in _numbers(kind)}
+        every = [asdict(one) for one in (least, *found) if type(one) is kind]
+        dearest = {name: max(one[name] for one in every) for name in asdict(least)}
         return replace(least, **dearest)
