@@ -15,7 +15,7 @@ from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
-from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules

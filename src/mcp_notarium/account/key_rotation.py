@@ -35,9 +35,9 @@ from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import LockedError
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import keychain
-from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
 from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.secret_places import KEYCHAIN, FoundKey
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (

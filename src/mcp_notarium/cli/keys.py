@@ -31,8 +31,8 @@ from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.keys.secret_places import find_passphrase
 from mcp_notarium.secret import Secret
 
 _TRIES = 3

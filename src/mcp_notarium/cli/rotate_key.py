@@ -26,7 +26,7 @@ from mcp_notarium.cli.terminal import (
     say_unless_copied,
     talk,
 )
-from mcp_notarium.clients import client_files
+from mcp_notarium.clients import known_clients
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
@@ -325,7 +325,7 @@ def _tell_old_key_places(
         origin = config.db_key_origin if old == config.db_key and not kept else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_files.find_configs_with_key(old, os.environ):
+        for place in known_clients.find_configs_with_key(old, os.environ):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the replaced key was not typed, so its places could not be searched.")

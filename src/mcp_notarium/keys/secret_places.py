@@ -1,8 +1,8 @@
-"""Find the database's key, and store the login token.
+"""Decide in which place a secret is found or stored.
 
-The key comes from the settings (variable, then file), then from the keychain. The first source that is
+The database's key comes from the settings (variable, then file), then from the keychain. The first source that is
 present decides. If its key is wrong, the start is refused; no other source is tried. A key from an unnamed
-``.env`` of the working folder comes last: somebody else may have put it there. The token goes to the
+``.env`` of the working folder comes last: somebody else may have put it there. The login token goes to the
 keychain, else to the encrypted database, else it stays in memory.
 """
 
