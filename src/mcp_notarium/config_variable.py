@@ -38,22 +38,24 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """Describe one variable. ``minimum`` and ``maximum`` clamp."""
+    """Describe one variable."""
 
     name: str
     purpose: str
     kind: Kind
     default: str = ""
     minimum: int = 0
+    """Raise a smaller number to this."""
     maximum: int = 0
+    """Lower a larger number to this."""
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    """A function where the names are known to a module that not every start needs."""
+    """List the words that can be set. A function does so if another module has them, which not every start needs."""
     required: bool = False
     has_file: bool = False
     value_beats_file: bool = False
     trust: Trust = Trust.ENV_FILE
     bound_to: str = ""
-    """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
+    """Name another variable: if a better source sets that, this one is ignored in the working folder's ``.env``."""
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -109,13 +109,11 @@ def rotate_passphrase(
     current: ProvenKey | None = None,
     options: ChangeOptions = DEFAULTS,
 ) -> RotationResult:
-    """Rotate the key: let ``new`` open the cache instead of the old key.
+    """Rotate the key: let ``new``, a passphrase or a raw key, open the cache instead of the old key.
 
-    ``new`` is a passphrase or a raw key; ``parameters`` are those of its KDF (None: :func:`kdf_policy`). ``slot_ids``
-    are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the name of
-    the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already. Raises
-    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or
-    BUSY) with nothing changed.
+    ``parameters`` None: :func:`kdf_policy` chooses the cost. ``slot_ids`` and ``keychain``: as for
+    ``slot_changes.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
+    ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or BUSY) with nothing changed.
     """
     require_new(new, account=settings.account.name, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)

@@ -23,27 +23,29 @@ from mcp_notarium.secret import Secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Describe a client.
-
-    ``paths``: where its file may be; the first is for one that has none yet, and a first one with a variable moves
-    it. ``settings``: other files of this user that may set variables. ``in_project``: such files of a project.
-    ``key``: the table of servers in the file. ``first``, ``last``: what an entry has before and behind command and
-    arguments. ``program``: its command, for a client that has no folder yet. ``reload``: how it takes up a change.
-    ``trust``: what it wants before it starts a server.
-    """
+    """Describe a client."""
 
     name: str
     title: str
     paths: tuple[str, ...]
+    """Say where its file may be. The first is for a client without a file; if it has a variable, that moves the file."""
     settings: tuple[str, ...] = ()
+    """Name other files of this user that may set variables."""
     in_project: tuple[str, ...] = ()
+    """Name such files of a project."""
     key: str = "mcpServers"
+    """Name the table of servers in the file."""
     format: Literal["JSON", "TOML"] = "JSON"
     first: Mapping[str, Any] = field(default_factory=dict)
+    """Hold what an entry has before command and arguments."""
     last: Mapping[str, Any] = field(default_factory=dict)
+    """Hold what it has behind them."""
     program: str = ""
+    """Name its command, to find a client that has no folder yet."""
     reload: str = "Restart it"
+    """Say how it takes up a change."""
     trust: str = ""
+    """Say what it wants before it starts a server."""
 
     def entry(self, command: list[str]) -> dict[str, Any]:
         """Return what the file says of a server that is started by ``command``."""

@@ -121,15 +121,12 @@ NAMES = tuple(name for name, one in ALGORITHMS.items() if one.for_passphrases)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion.
-
-    ``slots_at_ceiling``: a key file may cost as much work as this many slots at the ceiling. A wrong
-    passphrase is tried on each slot, so a ceiling per slot is not enough.
-    """
+    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion."""
 
     ranges: tuple[tuple[Parameters, Parameters], ...]
-    """Floor and ceiling of each algorithm for passphrases."""
+    """Hold floor and ceiling of each algorithm for passphrases."""
     slots_at_ceiling: int = 1
+    """Bound the work of a whole key file, in slots at the ceiling: a wrong passphrase is tried on each slot."""
 
     def _range(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
         return next(pair for pair in self.ranges if type(pair[0]) is type(parameters))

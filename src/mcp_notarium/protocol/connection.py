@@ -140,11 +140,7 @@ unsupported version, which names those that are served."""
 
 
 class Connection:
-    """Hold the protocol state of one connection.
-
-    ``stays``: the client has shown that it is no throw-away copy, so the SDK is worth importing and the
-    account worth opening.
-    """
+    """Hold the protocol state of one connection."""
 
     def __init__(self, replies: StaticReplies, flow: FlowControl) -> None:
         self._replies = replies
@@ -156,6 +152,7 @@ class Connection:
         self._waiting: deque[_Waiting] = deque()
         self._open_calls: dict[object, list[int]] = {}  # the sizes of the requests of this id
         self.stays = False
+        """Tell whether the client is no throw-away copy: the SDK is worth importing, the account worth opening."""
 
     @property
     def has_open_calls(self) -> bool:
@@ -165,7 +162,7 @@ class Connection:
     def receive(self, line: bytes | TooLong) -> bytes:
         """Return the reply to a line; ``b""`` if there is none, or none yet.
 
-        Whoever writes a reply tells the flow control when that is done. The other lines are the connection's.
+        The writer of a reply tells the flow control when that is done. The connection does so for all other lines.
         """
         message, size = jsonrpc.decode(line), size_of(line) or 0
         if isinstance(message, Refusal):

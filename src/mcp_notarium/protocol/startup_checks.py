@@ -65,14 +65,14 @@ def _keychain_runs(config: Config) -> bool:
 
 
 def _check_driver() -> None:
-    """Raise ``LockedError`` unless exactly one distribution of the driver is beside its package."""
+    """Raise ``LockedError`` unless exactly one distribution of the driver is installed."""
     spec = find_spec(_DRIVER)
     if spec is None or spec.origin is None:
         message = "The SQLCipher driver is not installed."
     else:
-        beside = os.listdir(Path(spec.origin).parent.parent)  # noqa: PTH208 - names are enough
+        installed = os.listdir(Path(spec.origin).parent.parent)  # noqa: PTH208 - names are enough
         found = [
-            name for name in beside if name.startswith(_DRIVER) and name.endswith(".dist-info")
+            name for name in installed if name.startswith(_DRIVER) and name.endswith(".dist-info")
         ]
         if len(found) <= 1:
             return

@@ -43,15 +43,7 @@ Handler = Callable[..., Awaitable[BaseModel]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Describe one tool, ready to be listed and called.
-
-    ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
-    ``other_answer``: what some calls get instead. ``without``: actions and arguments that clients are not
-    shown. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
-    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``; ``wrong_code``: the caller can change it, ``missing_code``: no such note. ``family`` is what
-    the audit log calls it before its name.
-    """
+    """Describe one tool, ready to be listed and called."""
 
     name: str
     title: str
@@ -60,18 +52,27 @@ class Tool:
     answer: type[BaseModel]
     handle: Handler
     other_answer: type[BaseModel] | None = None
+    """Describe what some calls get instead."""
     read_only: bool = False
+    """Tell a client, as the next three do, what it may rely on when it decides whether to ask its user."""
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
     stands_for: str = ""
+    """Name the tool of ours whose rules of the policy hold for this one; '' for one of ours."""
     action: str | None = None
+    """Name the action of that tool."""
     protocol_errors: bool = False
+    """Answer errors as those of the protocol. They have the next two codes, and end with ``failure_sign``."""
     wrong_code: int = -32602
+    """Say that the caller can change it."""
     missing_code: int = -32602
+    """Say that there is no such note."""
     without: frozenset[str] = frozenset()
+    """Name the actions and arguments that clients are not shown."""
     failure_sign: str = ""
     family: str = "tool"
+    """Name what the audit log puts before the tool's name."""
 
     @property
     def rule(self) -> tuple[str, str | None]:
