@@ -67,7 +67,22 @@ class Argon2id(Parameters):
 
     def derive(self, secret: Secret, salt: bytes) -> Secret:
         """See ``Parameters.derive``."""
-        return _argon2id(secret, salt, self)
+        from argon2.exceptions import HashingError  # noqa: PLC0415 - start-up time, raw keys skip it
+        from argon2.low_level import Type, hash_secret_raw  # noqa: PLC0415 - start-up time, as above
+
+        try:
+            raw = hash_secret_raw(
+                secret=secret.reveal(),
+                salt=salt,
+                time_cost=self.time_cost,
+                memory_cost=self.memory_kib,
+                parallelism=self.lanes,
+                hash_len=KEY_SIZE,
+                type=Type.ID,
+            )
+        except (HashingError, MemoryError):
+            raise KdfOutOfMemory(self.memory_kib) from None
+        return Secret(raw)
 
     def __str__(self) -> str:
         return (
@@ -210,25 +225,6 @@ def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - start-up time
 
     return Secret(HKDF(SHA256(), KEY_SIZE, salt, label).derive(secret.reveal()))
-
-
-def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
-    from argon2.exceptions import HashingError  # noqa: PLC0415 - start-up time, raw keys skip it
-    from argon2.low_level import Type, hash_secret_raw  # noqa: PLC0415 - start-up time, as above
-
-    try:
-        raw = hash_secret_raw(
-            secret=passphrase.reveal(),
-            salt=salt,
-            time_cost=parameters.time_cost,
-            memory_cost=parameters.memory_kib,
-            parallelism=parameters.lanes,
-            hash_len=KEY_SIZE,
-            type=Type.ID,
-        )
-    except (HashingError, MemoryError):
-        raise KdfOutOfMemory(parameters.memory_kib) from None
-    return Secret(raw)
 
 
 @dataclass(frozen=True, slots=True)
