@@ -249,10 +249,9 @@ async def _draft(
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
     content = app.library.with_free_title(note, content)
-    _, links, cards = await with_links(
-        app, note, content, wanted=True
-    )  # its own were right at that place
-    draft = replace(make_draft(app, note, content), links=links, cards=cards)
+    # Its own links were right at that place.
+    _, elsewhere = await with_links(app, note, content, wanted=True)
+    draft = replace(make_draft(app, note, content), elsewhere=elsewhere)
     history = app.library.history
     goal.beside = await history.find_parts_beside(note, draft.content, now=app.clock())
     if call.client is None:  # defence: undo-needs-a-client =True

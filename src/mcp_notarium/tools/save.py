@@ -24,7 +24,7 @@ from mcp_notarium.tools.consent import (
     name_note,
     require_consent,
 )
-from mcp_notarium.tools.link_changes import describe, with_links
+from mcp_notarium.tools.link_changes import LinkChanges, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -46,7 +46,6 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.sync.write_sender import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -59,19 +58,17 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Hold the content to write, and the questions a person has to agree to first.
-
-    ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become. ``cards``: see :func:`with_links`. ``loses``: it takes away for good what it replaces.
-    """
+    """Hold the content to write, and the questions a person has to agree to first."""
 
     note: Note | None
+    """The note as the caller has read it; None: a new one."""
     content: Content
     asks: tuple[str, ...]
     on_newest: bool = False
-    links: Mapping[str, Changes] = field(default_factory=dict)
-    cards: Mapping[str, int | None] = field(default_factory=dict)
+    """Tell that it is made from the newest text, whatever that is."""
+    elsewhere: LinkChanges = field(default_factory=LinkChanges)
     loses: bool = False
+    """Tell that it takes away for good what it replaces."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -89,12 +86,10 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     _check_permitted(app, request)
     request = await _meant(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
-    before = None if draft.note is None else draft.note.content
-    sent, whole = draft.content.text, bool(request.return_text)
     asked = _title(request) if app.library.traits.ids.paths else None
-    more = describe(saved, draft.links, draft.cards) if saved else ()
+    more = draft.elsewhere.describe(saved) if saved else ()
     said = " ".join(filter(None, (compare_titles(asked, note.title), *more)))
-    return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
+    return make_answer(app, draft, note, saved, whole=bool(request.return_text), said=said)
 
 
 async def carry_out(
@@ -131,8 +126,8 @@ async def carry_out(
                         act=call.act,
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
-                        links=draft.links,
-                        canvases=[one for one, count in draft.cards.items() if count],
+                        links=draft.elsewhere.links,
+                        canvases=draft.elsewhere.canvases,
                     )
                 _count_others(app, saved)
             except VersionConflict as error:
@@ -159,7 +154,7 @@ async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     """
     if draft.note is None or draft.changes_nothing or call.client is None:
         return draft
-    asks = await find_questions(app, draft.note, draft.content, links=draft.links)
+    asks = await find_questions(app, draft.note, draft.content, links=draft.elsewhere.links)
     # defence: unrecoverable-asks =False
     return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
@@ -295,15 +290,12 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),
     )
-    links: Mapping[str, Changes] = {}
-    cards: Mapping[str, int | None] = {}
+    elsewhere = LinkChanges()
     if note is not None:
         content = app.library.with_free_title(note, content)
-        content, links, cards = await with_links(
-            app, note, content, wanted=_rewrites_links(request)
-        )
+        content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))
     draft = make_draft(app, note, content)
-    draft = replace(draft, on_newest=_is_on_newest(request), links=links, cards=cards)
+    draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         # defence: asked-merge-has-a-base
