@@ -90,7 +90,7 @@ class App:
 
 
 def _ignore_damage(_damage: LockedError) -> None:
-    """Ignore the report: whoever uses the app meets the damage too."""
+    """Ignore the report: the user of the app meets the damage too."""
 
 
 @asynccontextmanager

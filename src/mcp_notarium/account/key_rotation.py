@@ -1,8 +1,8 @@
 """Replace the key that opens an account: a passphrase or raw key, or the random key that the OS keychain holds.
 
-The same data key is wrapped in a new slot, then the old slot is removed. If the recovery key or the keychain opened
-the cache, its slot stays, and the new key replaces the passphrase or raw key that is lost. Whoever has copied the key
-file and knew the old key can still open that copy, and with it the database.
+The same data key is wrapped in a new slot, then the old slot is removed. The slot of a recovery key or of the keychain
+stays when that has opened the cache: the new key replaces the passphrase or raw key that is lost. A person who knows the
+old key and has a copy of the key file can still open that copy, and with it the database.
 
 The keychain's key protects a stolen disk or backup, not against programs of the same user. It is never the only key
 that opens the cache: resetting or reinstalling the keychain must not lose the cache.

@@ -2,7 +2,7 @@
 
 ``account/startup_table`` alone decides. A cache that is in order is opened without any exclusive lock.
 Everything that changes files is decided a second time under the key lock, because clients often start a
-server twice. Whoever has the database open holds the server lock shared, so that nobody moves the file.
+server twice. A process with the database open holds the server lock shared, so that nobody moves the file.
 """
 
 from __future__ import annotations

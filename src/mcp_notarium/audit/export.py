@@ -1,8 +1,8 @@
 """Export the chain as JSON Lines, one record a line, and check such an export.
 
-The last line names the head and the SHA-256 of everything before it. The MACs need the database's key.
-Without it one can check that the lines are those that were exported, that they follow each other, and
-(with a detached signature over the whole file) who exported them.
+The last line names the head and the SHA-256 of everything before it. The MACs need the database's key. The other checks
+need none: that the lines are those that were exported, that they follow each other, and who exported them, by a
+detached signature over the whole file.
 """
 
 from __future__ import annotations

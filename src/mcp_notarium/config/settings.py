@@ -186,7 +186,7 @@ def _store_settings(store: StoreKind, text: Mapping[str, str]) -> StoreSettings:
 
 
 def _warn_of_origin(key: Pick) -> Pick:
-    """Add a warning: whoever filled the working folder may have chosen the key, and may know it."""
+    """Add a warning: the author of the working folder may have chosen the key, and may know it."""
     warning = (
         f"{_KEY} comes from {key.found_in}, which lies in the working folder; it is used unless the "
         f"keychain has a key. Set {_KEY} in the environment of the client's server entry instead."

@@ -27,7 +27,7 @@ from mcp_notarium.errors import NotPermitted
 class Visibility:
     """Hold the rules on what agents see. The default hides nothing.
 
-    A note is hidden if a rule names it as hidden. Once there is a rule of what is allowed, a note must meet one of these.
+    A note is hidden if a rule names it as hidden, or if there are rules on what is allowed and it meets none of them.
     """
 
     hidden_tags: tuple[str, ...] = ()

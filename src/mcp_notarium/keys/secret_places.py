@@ -1,7 +1,7 @@
 """Decide in which place a secret is found or stored.
 
 The database's key comes from the settings (variable, then file), then from the keychain. The first source that is
-present decides. If its key is wrong, the start is refused; no other source is tried. A key from an unnamed
+present decides: the start is refused if its key is wrong, and no other source is tried. A key from an unnamed
 ``.env`` of the working folder comes last: somebody else may have put it there. The login token goes to the
 keychain, else to the encrypted database, else it stays in memory.
 """

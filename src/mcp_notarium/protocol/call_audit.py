@@ -67,7 +67,7 @@ class PassOn(Exception):
 
 
 class IncomingCall(Protocol):
-    """Describe a call as it came, and the way back to whoever made it."""
+    """Describe a call as it came, and the way back to its caller."""
 
     client: str
     """Name and version of the client; '' if it did not say."""

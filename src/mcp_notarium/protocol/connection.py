@@ -4,9 +4,8 @@ It owns the ids and the protocol era: ``_REFUSED`` says which requests an era re
 begins the handshake era, the first request with an envelope that the SDK has to answer the modern one. No input or
 output, no clock, no SDK.
 
-The bytes of unanswered requests and of unwritten replies are bounded, each for itself. Above either bound no more lines are
-read. While the output is above its bound no further call begins: calls that have begun finish, and their answers
-are all that comes on top.
+The bytes of unanswered requests and of unwritten replies are bounded, each for itself. No more lines are read above either
+bound, and no further call begins while the output is above its own: only the calls that have begun add to it.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 MOST_UNREAD: Final = 16 * 1024 * 1024
 MOST_UNANSWERED: Final = 32 * 1024 * 1024
 LINE_BYTES: Final = 16 * 1024
-"""Bytes that each line, and each answer to be written, counts beside its own length: what waits with it."""
+"""Bytes that each line, and each answer to be written, counts above its own length: what waits with it."""
 CALL_BYTES: Final = 128 * 1024
-"""Bytes that a request for the SDK counts beside its line: 256 of them fill their bound."""
+"""Bytes that a request for the SDK counts above its line: 256 of them fill their bound."""
 
 
 class FlowControl:

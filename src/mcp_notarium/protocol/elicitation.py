@@ -1,6 +1,6 @@
 """Ask the user for consent through the client (MCP calls it elicitation), in both versions of the protocol.
 
-Where the server may send requests it asks at once. Where it may not, the call ends with a question and
+The server asks at once where it may send requests. Otherwise the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
 """
 

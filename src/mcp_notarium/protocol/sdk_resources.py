@@ -278,7 +278,7 @@ class SdkResources:
             raise MCPError(types.INVALID_PARAMS, f"At most {MOST_SUBSCRIBED} subscriptions")
 
     async def _tell(self, uri: str) -> None:
-        """Tell whoever is subscribed to it."""
+        """Tell its subscriber, if it has one."""
         if (session := self._subscribed.get(uri)) is not None:
             await session.send_resource_updated(uri)
         event = ResourcesListChanged() if uri == LISTING else ResourceUpdated(uri)

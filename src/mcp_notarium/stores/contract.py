@@ -15,7 +15,7 @@ Obligations of every store (``tests/contract`` checks them):
   ``StoreProtocolError``;
 * text goes through byte for byte (CRLF, no final newline, emoji; lone surrogates become U+FFFD);
 * no secret and no note text stands in any error;
-* an ``identity`` is never given to another note, also when its own is gone, and every answer tells the same;
+* an ``identity`` never becomes that of another note, also when its own is gone, and every answer tells the same;
 * being cancelled leaves no half write.
 
 A request that got no answer, or met a failure that may pass, is retried in ``stores/http.py`` alone. A
@@ -384,7 +384,7 @@ class ListingStore(VersionedStore, Protocol):
     ) -> Revision | None:
         """Find the older revision of this title and text that was last changed ``at``; None if there is none.
 
-        Where the text differs from the one that the note has ``now``, the newest of the same words will do.
+        The newest of the same words will do where the text differs from the one that the note has ``now``.
         """
 
 

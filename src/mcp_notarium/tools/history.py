@@ -56,7 +56,7 @@ _WHOLE = (
 class _Goal:
     """Hold what a note is to be again.
 
-    ``said``: a sentence about what is known not to come back. ``beside``: what changes that no content says.
+    ``said``: a sentence about what is known not to come back. ``beside``: what changes and no content says.
     """
 
     content: Content = field(default_factory=lambda: Content(""))

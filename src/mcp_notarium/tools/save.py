@@ -141,7 +141,7 @@ async def carry_out(
 
 
 def _count_others(app: App, saved: Saved) -> None:
-    """Count what was changed beside the note: other notes, and canvases."""
+    """Count what else was changed: other notes, and canvases."""
     for _ in (*saved.relinked, *saved.canvases):
         with app.usage_limits.write():
             pass
@@ -241,7 +241,7 @@ def _text_arguments(request: SaveRequest) -> list[str]:
 
 
 def _replaced_fields(request: SaveRequest) -> list[str]:
-    """Return the names of what is replaced as a whole beside the text."""
+    """Return the names of what else is replaced as a whole."""
     given = {"tags": request.tags, "trash": request.trash, "title": _title(request)}
     return [name for name, value in given.items() if value is not None]
 

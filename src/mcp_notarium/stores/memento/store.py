@@ -75,7 +75,7 @@ class MementoStore:
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
         self._kept_of: dict[str, note_codec.Value] = {}
-        """Id -> when the note had changed last whose keepsake was given."""
+        """Id -> the last change of the note when ``keepsake`` read it."""
 
     def native(self, index: NoteIndex) -> NativeMemento:
         """Return what the native tools read."""
