@@ -56,7 +56,7 @@ _AS_A_CLIENT = "`install` starts the server as a client does; no server imports 
 PERMITTED = {
     "mcp_notarium.cli.server: import subprocess": _AS_A_CLIENT,
     "mcp_notarium.cli.server: subprocess.Popen": _AS_A_CLIENT,
-    "mcp_notarium.protocol.startup_checks: 'uvicorn'": "kept from being imported",
+    "mcp_notarium.protocol.sdk_import: 'uvicorn'": "kept from being imported",
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.tools.toolsets: import_module(f'{__name__}.{module}')": _A_TABLE,
     "mcp_notarium.cli.main: import_module(f'mcp_notarium.cli.{module}')": _A_TABLE,
@@ -68,7 +68,7 @@ PERMITTED = {
     "mcp_notarium.sandbox.seccomp: 'execve'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: 'listen'": "a call that is refused",
     "mcp_notarium.sandbox.seccomp: import ctypes": _KERNEL,
-    "mcp_notarium.protocol.startup_checks: import_module(name)": _A_TABLE,
+    "mcp_notarium.protocol.sdk_import: import_module(name)": _A_TABLE,
     "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.batch_apply: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,

@@ -31,7 +31,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
-from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
@@ -90,7 +90,7 @@ class App:
 
 
 def _ignore_damage(_damage: LockedError) -> None:
-    """Ignore the report: whoever uses the app meets the damage too."""
+    """Ignore the report: the user of the app meets the damage too."""
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -38,21 +39,29 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """Describe one variable. ``minimum`` and ``maximum`` clamp."""
+    """Describe one variable."""
 
     name: str
     purpose: str
     kind: Kind
     default: str = ""
     minimum: int = 0
+    """Raise a smaller number to this."""
     maximum: int = 0
-    choices: tuple[str, ...] = ()
+    """Lower a larger number to this."""
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    """List the words that can be set. A function does so if another module has them, which not every start needs."""
     required: bool = False
     has_file: bool = False
     value_beats_file: bool = False
     trust: Trust = Trust.ENV_FILE
     bound_to: str = ""
-    """Ignored in the working folder's ``.env`` if a better source sets this other variable."""
+    """Name another variable: if a better source sets that, this one is ignored in the working folder's ``.env``."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the choices."""
+        return self.choices() if callable(self.choices) else self.choices
 
     @property
     def secret(self) -> bool:

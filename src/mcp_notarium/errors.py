@@ -56,6 +56,7 @@ REINSTALL = (
     "Reinstall MCP Notarium the way you installed it (`pipx reinstall mcp-notarium`, "
     "`uv tool install --reinstall .`)."
 )
+FREE_SPACE = "Free some disk space, then try again"
 ASK_DOCTOR = "Ask the user to run `mcp-notarium doctor` in a terminal; it names the ways out."
 SHORTEN = "Shorten the text, or split it into several notes."
 TRASH_FIRST = "Move the note to the trash first, then delete it."
@@ -469,12 +470,20 @@ class StillLoading(CacheError):
     resolution_hint = "Try again in a minute. `get` can already read loaded notes by their id."
 
 
+def describe_full_disk(undone: str) -> str:
+    """Return the sentence about a full disk. ``undone`` is what was not done, as the end of a sentence."""
+    return f"the disk is full: {undone}"
+
+
 class CacheFull(CacheError):
-    """The disk is full or the quota is used up; the last change was rolled back."""
+    """The disk is full or the quota is used up; the last change was rolled back. The caller says what was not done."""
 
     subcategory = "disk_full"
     http_status_code = 507
-    resolution_hint = "Free some disk space, then try again; nothing already stored is lost."
+    resolution_hint = f"{FREE_SPACE}; nothing already stored is lost."
+
+    def __init__(self, undone: str, *, details: dict[str, Any] | None = None) -> None:
+        super().__init__(describe_full_disk(undone), details=details)
 
 
 class NotRecorded(CacheError):

@@ -22,7 +22,7 @@ from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, note_lookup, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
-from mcp_notarium.stores.contract import SEEDED, Ids
+from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.stores.extensions import find_replaced
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
@@ -204,7 +204,7 @@ class Library:
         Not where rules hide notes: the time of the answer would tell that there is one. A store of names, or one in the
         database, is followed as it changes.
         """
-        watched = self.traits.ids is Ids.NAMED or self.traits.in_database
+        watched = self.traits.ids.named or self.traits.in_database
         return not (watched or self._cache.notes.visibility.rules.has_rules)
 
     async def fetch(self, note_id: str) -> Note | None:
@@ -234,7 +234,7 @@ class Library:
         Raises ``StoreRejected``.
         """
         place = self.find_place(content) if note is None else note.id
-        if not (self.traits.tags_in_text or self.traits.folders):
+        if not (self.traits.tags_in_text or self.traits.ids.paths):
             return place, content
         base = None if note is None else self._cache.notes.base(note.id)
         kept = note is not None and content.title == note.title
@@ -250,7 +250,7 @@ class Library:
         """
         # defence: taken-name-betrays-nothing =False
         hides = self._cache.notes.visibility.rules.hides_beside_seen
-        if note is None or not hides or not self.traits.folders or content.title is None:
+        if note is None or not hides or not self.traits.ids.paths or content.title is None:
             return content
         if path_key(self.preview(note, content)[0]) == path_key(note.id):
             return content
@@ -258,7 +258,7 @@ class Library:
 
     async def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
         """Return what links must become if the content gives the note another path; by the notes they stand in."""
-        if not self.traits.folders or note.trash or content.title == note.title:
+        if not self.traits.ids.paths or note.trash or content.title == note.title:
             return {}
         new_id = self.preview(note, content)[0]
         if new_id == note.id:
@@ -274,7 +274,7 @@ class Library:
 
         None: the canvas names the note, and is not readable.
         """
-        if not self.traits.folders or note.trash or content.title == note.title:
+        if not self.traits.ids.paths or note.trash or content.title == note.title:
             return {}
         if self.preview(note, content)[0] == note.id:
             return {}

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from mcp_notarium.tools import answers
-from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.catalog import INSTRUCTIONS, TOOLS, flat_schema
+from mcp_notarium.tools.tool import Tool
 
 _HEAD = """\
 # Tools

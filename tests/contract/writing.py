@@ -13,7 +13,6 @@ from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionCon
 from mcp_notarium.stores.contract import (
     SEEDED,
     Changes,
-    Ids,
     PushStatus,
     Retry,
     Versions,
@@ -273,7 +272,7 @@ class WritingContract(OnABench):
         assert not (await bench.store.push(stale)).alone
 
     async def test_a_new_note_never_takes_the_place_of_another(self, bench: Bench) -> None:
-        if bench.store.traits.ids is not Ids.NAMED:
+        if not bench.store.traits.ids.named:
             return
         content = Content("Plan\nmine\n")
         taken = bench.store.new_id(content, seed="0a", attempt=0)
@@ -287,7 +286,7 @@ class WritingContract(OnABench):
         assert await bench.text(free) == "Plan\nmine\n"
 
     async def test_another_title_gives_another_id_where_ids_are_paths(self, bench: Bench) -> None:
-        if not bench.store.traits.folders:
+        if not bench.store.traits.ids.paths:
             return
         await bench.put("n1", "one\n")
         await bench.put("n2", "two\n")
@@ -314,7 +313,7 @@ class WritingContract(OnABench):
         content = Content("Plan\nmine\n")
         ids = {bench.store.new_id(content, seed="0a", attempt=0) for _ in range(2)}
         assert len(ids) == 1
-        first = 0 if bench.store.traits.ids is not Ids.NAMED else SEEDED
+        first = 0 if not bench.store.traits.ids.named else SEEDED
         for attempt in range(first, first + MOST_IDS):
             made = [bench.store.new_id(content, seed=one, attempt=attempt) for one in SEEDS]
             assert len({*made, *ids}) == len(SEEDS) + len(ids)

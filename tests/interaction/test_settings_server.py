@@ -46,7 +46,7 @@ def values(variable: Variable, store: str) -> list[str]:
     if variable.name == "NOTARIUM_TOOLS" and not registry.kind(store).native_toolset:
         return ["notarium"]
     if variable.kind is Kind.CHOICE:
-        return [one for one in variable.choices if one not in UNUSED.get(variable.name, ())]
+        return [one for one in variable.words if one not in UNUSED.get(variable.name, ())]
     if variable.kind in (Kind.COUNT, Kind.NUMBER):
         return [variable.default, str(variable.minimum), str(variable.maximum)]
     return []
@@ -127,7 +127,7 @@ def test_yes_and_no_have_the_usual_words(tmp_path: Path, value: str, word: str) 
     found = {}
     for store in registry.names():
         known = (*registry.kind(store).variables, *COMMON)
-        names = [one.name for one in known if set(one.choices) == {"on", "off"}]
+        names = [one.name for one in known if set(one.words) == {"on", "off"}]
         plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), STORE: store}
         seen = read_back(plain | dict.fromkeys(names, word), tmp_path)
         found |= {name: seen[name]["value"] for name in names}

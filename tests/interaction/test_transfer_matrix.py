@@ -137,7 +137,7 @@ async def read(client: Client, store: str) -> list[ArchivedNote]:
     async for held in NoteTransfer(client.cache, client.remote, client.writer).read_all():
         asked = await client.remote.get(held.id)
         assert asked.content == held.content
-        found.append(archive(held, paths=registry.kind(store).paths))
+        found.append(archive(held, paths=registry.kind(store).ids.paths))
     return found
 
 

@@ -48,7 +48,7 @@ def test_registry_asks_for_known_variables_and_hides_the_secret_ones():
     assert {name: one.get("isSecret", False) for name, one in asked.items()} == {
         name: known[name].secret for name in asked
     }
-    assert set(asked["NOTARIUM_STORE"]["choices"]) == set(known["NOTARIUM_STORE"].choices)
+    assert set(asked["NOTARIUM_STORE"]["choices"]) == set(known["NOTARIUM_STORE"].words)
 
 
 @pytest.mark.skipif(not LONG, reason="downloads the schema")

@@ -19,13 +19,13 @@ _MARK = "CHEAP_STRETCHING"
 MARKED = {} if LONG else {_MARK: "1"}
 """Add this to the environment of a preloaded program; the program does not see it."""
 
-_argon2id = kdf._argon2id
+_argon2id = kdf.Argon2id.derive
 
 
 def install(set_attribute: Callable[[Any, str, Any], None]) -> None:
     """Make ``crypto.kdf`` cheap in this process, by ``setattr`` or that of a ``MonkeyPatch``."""
     if not LONG:
-        set_attribute(kdf, "_argon2id", _cheap_argon2id)
+        set_attribute(kdf.Argon2id, "derive", _cheap_argon2id)
         set_attribute(kdf, "hashlib", SimpleNamespace(pbkdf2_hmac=_cheap_pbkdf2))
 
 
@@ -34,9 +34,9 @@ def wanted(env: dict[str, str]) -> bool:
     return env.pop(_MARK, None) is not None
 
 
-def _cheap_argon2id(passphrase: Secret, salt: bytes, parameters: kdf.Argon2id) -> Secret:
+def _cheap_argon2id(parameters: kdf.Argon2id, passphrase: Secret, salt: bytes) -> Secret:
     salt = hashlib.sha256(salt + repr(parameters).encode()).digest()[: kdf.SALT_SIZE]
-    return _argon2id(passphrase, salt, kdf.CHEAPEST)
+    return _argon2id(kdf.CHEAPEST, passphrase, salt)
 
 
 def _cheap_pbkdf2(name: str, password: bytes, salt: bytes, rounds: int, size: int) -> bytes:

@@ -36,7 +36,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -46,6 +45,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
+from mcp_notarium.stores.kind import Ids
 from support.memory_store import Fields, Kept, Logged, MemoryStore, content_of, etag_of
 
 LIKE_SIMPERIUM = Traits(
@@ -370,11 +370,7 @@ class MemoryClient:
         largest = self.traits.max_note_bytes
         if largest is not None and len(write.body) > largest:
             raise StoreRejected("the note is too large", details={"id": write.note_id})
-        if (
-            self.traits.ids is Ids.NAMED
-            and write.base_etag is None
-            and write.note_id in self.store.ids()
-        ):
+        if self.traits.ids.named and write.base_etag is None and write.note_id in self.store.ids():
             raise IdTaken("a note of this name exists", details={"id": write.note_id})
         displaced = self._about_to_be_overwritten(write)
         before = self.store.fields(write.note_id) if write.note_id in self.store.ids() else None
@@ -406,7 +402,7 @@ class MemoryClient:
 
     def new_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """See ``Store.new_id``."""
-        if self.traits.ids is not Ids.NAMED:
+        if not self.traits.ids.named:
             return random_id(seed)
         title = "".join(c if c.isalnum() else "-" for c in content.text.split("\n")[0][:40])
         number = f"{seed[:8]}{attempt}" if attempt >= SEEDED else attempt + 1
@@ -416,7 +412,7 @@ class MemoryClient:
         number = version if self.store.numbered else None
         etag = self.store.etag(kept, version)
         revision = self._read(note_id, etag, kept.versions[version], number)
-        named = self.traits.ids is Ids.NAMED
+        named = self.traits.ids.named
         return replace(revision, identity=f"i{kept.identity}") if named else revision
 
     def _line(self, note_id: str, kept: Kept, version: int, *, bare: bool) -> Revision | Entry:

@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.protocol.call_pipeline import success
-from mcp_notarium.stores.contract import Acknowledgement, Ids, Traits
+from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.tools.catalog import NOTARIUM
 from mcp_notarium.tools.tool_prefix import ToolNames
 from support.memory_client import LIKE_SIMPERIUM, Fault
@@ -288,7 +288,7 @@ class Twins:
         return self.dice.sample(TAGS, self.dice.randint(0, most))
 
     def some_id(self) -> str:
-        named = NAMES if self.traits.ids is Ids.NAMED else ()
+        named = NAMES if self.traits.ids.named else ()
         return self.dice.choice((*IDS, *IDS, *self.versions, *UNKNOWN_IDS, *named))
 
     def some_version(self, note_id: str) -> int:
@@ -369,7 +369,7 @@ class Twins:
 
     async def agent_acts(self) -> None:
         """One random call of a tool, now and then while another device edits the same note."""
-        if self.dice.random() < 0.1 and self.traits.ids is not Ids.NAMED:
+        if self.dice.random() < 0.1 and not self.traits.ids.named:
             self.race()
         elif self.dice.random() < 0.15:
             await self.comes_too_late()

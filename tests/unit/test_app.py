@@ -10,7 +10,8 @@ from mcp_notarium.app import open_app
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard
+from mcp_notarium.stores.contract import Changes, Retry, Traits, WriteGuard
+from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.simplenote.kind import KIND
 from support.account import account
 from support.log_events import capture

@@ -45,15 +45,16 @@ from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
 from mcp_notarium.files.locks import ServerLock, exclusive_locks, key_lock
 from mcp_notarium.files.private_files import (
-    FULL,
     StepHook,
     disk_errors,
     ignore_step,
     name_unfinished,
     open_regular,
+    output_errors,
     read_private,
     remove_unfinished,
     replace_private,
+    require_free,
     sync_folder,
 )
 from mcp_notarium.keys import key_file_store
@@ -100,12 +101,7 @@ def back_up(
         )
     with _new_file(to) as (copy, archive):
         with closing(opened.database.open_another()) as source, source.snapshot():
-            free, size = shutil.disk_usage(to.parent).free, source.size_bytes()
-            if free < _ROOM * size:
-                raise CacheFull(
-                    "there is no space for a backup; nothing was written",
-                    details={"needed": _ROOM * size, "free": free},
-                )
+            require_free(to.parent, _ROOM * source.size_bytes(), "no backup was written")
             change = 0 if tables is None else copies.read_last_change(source, tables)
             key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
             database_opener.copy(source, copy, key, after_step=on_progress)
@@ -140,19 +136,11 @@ def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
     """
     paths = name_unfinished(to), name_unfinished(to)
     try:
-        if os.path.lexists(to):  # defence: backup-overwrites-nothing
-            raise ConfigError(
-                f"{to} is there already; nothing was written",
-                resolution_hint="Give the path of a new file.",
-            )
-        remove_unfinished(to)
-        yield paths
-    except OSError as error:
-        raise ConfigError(
-            f"the backup cannot be written: {os_errors.describe(error)}",
-            resolution_hint="Give the path of a new file, in a folder you can write to and on a disk with "
-            "free space.",
-        ) from error
+        with output_errors(to, "the backup"):
+            if os.path.lexists(to):  # defence: backup-overwrites-nothing
+                raise FileExistsError(to)
+            remove_unfinished(to)
+            yield paths
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
@@ -194,8 +182,8 @@ def restore(
     except OSError as error:
         if error.errno == errno.EINVAL:  # a place in the file that cannot be
             raise _no_backup(path) from error
-        if error.errno in FULL:
-            raise CacheFull("the disk is full: the backup cannot be put in its place") from error
+        if error.errno in os_errors.FULL:
+            raise CacheFull("the backup cannot be put in its place") from error
         raise InvalidRequest(
             f"the backup cannot be read, or not be put in its place: {os_errors.describe(error)}",
             resolution_hint="Give the path of a file that `mcp-notarium backup` has written.",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -26,10 +25,10 @@ from typing import TYPE_CHECKING
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
+from mcp_notarium.errors import CacheDamaged, CacheError, LockedError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import busy_error, hold_lock
-from mcp_notarium.files.private_files import open_regular, sync_folder
+from mcp_notarium.files.private_files import open_regular, require_free, sync_folder
 from mcp_notarium.storage import database_opener, integrity
 from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.database import Database
@@ -184,11 +183,7 @@ def make_copy(
     """
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     _remove_unfinished(folder)
-    free, size = shutil.disk_usage(folder.path).free, source.size_bytes()
-    if free < _ROOM * size:
-        raise CacheFull(
-            "there is no space for a copy", details={"needed": _ROOM * size, "free": free}
-        )
+    require_free(folder.path, _ROOM * source.size_bytes(), "no copy was made")
     unfinished = folder.copies / f"{_UNFINISHED}{secrets.token_hex(8)}"
     key = data_key.database_key(secrets.token_bytes(SALT_SIZE))
     try:

@@ -9,7 +9,6 @@ under another name and renamed; an account in memory has no file at all.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from mcp_notarium.files.private_files import (
     StepHook,
     disk_errors,
     ignore_step,
+    require_free,
     sync_folder,
 )
 from mcp_notarium.keys import key_file_store
@@ -127,10 +127,9 @@ def open_in_memory(config: Config) -> OpenedCache:
 def kdf_policy(settings: Config, algorithm: str | None = None) -> kdf.KdfPolicy:
     """Return the policy for new passphrases: of ``algorithm``, else of the settings."""
     return kdf.KdfPolicy(
-        argon2id=kdf.Argon2id(),
-        pbkdf2=kdf.Pbkdf2Sha512(settings.kdf_iterations),
-        algorithm=algorithm or settings.kdf,
+        algorithm or settings.kdf,
         explicit=algorithm is not None or settings.kdf_chosen,
+        costs=(kdf.Pbkdf2Sha512(settings.kdf_iterations),),
     )
 
 
@@ -291,12 +290,7 @@ class GenerationWriter:
 
     def require_free(self, needed: int) -> None:
         """Check for so many free bytes. Raises ``CacheFull``."""
-        free = shutil.disk_usage(self.folder.path).free
-        if free < needed:
-            raise CacheFull(
-                f"writing a new cache needs {needed:,} bytes, and {free:,} are free",
-                details={"needed": needed, "free": free},
-            )
+        require_free(self.folder.path, needed, "no new cache was written")
 
     def copy(
         self,

@@ -47,9 +47,9 @@ from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem, folder_errors
 from mcp_notarium.files.private_files import replace_private, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
-from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.secret_places import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.storage import database_opener, driver, integrity, migrations
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.stores.kind import Truth

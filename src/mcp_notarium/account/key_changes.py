@@ -46,8 +46,8 @@ from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
 from mcp_notarium.files.private_files import StepHook, disk_errors, ignore_step
 from mcp_notarium.keys import key_file_store
-from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.secret_places import FoundKey
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.audit_table import AuditTable

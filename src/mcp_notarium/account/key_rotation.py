@@ -1,8 +1,8 @@
 """Replace the key that opens an account: a passphrase or raw key, or the random key that the OS keychain holds.
 
-The same data key is wrapped in a new slot, then the old slot is removed. If the recovery key or the keychain opened
-the cache, its slot stays, and the new key replaces the passphrase or raw key that is lost. Whoever has copied the key
-file and knew the old key can still open that copy, and with it the database.
+The same data key is wrapped in a new slot, then the old slot is removed. The slot of a recovery key or of the keychain
+stays when that has opened the cache: the new key replaces the passphrase or raw key that is lost. A person who knows the
+old key and has a copy of the key file can still open that copy, and with it the database.
 
 The keychain's key protects a stolen disk or backup, not against programs of the same user. It is never the only key
 that opens the cache: resetting or reinstalling the keychain must not lose the cache.
@@ -35,9 +35,9 @@ from mcp_notarium.crypto.slot_changes import describe_slot
 from mcp_notarium.errors import LockedError
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import keychain
-from mcp_notarium.keys.credentials import KEYCHAIN, FoundKey
 from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.secret_places import KEYCHAIN, FoundKey
 from mcp_notarium.secret import Secret
 
 NEEDED_BY_CLIENTS = (
@@ -109,13 +109,11 @@ def rotate_passphrase(
     current: ProvenKey | None = None,
     options: ChangeOptions = DEFAULTS,
 ) -> RotationResult:
-    """Rotate the key: let ``new`` open the cache instead of the old key.
+    """Rotate the key: let ``new``, a passphrase or a raw key, open the cache instead of the old key.
 
-    ``new`` is a passphrase or a raw key; ``parameters`` are those of its KDF (None: :func:`kdf_policy`). ``slot_ids``
-    are the slots to replace, if not those of ``slot_changes.slots_to_replace``; ``keychain`` is the name of
-    the keychain that alone has ``new``; ``current`` what :func:`prove_key` has found already. Raises
-    ``WeakPassphrase``, ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or
-    BUSY) with nothing changed.
+    ``parameters`` None: :func:`kdf_policy` chooses the cost. ``slot_ids`` and ``keychain``: as for
+    ``slot_changes.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
+    ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or BUSY) with nothing changed.
     """
     require_new(new, account=settings.account.name, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)

@@ -2,7 +2,7 @@
 
 ``account/startup_table`` alone decides. A cache that is in order is opened without any exclusive lock.
 Everything that changes files is decided a second time under the key lock, because clients often start a
-server twice. Whoever has the database open holds the server lock shared, so that nobody moves the file.
+server twice. A process with the database open holds the server lock shared, so that nobody moves the file.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from mcp_notarium.files.account_folder import (
 from mcp_notarium.files.locks import ServerLock, busy_error, describe_holders, hold_lock, key_lock
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.keys import key_file_store
-from mcp_notarium.keys.credentials import FoundKey
 from mcp_notarium.keys.keychain import Keychain
+from mcp_notarium.keys.secret_places import FoundKey
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.stores.kind import Truth

@@ -178,9 +178,10 @@ def find(
 
 
 def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies) -> Rollback | None:
-    """Find out what a database lacks that cannot be read; None if only damage is known.
+    """Find out what an unreadable database lacks; None if only damage is known.
 
-    The anchor tells it, the main file without the log beside it, if that is an older one, or the chain, if its end can be read.
+    The anchor says what the database had. The end of the chain says what it has now, if that can be read. If there is a
+    log, the main file is also read without it: somebody may have put back an older one.
     """
     data_key = copies.data_key
     before = Anchor(copies.folder, generation, audit_keys(data_key).anchor).read_alone()

@@ -16,7 +16,7 @@ from mcp_notarium.config.settings import OnUnreadable
 from mcp_notarium.crypto.key_file_codec import FileState
 from mcp_notarium.errors import ASK_DOCTOR, LockedError, Verdict
 from mcp_notarium.files.account_folder import Problem
-from mcp_notarium.keys import credentials
+from mcp_notarium.keys import secret_places
 from mcp_notarium.storage.integrity import PageSample
 
 
@@ -168,7 +168,7 @@ class Observations:
 
 _NAMED_PAGES = 8
 
-_NAMED_KEYS = {"the key given", "the key source", credentials.TYPED}
+_NAMED_KEYS = {"the key given", "the key source", secret_places.TYPED}
 _TYPE_ANEW = "Run the command again and type it anew. Otherwise: "
 _KEYCHAIN_TOO = (
     "A keychain has a key of this cache, too: remove {source} from the client's configuration, and it "
@@ -325,7 +325,7 @@ def _fill(template: str, seen: Observations) -> str:
 
 
 def _first_way_out(source: str, *, keychain_slot: bool) -> str:
-    if source == credentials.TYPED:
+    if source == secret_places.TYPED:
         return _TYPE_ANEW
     return _KEYCHAIN_TOO.format(source=source) if keychain_slot else ""
 

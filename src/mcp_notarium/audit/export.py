@@ -1,22 +1,30 @@
 """Export the chain as JSON Lines, one record a line, and check such an export.
 
-The last line names the head and the SHA-256 of everything before it. The MACs need the database's key.
-Without it one can check that the lines are those that were exported, that they follow each other, and
-(with a detached signature over the whole file) who exported them.
+The last line names the head and the SHA-256 of everything before it. The MACs need the database's key. The other checks
+need none: that the lines are those that were exported, that they follow each other, and who exported them, by a
+detached signature over the whole file.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from mcp_notarium.audit.chain import Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.crypto import canonical_json
+from mcp_notarium.errors import ConfigError
 
 _FORM: Final = "mcp-notarium-audit-export"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -108,3 +116,37 @@ def _closing_faults(
     if closing.get("sha256") != digest:
         return [Fault(FaultKind.EDITED, head.count, "a line was changed after the export")]
     return []
+
+
+def private_key(content: bytes) -> Ed25519PrivateKey:
+    """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = serialization.load_pem_private_key(content, password=None)
+        if isinstance(key, Ed25519PrivateKey):
+            return key
+    raise _key_error("private", "openssl genpkey -algorithm ed25519 -out FILE")
+
+
+def public_key(content: bytes) -> Ed25519PublicKey:
+    """Return the public key in a PEM file. Raises ``ConfigError``."""
+    with suppress(ValueError, UnsupportedAlgorithm):
+        key = serialization.load_pem_public_key(content)
+        if isinstance(key, Ed25519PublicKey):
+            return key
+    raise _key_error("public", "openssl pkey -in FILE -pubout")
+
+
+def is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:
+    """Tell whether this is the signature of the content."""
+    try:
+        key.verify(base64.b64decode(signature.strip(), validate=True), content)
+    except (InvalidSignature, binascii.Error):
+        return False
+    return True
+
+
+def _key_error(kind: str, made_by: str) -> ConfigError:
+    return ConfigError(
+        f"that file holds no {kind} Ed25519 key in PEM form without a passphrase",
+        resolution_hint=f"`{made_by}` makes one.",
+    )

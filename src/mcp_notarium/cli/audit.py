@@ -32,13 +32,12 @@ from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import audit_lines, command_context, console
-from mcp_notarium.cli.audit_lines import is_signed, private_key, public_key, read, signature_path
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import create_private
+from mcp_notarium.files.private_files import create_private, output_errors
 from mcp_notarium.storage import integrity, note_rows
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
@@ -270,7 +269,7 @@ def _export(args: argparse.Namespace) -> int:
         raise InvalidRequest(
             "--sign requires --out", resolution_hint="The signature is a file beside the export."
         )
-    key = None if args.sign is None else private_key(args.sign)
+    key = None if args.sign is None else export.private_key(_read(args.sign))
     since = None if args.since is None else _parse_day(args.since)
     with open_chain(command_context.prepare(args)) as chain:
         now = time.time()
@@ -285,9 +284,12 @@ def _export(args: argparse.Namespace) -> int:
                 sys.stdout.write(line.decode())
             return 0
         content = b"".join(lines)
-    _write_new(args.out, content)
+    with output_errors(args.out, "the export"):
+        create_private(args.out, content)
     if key is not None:
-        _write_new(signature_path(args.out), base64.b64encode(key.sign(content)) + b"\n")
+        path = _signature_path(args.out)
+        with output_errors(path, "the signature"):
+            create_private(path, base64.b64encode(key.sign(content)) + b"\n")
     if first > end.count:
         talk(f"No record is of that day or later: {args.out} only names the end of the chain.")
     else:
@@ -296,7 +298,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _verify_export(args: argparse.Namespace) -> int:
-    content = read(args.file)
+    content = _read(args.file)
     exported = content.splitlines(keepends=True)
     head, faults = export.find_export_faults(exported)
     lines = [f"{fault.kind.value} at record {fault.number}: {fault.words}" for fault in faults]
@@ -304,7 +306,9 @@ def _verify_export(args: argparse.Namespace) -> int:
     if args.public is None:
         lines.append("note: no --public key was given, so nothing says who made this file.")
     else:
-        signed = is_signed(content, read(signature_path(args.file)), public_key(args.public))
+        signed = export.is_signed(
+            content, _read(_signature_path(args.file)), export.public_key(_read(args.public))
+        )
         lines.append("The signature fits." if signed else "The signature does NOT fit.")
     if len(exported) <= 1:
         lines.append("note: there is no record in it; the head is that of the chain at that time.")
@@ -316,16 +320,6 @@ def _verify_export(args: argparse.Namespace) -> int:
     }
     print_data(facts, "\n".join(lines), as_json=args.json)
     return 0 if signed and not faults else BROKEN_EXIT
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    try:
-        create_private(path, content)
-    except OSError as error:
-        raise ConfigError(
-            f"the export cannot be written ({os_errors.describe(error)})",
-            resolution_hint=f"{path} must not exist yet, and its folder must, on a disk with free space.",
-        ) from None
 
 
 def _parse_head(text: str) -> Head:
@@ -357,3 +351,19 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 COMMANDS = {"audit": (add_arguments, run)}
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file. Raises ``ConfigError``."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"a file cannot be read ({os_errors.describe(error)})",
+            resolution_hint=f"Check that {path} exists and that you may read it.",
+        ) from None
+
+
+def _signature_path(path: Path) -> Path:
+    """Return where the signature of an export lies."""
+    return path.with_name(path.name + ".sig")

@@ -1,21 +1,14 @@
-"""Describe acts of the audit log for ``audit tail``, and read the keys and signatures of exported logs.
+"""Describe acts of the audit log, as lines for ``audit tail``.
 
 An act is one line, or two on a narrow terminal: no title and no name of a client falls off its edge.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -25,8 +18,6 @@ from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import OPEN, Decision, Record
 from mcp_notarium.cli import console
-from mcp_notarium.errors import ConfigError
-from mcp_notarium.files import os_errors
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report import words
 from mcp_notarium.report.activity import Result, classify
@@ -168,55 +159,3 @@ def _pad(text: str, width: int) -> str:
 
 def _width(texts: Iterable[str]) -> int:
     return min(max(map(cell_len, texts), default=0), _WIDEST)
-
-
-def private_key(path: Path) -> Ed25519PrivateKey:
-    """Return the key in a PEM file without a passphrase. Raises ``ConfigError``."""
-    content = read(path)
-    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
-        key = serialization.load_pem_private_key(content, password=None)
-        if isinstance(key, Ed25519PrivateKey):
-            return key
-    raise _key_error("private", "openssl genpkey -algorithm ed25519 -out FILE")
-
-
-def public_key(path: Path) -> Ed25519PublicKey:
-    """Return the public key in a PEM file. Raises ``ConfigError``."""
-    content = read(path)
-    with suppress(ValueError, UnsupportedAlgorithm):
-        key = serialization.load_pem_public_key(content)
-        if isinstance(key, Ed25519PublicKey):
-            return key
-    raise _key_error("public", "openssl pkey -in FILE -pubout")
-
-
-def is_signed(content: bytes, signature: bytes, key: Ed25519PublicKey) -> bool:
-    """Tell whether this is the signature of the content."""
-    try:
-        key.verify(base64.b64decode(signature.strip(), validate=True), content)
-    except (InvalidSignature, binascii.Error):
-        return False
-    return True
-
-
-def read(path: Path) -> bytes:
-    """Return the content of a file. Raises ``ConfigError``."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"a file cannot be read ({os_errors.describe(error)})",
-            resolution_hint=f"Check that {path} exists and that you may read it.",
-        ) from None
-
-
-def _key_error(kind: str, made_by: str) -> ConfigError:
-    return ConfigError(
-        f"that file holds no {kind} Ed25519 key in PEM form without a passphrase",
-        resolution_hint=f"`{made_by}` makes one.",
-    )
-
-
-def signature_path(path: Path) -> Path:
-    """Return where the signature of an export lies."""
-    return path.with_name(path.name + ".sig")

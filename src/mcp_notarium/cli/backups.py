@@ -20,7 +20,7 @@ from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied,
 from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.keys import credentials, keychain
+from mcp_notarium.keys import keychain, secret_places
 
 _LONGEST_COPY = 3600.0
 _NEW_KEY = "Servers have no key yet: `mcp-notarium keys --ask-key add` adds one that they use."
@@ -98,7 +98,7 @@ def _restore_key_file(config: Config, args: argparse.Namespace) -> int:
 def _add_own_key(config: Config, options: ChangeOptions) -> None:
     """Let the configured key open what was restored with a typed one, so that servers can."""
     try:
-        own = credentials.find_passphrase(config)
+        own = secret_places.find_passphrase(config)
         if own is None:
             talk(_NEW_KEY)
         elif key_changes.list_slots(config, own.passphrase).opened_by is None:

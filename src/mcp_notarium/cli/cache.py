@@ -35,7 +35,7 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.keys import credentials, keychain
+from mcp_notarium.keys import keychain, secret_places
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import Truth
 
@@ -109,7 +109,7 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 def _require_key(config: Config) -> None:
     """Demand a key for a new database. Raises ``LockedError`` without one, ``WeakPassphrase``."""
-    key = credentials.find_passphrase(config)
+    key = secret_places.find_passphrase(config)
     if key is None:
         raise LockedError(
             Verdict.KEY_MISSING,

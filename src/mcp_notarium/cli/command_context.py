@@ -16,7 +16,7 @@ from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_secret, can_ask, talk
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.errors import InvalidRequest, NotariumError
-from mcp_notarium.keys import credentials
+from mcp_notarium.keys import secret_places
 from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
@@ -98,7 +98,7 @@ def _ask_key(loaded: Loaded) -> Loaded:
 
 def with_typed(found: Config, key: Secret) -> Config:
     """Return the configuration with a key that was typed."""
-    return replace(found, db_key=key, db_key_origin=credentials.TYPED, db_key_yields=False)
+    return replace(found, db_key=key, db_key_origin=secret_places.TYPED, db_key_yields=False)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumEr
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.keys.secret_places import find_passphrase
 from mcp_notarium.report.words import Check, counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database

@@ -27,12 +27,12 @@ from mcp_notarium.cli.terminal import (
     talk,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.errors import MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
+from mcp_notarium.keys.secret_places import find_passphrase
 from mcp_notarium.secret import Secret
 
 _TRIES = 3
@@ -89,7 +89,7 @@ def _as_json(found: SlotList) -> dict[str, Any]:
                 "slot": slot.id,
                 "type": slot.type.value,
                 "label": slot.label,
-                "cost": describe_cost(slot.kdf),
+                "cost": str(slot.kdf),
                 "opened_by_this_key": slot.id == found.opened_by,
             }
             for slot in keyfile.slots
@@ -101,7 +101,7 @@ def _table(found: SlotList) -> list[RenderableType]:
     """Return the slots as a table, with advice about them."""
     rows = [
         (
-            str(s.id), s.type.value, describe_cost(s.kdf),
+            str(s.id), s.type.value, str(s.kdf),
             f"{s.label or '-'}{'   <- this key' if s.id == found.opened_by else ''}",
         )
         for s in found.keyfile.slots
@@ -137,7 +137,7 @@ def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     made = done.after.slots[-1]
     talk(f"Slot {made.id} is added; its key opens the cache from now on.")
     if made.type is SlotType.PASSPHRASE:
-        talk(f"Its key derivation is {describe_cost(made.kdf)}.")
+        talk(f"Its key derivation is {made.kdf}.")
     say_unless_copied(done.copied)
     return 0
 
@@ -210,17 +210,6 @@ def find_key(config: Config, asked: Secret | None) -> Secret | None:
     """Return the key that was asked for, else the configured one; a cache without encryption has none."""
     found = find_passphrase(config) if asked is None and config.db_encryption else None
     return found.passphrase if found else asked
-
-
-def describe_cost(parameters: kdf.Parameters) -> str:
-    """Describe the key derivation in a few words."""
-    match parameters:
-        case kdf.Argon2id(memory_kib, time_cost, lanes):
-            return f"Argon2id {memory_kib // 1024} MiB, {time_cost} passes, {lanes} lanes"
-        case kdf.Pbkdf2Sha512(iterations):
-            return f"PBKDF2-SHA512, {iterations:,} rounds"
-        case kdf.HkdfSha256():
-            return "none needed (random key)"
 
 
 def _format_day(epoch: int) -> str:

@@ -33,8 +33,7 @@ from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
-from mcp_notarium.tools.list import check_folders
-from mcp_notarium.tools.list_hints import explain
+from mcp_notarium.tools.list import check_folders, explain
 from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:

@@ -22,9 +22,13 @@ from mcp_notarium.cli import command_context, console, doctor
 from mcp_notarium.cli.audit import BROKEN_EXIT, open_chain, read_titles
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config, Loaded
-from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, Verdict
-from mcp_notarium.files import os_errors
-from mcp_notarium.files.private_files import create_private, read_private, replace_private
+from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
+from mcp_notarium.files.private_files import (
+    create_private,
+    output_errors,
+    read_private,
+    replace_private,
+)
 from mcp_notarium.report import page, words
 from mcp_notarium.report.activity import Activity, ActivityCounter, Result
 from mcp_notarium.report.page import BAD, WARN, KeyRing, PageFacts
@@ -66,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     loaded = command_context.prepare_account(args)
     replacing = _is_report(path)
     facts = _collect(loaded, since, today, titles=args.titles)
-    _write(path, page.render(facts), replacing=replacing)
+    with output_errors(path, "the report"):
+        (replace_private if replacing else create_private)(path, page.render(facts))
     print_data(_as_json(path, facts), _as_text(path, facts), as_json=args.json)
     return 0 if facts.chain.whole else BROKEN_EXIT
 
@@ -168,30 +173,14 @@ def _local(epoch: float) -> datetime:
 
 def _is_report(path: Path) -> bool:
     """Tell whether a report is there. Raises ``InvalidRequest`` if it is anything else."""
-    try:
+    with output_errors(path, "the report"):
         found = read_private(path, most=len(page.MARK))
-    except OSError as error:
-        raise _not_written(path, error) from None
     if found is not None and not found.startswith(page.MARK):
         raise InvalidRequest(
             f"{path} is there and is no report; nothing was written",
             resolution_hint="Name another file.",
         )
     return found is not None
-
-
-def _write(path: Path, content: bytes, *, replacing: bool) -> None:
-    try:
-        (replace_private if replacing else create_private)(path, content)
-    except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _not_written(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"the report cannot be written ({os_errors.describe(error)})",
-        resolution_hint=f"{path} must be a file, in a folder that exists, on a disk with free space.",
-    )
 
 
 def _as_json(path: Path, facts: PageFacts) -> dict[str, Any]:

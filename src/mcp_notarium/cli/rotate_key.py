@@ -18,7 +18,6 @@ from mcp_notarium.account.generation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.key_rotation import ProvenKey
 from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
-from mcp_notarium.cli.keys import describe_cost
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
     ask_secret,
@@ -27,7 +26,7 @@ from mcp_notarium.cli.terminal import (
     say_unless_copied,
     talk,
 )
-from mcp_notarium.clients import client_files
+from mcp_notarium.clients import known_clients
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
@@ -57,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kdf",
-        choices=("argon2id", "pbkdf2-sha512"),
+        choices=kdf.NAMES,
         help="key derivation of a new passphrase (default: DB_ENCRYPTION_KDF if it is set, else that "
         "of the old one; never at less cost with the same algorithm)",
     )
@@ -271,14 +270,16 @@ def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
 
 def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
     """Tell the cost of the new passphrase if it differs from the old one's."""
-    if isinstance(made.kdf, kdf.HkdfSha256):
+    if not made.kdf.for_passphrases:
         return
-    before = [slot.kdf for slot in gone if not isinstance(slot.kdf, kdf.HkdfSha256)]
+    before = [slot.kdf for slot in gone if slot.kdf.for_passphrases]
     if before and made.kdf not in before:
-        was = " and ".join(describe_cost(one) for one in before)
-        talk(f"Its key derivation is {describe_cost(made.kdf)} from now on; before: {was}.")
-    elif isinstance(made.kdf, kdf.Pbkdf2Sha512) and config.kdf == "argon2id":
-        talk("note: its key derivation is still PBKDF2-SHA512; `--kdf argon2id` changes that.")
+        was = " and ".join(map(str, before))
+        talk(f"Its key derivation is {made.kdf} from now on; before: {was}.")
+    elif made.kdf.name != config.kdf == kdf.NAMES[0]:
+        talk(
+            f"note: its key derivation is still {made.kdf.name}; `--kdf {config.kdf}` changes that."
+        )
 
 
 def _tell_remaining_slots(others: Sequence[Slot]) -> None:
@@ -324,7 +325,7 @@ def _tell_old_key_places(
         origin = config.db_key_origin if old == config.db_key and not kept else ""
         if origin:
             talk(f"note: the old key came from {origin}; {then}.")
-        for place in client_files.find_configs_with_key(old, os.environ):
+        for place in known_clients.find_configs_with_key(old, os.environ):
             talk(f"note: the old key still stands in {place.path} ({place.program}).")
     elif gone:
         talk("note: the replaced key was not typed, so its places could not be searched.")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -93,11 +95,9 @@ def _keep_secrets(account: Account) -> Account:
         given = os.environ.get(variable.name)
         if given and variable.secret and variable.has_file:
             path = accounts.config_dir(os.environ) / f"{account.name}.{variable.name.lower()}"
-            try:
+            with _writing(path):
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 replace_private(path, given.encode() + b"\n")
-            except OSError as error:
-                raise _cannot_write(path, error) from None
             del os.environ[variable.name]
             account = replace(
                 account, variables={**account.variables, variable.file_name: str(path)}
@@ -129,23 +129,19 @@ def replace_key(account: Account, old: Secret, new: Secret) -> Path | None:
 def remember(account: Account) -> None:
     """Write the account into ``accounts.toml``. Raises ``InvalidRequest``."""
     folder = accounts.config_dir(os.environ)
-    try:
+    with _writing(folder / accounts.FILE):
         accounts.remember(folder, account)
-    except OSError as error:
-        raise _cannot_write(folder / accounts.FILE, error) from None
 
 
 def forget(account: Account) -> None:
     """Take the account out of ``accounts.toml``, and remove the files of secrets that were made for it."""
     folder = accounts.config_dir(os.environ)
     files = [Path(text) for name, text in account.variables.items() if name.endswith("_FILE")]
-    try:
+    with _writing(folder / accounts.FILE):
         for path in files:
             if path.parent == folder:
                 path.unlink(missing_ok=True)
         accounts.forget(folder, account)
-    except OSError as error:
-        raise _cannot_write(folder / accounts.FILE, error) from None
 
 
 def account_folder(account: Account) -> AccountFolder:
@@ -177,11 +173,9 @@ def _make_file(account: Account, key: Secret | None = None) -> None:
         )
     given = os.environ.get(KEY, "")
     key = key or (Secret(given) if given else user_key.generate())
-    try:
+    with _writing(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         create_private(path, key.reveal() + b"\n")
-    except OSError as error:
-        raise _cannot_write(path, error) from None
 
 
 def make_key(account: Account, args: argparse.Namespace) -> tuple[Config, Account]:
@@ -299,8 +293,12 @@ def _ask_known(found: Config) -> Secret:
     return typed
 
 
-def _cannot_write(path: Path, error: OSError) -> InvalidRequest:
-    return InvalidRequest(
-        f"{display_path(path)} cannot be written: {os_errors.describe(error)}",
-        resolution_hint="Make its folder writable for you alone.",
-    )
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRequest(
+            f"{display_path(path)} cannot be written: {os_errors.describe(error)}",
+            resolution_hint="Make its folder writable for you alone.",
+        ) from None

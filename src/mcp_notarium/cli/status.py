@@ -51,7 +51,7 @@ from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
 from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
-from mcp_notarium.keys import credentials
+from mcp_notarium.keys import secret_places
 from mcp_notarium.report.words import KEYS, counted
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.database_opener import Database, has_log
@@ -182,7 +182,7 @@ def _describe_origin(loaded: Loaded) -> str | None:
     if config.db_key_origin == accounts.KEY_FILE:
         path = next(one.value for one in loaded.settings if one.name == accounts.KEY_FILE)
         return display_path(Path(path))
-    return config.db_key_origin or credentials.KEYCHAIN
+    return config.db_key_origin or secret_places.KEYCHAIN
 
 
 async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, Any]:

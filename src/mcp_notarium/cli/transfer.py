@@ -76,7 +76,7 @@ async def _read_notes(app: App) -> list[ArchivedNote]:
     notes: list[ArchivedNote] = []
     with console.progress("Reading the notes") as report:
         async for held in transfer.read_all():
-            notes.append(archive(held, paths=app.config.store.paths))
+            notes.append(archive(held, paths=app.config.store.ids.paths))
             report(len(notes), max(total, len(notes)))
     return sorted(notes, key=lambda note: (note.created_at, note.id))
 

@@ -1,42 +1,51 @@
-"""List MCP clients: where each keeps its servers and settings, and how a server is written there.
+"""List MCP clients: where each keeps its servers and settings, how a server is written there, and which files hold a key.
 
 One row per client. Paths of a user begin with ``~``, ``{config}`` (the system's folder for settings), ``{xdg}`` (the
 same, but ``~/.config`` on macOS), or a variable that moves the file (``$CODEX_HOME``); those of a project at its folder.
+
+Nothing is written here. The result of a search says in which files a key stands, never what else is in them.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcp_notarium.files.private_files import open_regular
+from mcp_notarium.secret import Secret
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Describe a client.
-
-    ``paths``: where its file may be; the first is for one that has none yet, and a first one with a variable moves
-    it. ``settings``: other files of this user that may set variables. ``in_project``: such files of a project.
-    ``key``: the table of servers in the file. ``first``, ``last``: what an entry has before and behind command and
-    arguments. ``program``: its command, for a client that has no folder yet. ``reload``: how it takes up a change.
-    ``trust``: what it wants before it starts a server.
-    """
+    """Describe a client."""
 
     name: str
     title: str
     paths: tuple[str, ...]
+    """Say where its file may be. The first is for a client without a file; if it has a variable, that moves the file."""
     settings: tuple[str, ...] = ()
+    """Name other files of this user that may set variables."""
     in_project: tuple[str, ...] = ()
+    """Name such files of a project."""
     key: str = "mcpServers"
+    """Name the table of servers in the file."""
     format: Literal["JSON", "TOML"] = "JSON"
     first: Mapping[str, Any] = field(default_factory=dict)
+    """Hold what an entry has before command and arguments."""
     last: Mapping[str, Any] = field(default_factory=dict)
+    """Hold what it has behind them."""
     program: str = ""
+    """Name its command, to find a client that has no folder yet."""
     reload: str = "Restart it"
+    """Say how it takes up a change."""
     trust: str = ""
+    """Say what it wants before it starts a server."""
 
     def entry(self, command: list[str]) -> dict[str, Any]:
         """Return what the file says of a server that is started by ``command``."""
@@ -181,3 +190,65 @@ def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
         return roaming, roaming
     xdg = environ.get("XDG_CONFIG_HOME", "").strip() or "~/.config"
     return ("~/Library/Application Support", "~/.config") if platform == "darwin" else (xdg, xdg)
+
+
+_MAX_BYTES = 16 * 1024 * 1024
+"""Bytes that are read of a file; some clients keep their history in the same file."""
+_SHORTEST = 8
+"""Bytes of the shortest key that is searched for; a shorter one would be found in every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """Hold the path of a configuration file, and the program it belongs to."""
+
+    program: str
+    path: Path
+
+
+def find_configs_with_key(key: Secret, environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Find the files of this user's clients, and those in the working folder, that hold ``key`` in clear.
+
+    Files that cannot be read are skipped: no client of this user reads them either.
+    """
+    spellings = _encodings(key)
+    if not spellings:
+        return []
+    return [
+        place
+        for place in _config_files(environ)
+        if any(spelling in _read_content(place.path) for spelling in spellings)
+    ]
+
+
+def _config_files(environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Return each file once. A folder that is not there, at home or to work in, has none."""
+    found: dict[Path, str] = {}
+    with suppress(OSError, RuntimeError):
+        for client in CLIENTS:
+            found |= dict.fromkeys(client.files(environ), client.title)
+    with suppress(OSError):
+        here = Path.cwd()
+        found[here / ".env"] = "environment file"
+        for client in CLIENTS:
+            for name in client.in_project:
+                found.setdefault(here / name, client.title)
+    return [ConfigFile(program, path) for path, program in found.items()]
+
+
+def _read_content(path: Path) -> bytes:
+    try:
+        with open_regular(path, follow=True) as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def _encodings(key: Secret) -> set[bytes]:
+    """Return the key as it is, and as JSON and TOML write it."""
+    raw = key.reveal()
+    if len(raw) < _SHORTEST:
+        return set()
+    text = raw.decode("utf-8", "replace")
+    quoted = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {raw, *(one.encode() for one in quoted)}

@@ -12,6 +12,13 @@ from mcp_notarium.stores import registry
 ON_OFF = ("on", "off")
 STORE = "NOTARIUM_STORE"
 
+
+def _list_kdfs() -> tuple[str, ...]:
+    from mcp_notarium.crypto.kdf import NAMES  # noqa: PLC0415 - only where one is set
+
+    return NAMES
+
+
 COMMON = (
     Variable(
         name=STORE,
@@ -44,7 +51,7 @@ COMMON = (
         "keeps it too unless this is set.",
         kind=Kind.CHOICE,
         default="argon2id",
-        choices=("argon2id", "pbkdf2-sha512"),
+        choices=_list_kdfs,
     ),
     Variable(
         name="DB_ENCRYPTION_KDF_ITERATIONS",

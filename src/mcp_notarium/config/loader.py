@@ -150,7 +150,7 @@ def load(
             raise missing
     found = settings.build_policy(reading.picks)
     config = settings.build_config(store, reading.picks, found)
-    if not store.paths:
+    if not store.ids.paths:
         policy_file.refuse_paths(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)

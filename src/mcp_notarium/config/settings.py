@@ -18,7 +18,6 @@ from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 
 _KEY = "DB_ENCRYPTION_KEY"
 
-Kdf = Literal["argon2id", "pbkdf2-sha512"]
 OnUnreadable = Literal["refuse", "rebuild"]
 Destructive = Literal["ask", "elicit", "deny"]
 Sandbox = Literal["auto", "require", "off"]
@@ -43,7 +42,7 @@ class Config:
     db_key_origin: str = ""
     db_key_yields: bool = False
     db_encryption: bool = True
-    kdf: Kdf = "argon2id"
+    kdf: str = "argon2id"
     kdf_chosen: bool = False
     kdf_iterations: int = 310_000
     allow_weak: bool = False
@@ -80,7 +79,7 @@ class Config:
         """Return the name of the tools that a server offers."""
         if self.tools == "notarium":
             ours = "titled" if self.store.titles else "notarium"
-            return "with_paths" if self.store.paths else ours
+            return "with_paths" if self.store.ids.paths else ours
         both = "_both" if self.tools == "both" else ""
         return self.store.native_toolset.format(names=self.native_names) + both
 
@@ -153,7 +152,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         db_key_origin=f"{key.set_by} of {key.found_in}" if key.found_in else key.set_by,
         db_key_yields=bool(key.found_in),
         db_encryption=text["DB_ENCRYPTION"] == "on" and store.persistent,
-        kdf=cast("Kdf", text["DB_ENCRYPTION_KDF"]),
+        kdf=text["DB_ENCRYPTION_KDF"],
         kdf_chosen=picks["DB_ENCRYPTION_KDF"].origin != DEFAULT,
         kdf_iterations=int(text["DB_ENCRYPTION_KDF_ITERATIONS"]),
         on_unreadable=cast("OnUnreadable", text["DB_ON_UNREADABLE"]),
@@ -187,7 +186,7 @@ def _store_settings(store: StoreKind, text: Mapping[str, str]) -> StoreSettings:
 
 
 def _warn_of_origin(key: Pick) -> Pick:
-    """Add a warning: whoever filled the working folder may have chosen the key, and may know it."""
+    """Add a warning: the author of the working folder may have chosen the key, and may know it."""
     warning = (
         f"{_KEY} comes from {key.found_in}, which lies in the working folder; it is used unless the "
         f"keychain has a key. Set {_KEY} in the environment of the client's server entry instead."

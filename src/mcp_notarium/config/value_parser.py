@@ -120,10 +120,10 @@ def _parse_prefix(variable: Variable, text: str, _warnings: list[str]) -> str:
 
 def _parse_choice(variable: Variable, text: str, _warnings: list[str]) -> str:
     word = _ALIASES.get(text.casefold(), text.casefold())
-    if word not in variable.choices:
+    if word not in variable.words:
         raise ConfigError(
             f"{variable.name} holds something that is not one of its choices",
-            resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.choices)}.",
+            resolution_hint=f"Set {variable.name} to one of: {', '.join(variable.words)}.",
         )
     return word
 

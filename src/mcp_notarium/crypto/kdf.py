@@ -1,5 +1,7 @@
 """Derive a wrapping key from a passphrase: Argon2id, PBKDF2-HMAC-SHA512, or HKDF for random keys.
 
+All that is known of an algorithm is in its class, so another one needs a class, a row of ``ALGORITHMS`` and its
+bounds. The names are those of key files, settings and options; a class has the numbers that a key file has of it.
 Parameters read from disk are hostile: :func:`derive` checks floor and ceiling before any work and
 never retries with weaker ones. Nothing here reads a clock, a file or a setting.
 """
@@ -7,10 +9,12 @@ never retries with weaker ones. Nothing here reads a clock, a file or a setting.
 from __future__ import annotations
 
 import hashlib
+import math
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
-from fractions import Fraction
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.secret import Secret
@@ -21,104 +25,177 @@ _SLOT_LABEL = b"mcp-notarium/v1/slot"
 
 
 @dataclass(frozen=True, slots=True)
-class Argon2id:
+class Parameters(ABC):
+    """Hold the cost of one algorithm: a higher number never makes guessing cheaper. ``str`` says it in a few words."""
+
+    name: ClassVar[str]
+    for_passphrases: ClassVar[bool] = True
+
+    @property
+    def work(self) -> int:
+        """Return the number that the time depends on."""
+        return 0
+
+    @property
+    def fault(self) -> str | None:
+        """Return why no algorithm could work with this cost, or None."""
+        return None
+
+    @abstractmethod
+    def derive(self, secret: Secret, salt: bytes) -> Secret:
+        """Derive 32 bytes. Raises ``KdfOutOfMemory``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argon2id(Parameters):
     """Hold parameters of Argon2id 1.3. The defaults are RFC 9106's second choice and our floor."""
 
+    name = "argon2id"
     memory_kib: int = 65_536
     time_cost: int = 3
     lanes: int = 4
 
     @property
     def work(self) -> int:
-        """Return memory times passes, in KiB; the time depends on it."""
+        """Return memory times passes, in KiB."""
         return self.memory_kib * self.time_cost
 
+    @property
+    def fault(self) -> str | None:
+        """See ``Parameters.fault``."""
+        return "memory too small for its lanes" if self.memory_kib < 8 * self.lanes else None
+
+    def derive(self, secret: Secret, salt: bytes) -> Secret:
+        """See ``Parameters.derive``."""
+        from argon2.exceptions import HashingError  # noqa: PLC0415 - start-up time, raw keys skip it
+        from argon2.low_level import Type, hash_secret_raw  # noqa: PLC0415 - start-up time, as above
+
+        try:
+            raw = hash_secret_raw(
+                secret=secret.reveal(),
+                salt=salt,
+                time_cost=self.time_cost,
+                memory_cost=self.memory_kib,
+                parallelism=self.lanes,
+                hash_len=KEY_SIZE,
+                type=Type.ID,
+            )
+        except (HashingError, MemoryError):
+            raise KdfOutOfMemory(self.memory_kib) from None
+        return Secret(raw)
+
+    def __str__(self) -> str:
+        return (
+            f"Argon2id {self.memory_kib // 1024} MiB, {self.time_cost} passes, {self.lanes} lanes"
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Pbkdf2Sha512:
+class Pbkdf2Sha512(Parameters):
     """Hold parameters of PBKDF2-HMAC-SHA512, for those who need an approved algorithm."""
 
+    name = "pbkdf2-sha512"
     iterations: int = 310_000
+
+    @property
+    def work(self) -> int:
+        """Return the iterations."""
+        return self.iterations
+
+    def derive(self, secret: Secret, salt: bytes) -> Secret:
+        """See ``Parameters.derive``."""
+        raw = hashlib.pbkdf2_hmac("sha512", secret.reveal(), salt, self.iterations, KEY_SIZE)
+        return Secret(raw)
+
+    def __str__(self) -> str:
+        return f"PBKDF2-SHA512, {self.iterations:,} rounds"
 
 
 @dataclass(frozen=True, slots=True)
-class HkdfSha256:
+class HkdfSha256(Parameters):
     """Name plain HKDF, for secrets that are 256 random bits already."""
 
+    name = "hkdf-sha256"
+    for_passphrases = False
 
-Parameters = Argon2id | Pbkdf2Sha512 | HkdfSha256
+    def derive(self, secret: Secret, salt: bytes) -> Secret:
+        """See ``Parameters.derive``."""
+        return hkdf(secret, salt=salt, label=_SLOT_LABEL)
+
+    def __str__(self) -> str:
+        return "none needed (random key)"
+
+
+ALGORITHMS: dict[str, type[Parameters]] = {
+    one.name: one for one in (Argon2id, Pbkdf2Sha512, HkdfSha256)
+}
+"""By name, the best first."""
+NAMES = tuple(name for name, one in ALGORITHMS.items() if one.for_passphrases)
+"""Those for passphrases; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion.
+    """Hold the bounds for parameters from disk: the floor prevents weakening, the ceiling exhaustion."""
 
-    ``slots_at_ceiling``: a key file may cost as much work as this many slots at the ceiling. A wrong
-    passphrase is tried on each slot, so a ceiling per slot is not enough.
-    """
-
-    argon2_floor: Argon2id
-    argon2_ceiling: Argon2id
-    pbkdf2_floor: int
-    pbkdf2_ceiling: int
+    ranges: tuple[tuple[Parameters, Parameters], ...]
+    """Hold floor and ceiling of each algorithm for passphrases."""
     slots_at_ceiling: int = 1
+    """Bound the work of a whole key file, in slots at the ceiling: a wrong passphrase is tried on each slot."""
+
+    def _range(self, parameters: Parameters) -> tuple[Parameters, Parameters]:
+        return next(pair for pair in self.ranges if type(pair[0]) is type(parameters))
 
     def permits_together(self, parameters: Iterable[Parameters]) -> bool:
         """Tell whether slots with these parameters may be in one key file."""
-        return sum(map(self._share, parameters)) <= self.slots_at_ceiling
-
-    def _share(self, parameters: Parameters) -> Fraction:
-        """Return their work, in slots at the ceiling."""
-        match parameters:
-            case Argon2id():
-                return Fraction(parameters.work, self.argon2_ceiling.work)
-            case Pbkdf2Sha512(iterations):
-                return Fraction(iterations, self.pbkdf2_ceiling)
-            case HkdfSha256():
-                return Fraction(0)
+        one_slot = math.prod(high.work for _, high in self.ranges)
+        work = sum(
+            each.work * (one_slot // self._range(each)[1].work)
+            for each in parameters
+            if each.for_passphrases
+        )
+        return work <= one_slot * self.slots_at_ceiling
 
     def refuses(self, parameters: Parameters) -> str | None:
         """Return why these parameters are refused, or None."""
-        match parameters:
-            case Argon2id():
-                return self._refuses_argon2(parameters)
-            case Pbkdf2Sha512(iterations):
-                low, high = self.pbkdf2_floor, self.pbkdf2_ceiling
-                return None if low <= iterations <= high else "PBKDF2 iterations out of bounds"
-            case HkdfSha256():
-                return None
-
-    def _refuses_argon2(self, given: Argon2id) -> str | None:
-        low, high = self.argon2_floor, self.argon2_ceiling
-        for name, value, least, most in (
-            ("memory", given.memory_kib, low.memory_kib, high.memory_kib),
-            ("time cost", given.time_cost, low.time_cost, high.time_cost),
-            ("lanes", given.lanes, low.lanes, high.lanes),
-        ):
-            if not least <= value <= most:
-                return f"Argon2id {name} out of bounds"
-        if given.memory_kib < 8 * given.lanes:
-            return "Argon2id memory too small for its lanes"
-        return None
+        if not parameters.for_passphrases:
+            return None
+        low, high = self._range(parameters)
+        least, most = asdict(low), asdict(high)
+        for name, number in asdict(parameters).items():
+            if not least[name] <= number <= most[name]:
+                return f"{parameters.name}: {name} out of bounds"
+        return parameters.fault
 
 
 PRODUCTION = Bounds(
-    argon2_floor=Argon2id(),
-    argon2_ceiling=Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16),
-    pbkdf2_floor=210_000,
-    pbkdf2_ceiling=10_000_000,
+    (
+        (Argon2id(), Argon2id(memory_kib=1_048_576, time_cost=16, lanes=16)),
+        (Pbkdf2Sha512(210_000), Pbkdf2Sha512(10_000_000)),
+    )
 )
 
 CHEAPEST = Argon2id(memory_kib=8, time_cost=1, lanes=1)
 """For tests, together with ``bounds=TEST_BOUNDS``; refused wherever PRODUCTION is active."""
 
 TEST_BOUNDS = Bounds(
-    argon2_floor=CHEAPEST,
-    argon2_ceiling=Argon2id(),
-    pbkdf2_floor=1,
-    pbkdf2_ceiling=310_000,
-    slots_at_ceiling=8,
+    ((CHEAPEST, Argon2id()), (Pbkdf2Sha512(1), Pbkdf2Sha512(310_000))), slots_at_ceiling=8
 )
+
+
+def to_fields(parameters: Parameters) -> dict[str, str | int]:
+    """Return the parameters as a key file has them."""
+    return {"algorithm": parameters.name} | asdict(parameters)
+
+
+def from_fields(found: Any, number: Callable[[Any], int]) -> Parameters:
+    """Parse what a key file has; ``number`` reads each number. Raises ``KeyFileDamaged``."""
+    match found:
+        case {"algorithm": str(name)} if name in ALGORITHMS:
+            default = ALGORITHMS[name]()
+            if asdict(default).keys() <= found.keys():
+                return replace(default, **{one: number(found[one]) for one in asdict(default)})
+    raise KeyFileDamaged("a slot names an unknown key derivation")
 
 
 def normalise_passphrase(passphrase: Secret) -> Secret:
@@ -139,15 +216,7 @@ def derive(
     """
     if reason := bounds.refuses(parameters):  # defence: kdf-cost-before-work
         raise KeyFileDamaged(reason)
-    match parameters:
-        case Argon2id():
-            return _argon2id(passphrase, salt, parameters)
-        case Pbkdf2Sha512(iterations):
-            return Secret(
-                hashlib.pbkdf2_hmac("sha512", passphrase.reveal(), salt, iterations, KEY_SIZE)
-            )
-        case HkdfSha256():
-            return hkdf(passphrase, salt=salt, label=_SLOT_LABEL)
+    return parameters.derive(passphrase, salt)
 
 
 def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:
@@ -158,51 +227,24 @@ def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:
     return Secret(HKDF(SHA256(), KEY_SIZE, salt, label).derive(secret.reveal()))
 
 
-def _argon2id(passphrase: Secret, salt: bytes, parameters: Argon2id) -> Secret:
-    from argon2.exceptions import HashingError  # noqa: PLC0415 - start-up time, raw keys skip it
-    from argon2.low_level import Type, hash_secret_raw  # noqa: PLC0415 - start-up time, as above
-
-    try:
-        raw = hash_secret_raw(
-            secret=passphrase.reveal(),
-            salt=salt,
-            time_cost=parameters.time_cost,
-            memory_cost=parameters.memory_kib,
-            parallelism=parameters.lanes,
-            hash_len=KEY_SIZE,
-            type=Type.ID,
-        )
-    except (HashingError, MemoryError):
-        raise KdfOutOfMemory(parameters.memory_kib) from None
-    return Secret(raw)
-
-
 @dataclass(frozen=True, slots=True)
 class KdfPolicy:
-    """Hold the least cost of each algorithm, and the ``algorithm`` for a new passphrase.
+    """Hold the algorithm for a new passphrase, and the least ``costs`` that are not an algorithm's default.
 
     A new passphrase never costs less than the one it replaces, which somebody may have made expensive on purpose.
-
-    ``algorithm`` is ``argon2id`` or ``pbkdf2-sha512``. Unless it is ``explicit``, the algorithm of the
-    old passphrase stays.
+    The algorithm of the old passphrase stays unless the new one is ``explicit``.
     """
 
-    argon2id: Argon2id
-    pbkdf2: Pbkdf2Sha512
     algorithm: str
     explicit: bool
+    costs: tuple[Parameters, ...] = ()
 
     def parameters_for(self, costs: Iterable[Parameters] = ()) -> Parameters:
         """Return the parameters for a passphrase that replaces slots of these ``costs``."""
-        found = tuple(costs)
-        argon = [one for one in found if isinstance(one, Argon2id)]
-        rounds = [one.iterations for one in found if isinstance(one, Pbkdf2Sha512)]
-        stays = (argon or rounds) and not self.explicit
-        if bool(argon) if stays else self.algorithm == "argon2id":
-            every = (self.argon2id, *argon)
-            return Argon2id(
-                memory_kib=max(one.memory_kib for one in every),
-                time_cost=max(one.time_cost for one in every),
-                lanes=max(one.lanes for one in every),
-            )
-        return Pbkdf2Sha512(max(self.pbkdf2.iterations, *rounds, 0))
+        found = [one for one in costs if one.for_passphrases]
+        names = [name for name in NAMES if any(one.name == name for one in found)]
+        kind = ALGORITHMS[self.algorithm if self.explicit or not names else names[0]]
+        least = next((one for one in self.costs if type(one) is kind), kind())
+        every = [asdict(one) for one in (least, *found) if type(one) is kind]
+        dearest = {name: max(one[name] for one in every) for name in asdict(least)}
+        return replace(least, **dearest)

@@ -91,7 +91,7 @@ def slot_aad(*, vault_id: str, slot: Slot) -> bytes:
     """Return the AAD that binds a wrapped key to its place and its cost."""
     place = {  # defence: slot-bound-to-its-cost -kdf
         "id": slot.id,
-        "kdf": _kdf_fields(slot.kdf),
+        "kdf": kdf.to_fields(slot.kdf),
         "salt": _b64(slot.salt),
         "type": slot.type.value,
     }
@@ -155,24 +155,13 @@ def _body(keyfile: KeyFile) -> dict[str, Any]:
 def _slot_fields(slot: Slot) -> dict[str, Any]:
     return {
         "id": slot.id,
-        "kdf": _kdf_fields(slot.kdf),
+        "kdf": kdf.to_fields(slot.kdf),
         "label": slot.label,
         "nonce": _b64(slot.nonce),
         "salt": _b64(slot.salt),
         "type": slot.type.value,
         "wrapped": _b64(slot.wrapped),
     }
-
-
-def _kdf_fields(parameters: kdf.Parameters) -> dict[str, Any]:
-    match parameters:
-        case kdf.Argon2id(memory_kib, time_cost, lanes):
-            cost = {"lanes": lanes, "memory_kib": memory_kib, "time_cost": time_cost}
-            return {"algorithm": "argon2id"} | cost
-        case kdf.Pbkdf2Sha512(iterations):
-            return {"algorithm": "pbkdf2-sha512", "iterations": iterations}
-        case kdf.HkdfSha256():
-            return {"algorithm": "hkdf-sha256"}
 
 
 def _keyfile(found: dict[str, Any], bounds: kdf.Bounds) -> KeyFile:
@@ -225,19 +214,10 @@ def _slot(found: Any, bounds: kdf.Bounds) -> Slot:
 
 def _parameters(found: Any, type_: SlotType, bounds: kdf.Bounds) -> kdf.Parameters:
     """Parse the parameters of a slot: the right kind for its type, and within bounds."""
-    parameters: kdf.Parameters
-    match found:
-        case {"algorithm": "argon2id", "lanes": lanes, "memory_kib": memory, "time_cost": time}:
-            parameters = kdf.Argon2id(_number(memory), _number(time), _number(lanes))
-        case {"algorithm": "pbkdf2-sha512", "iterations": iterations}:
-            parameters = kdf.Pbkdf2Sha512(_number(iterations))
-        case {"algorithm": "hkdf-sha256"}:
-            parameters = kdf.HkdfSha256()
-        case _:
-            raise KeyFileDamaged("a slot names an unknown key derivation")
+    parameters = kdf.from_fields(found, _number)
     # A passphrase needs a slow derivation, a random key does not.
     # defence: passphrase-is-stretched
-    if (type_ is SlotType.PASSPHRASE) == isinstance(parameters, kdf.HkdfSha256):
+    if (type_ is SlotType.PASSPHRASE) != parameters.for_passphrases:
         raise KeyFileDamaged("a slot's key derivation does not match its type")
     if reason := bounds.refuses(parameters):  # defence: kdf-cost-when-read
         raise KeyFileDamaged(reason)

@@ -83,12 +83,12 @@ def slots_to_replace(
     by_keychain: bool = False,
     slot_ids: Sequence[int] | None = None,
 ) -> tuple[Slot, ...]:
-    """Return the slots that a new key replaces, if ``slot`` is the one that was opened.
+    """Return the slots that a new key replaces. ``slot`` is the one that the old key has opened.
 
-    A key that a person types for clients replaces itself. The recovery key and the keychain's key
-    (``by_keychain``: the opened slot is the keychain's, whatever its type) stay; then the passphrase or
-    raw key beside them is replaced, or none if there is none. ``slot_ids`` names the slots instead. Raises
-    ``SlotsRefused`` if there are several, or if one of ``slot_ids`` cannot be replaced.
+    An old passphrase or raw key is replaced itself. A recovery key stays, and so does the key in the keychain
+    (``by_keychain``: the old key came from there). They replace the one passphrase or raw key of the file, if it has any.
+    The caller can name the slots by ``slot_ids`` instead. Raises ``SlotsRefused`` if the choice is not clear, or a named
+    slot cannot be replaced.
     """
     if slot_ids is not None:
         named = tuple(find_slot(keyfile, number) for number in dict.fromkeys(slot_ids))
@@ -98,15 +98,15 @@ def slots_to_replace(
         return named
     if slot.type in PERSONAL_SLOTS and not by_keychain:
         return (slot,)
-    beside = tuple(one for one in keyfile.slots if one.type in PERSONAL_SLOTS and one.id != slot.id)
-    if len(beside) > 1:
-        candidates = "; ".join(map(describe_slot, beside))
+    others = tuple(one for one in keyfile.slots if one.type in PERSONAL_SLOTS and one.id != slot.id)
+    if len(others) > 1:
+        candidates = "; ".join(map(describe_slot, others))
         raise SlotsRefused(
             f"it is not clear which key the new one replaces: {candidates}",
             resolution_hint="Name it by --slot (several times for several), or open the cache with the "
             "key that is to go (--ask-old).",
         )
-    return beside
+    return others
 
 
 def rewrap(
@@ -123,9 +123,9 @@ def rewrap(
 ) -> KeyFile:
     """Return the key file with a slot for ``new`` in place of :func:`slots_to_replace`.
 
-    ``now`` becomes the time of the last key change, unless ``new`` is ``old`` with other KDF parameters;
-    ``keychain`` is the name of the keychain that alone has ``new``, if one has. Raises ``WrongKey``
-    if ``old`` opens nothing, ``MalformedKey``, and as :func:`slots_to_replace`.
+    The key changes at ``now``, unless ``new`` is ``old`` with other KDF parameters. ``keychain`` is the name of the
+    keychain if only that has ``new``. Raises as :func:`slots_to_replace`, ``WrongKey`` if ``old`` opens nothing, and
+    ``MalformedKey``.
     """
     opened = key_slots.open_slot(keyfile, old, bounds=bounds)
     gone = slots_to_replace(keyfile, opened.slot, by_keychain=by_keychain, slot_ids=slot_ids)

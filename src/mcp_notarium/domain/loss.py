@@ -1,6 +1,6 @@
 """Decide whether what a change takes from a note can be brought back. Pure: facts in, a loss out.
 
-This is the one rule; every path that changes or removes a note asks it (``tools/loss_consent.py``). A way back is a version that
+This is the one rule; every path that changes or removes a note asks it (``tools/consent.py``). A way back is a version that
 is kept here. What the store itself keeps is none: it keeps the last so many revisions, and later saves push it out.
 What has no way back is lost for good: people have to agree to that under every setting, and the policy's mode ``write``
 forbids it.

@@ -25,30 +25,30 @@ from mcp_notarium.errors import NotPermitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """Hold the rules. The default hides nothing.
+    """Hold the rules on what agents see. The default hides nothing.
 
-    ``allowed_tags``, ``allowed_ids`` and ``allowed_paths`` None mean no such rule; if any is set, a note must
-    meet one of them. ``untagged``: whether notes without tags are seen (those of ``allowed_ids`` and
-    ``allowed_paths`` always are).
+    A note is hidden if a rule names it as hidden, or if there are rules on what is allowed and it meets none of them.
     """
 
     hidden_tags: tuple[str, ...] = ()
     hidden_ids: tuple[str, ...] = ()
-    allowed_tags: tuple[str, ...] | None = None
-    allowed_ids: tuple[str, ...] | None = None
     hidden_paths: tuple[str, ...] = ()
+    allowed_tags: tuple[str, ...] | None = None
+    """None: there is no such rule. So it is with the next two."""
+    allowed_ids: tuple[str, ...] | None = None
     allowed_paths: tuple[str, ...] | None = None
     untagged: bool = True
+    """Show notes without tags. Those of ``allowed_ids`` and ``allowed_paths`` are always shown."""
     has_rules: bool = field(init=False, repr=False, compare=False)
-    """True if any note may be hidden."""
+    """Tell whether any note may be hidden."""
     tags_matter: bool = field(init=False, repr=False, compare=False)
-    """True if any rule names tags; then a note whose tags are not understood is hidden."""
+    """Tell whether any rule names tags; a note whose tags are not understood is then hidden."""
     names_paths: bool = field(init=False, repr=False, compare=False)
-    """True if any rule names paths, which only some stores have."""
+    """Tell whether any rule names paths, which only some stores have."""
     hides_beside_seen: bool = field(init=False, repr=False, compare=False)
-    """True if a note may be hidden whose path the rules leave open."""
+    """Tell whether a note may be hidden whose path the rules leave open."""
     digest: str = field(init=False, repr=False, compare=False)
-    """SHA-256 (hex) over the rules, the same for every spelling; '' without rules."""
+    """Hold SHA-256 (hex) over the rules, the same for every spelling; '' without rules."""
     _hidden: frozenset[str] = field(init=False, repr=False, compare=False)
     _allowed: frozenset[str] = field(init=False, repr=False, compare=False)
     _hidden_paths: PathPrefixes = field(init=False, repr=False, compare=False)
@@ -56,10 +56,9 @@ class Visibility:
 
     def __post_init__(self) -> None:
         hidden, allowed = _tag_keys(self.hidden_tags), _tag_keys(self.allowed_tags or ())
-        hidden_paths, open_paths = (
-            PathPrefixes(self.hidden_paths),
-            PathPrefixes(self.allowed_paths or ()),
-        )
+        hidden_paths = PathPrefixes(self.hidden_paths)
+        open_paths = PathPrefixes(self.allowed_paths or ())
+        names_tags = bool(hidden) or self.allowed_tags is not None
         names_paths = bool(self.hidden_paths) or self.allowed_paths is not None
         narrowed = (self.allowed_tags, self.allowed_ids, self.allowed_paths) != (None, None, None)
         meaning = {
@@ -76,9 +75,9 @@ class Visibility:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if rules else ""
         for name, value in (
             ("has_rules", rules),
-            ("tags_matter", bool(hidden) or self.allowed_tags is not None),
+            ("tags_matter", names_tags),
             ("names_paths", names_paths),
-            ("hides_beside_seen", self._may_hide_beside_seen),
+            ("hides_beside_seen", names_tags or bool(self.hidden_ids) or not self.untagged),
             ("digest", digest),
             ("_hidden", hidden),
             ("_allowed", allowed),
@@ -86,11 +85,6 @@ class Visibility:
             ("_allowed_paths", open_paths),
         ):
             object.__setattr__(self, name, value)
-
-    @property
-    def _may_hide_beside_seen(self) -> bool:
-        by_tag = bool(self.hidden_tags) or self.allowed_tags is not None or not self.untagged
-        return by_tag or bool(self.hidden_ids)
 
     def sees(self, note_id: str, tags: Sequence[str]) -> bool:
         """Return whether an agent may know of the note."""

@@ -10,11 +10,13 @@ import os
 import stat
 from pathlib import Path
 
+from mcp_notarium.errors import FREE_SPACE
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Numbers of the errors that say there is no space."""
 _DISK = {
     errno.EIO: "The disk has reported an error: check the disk, then run the command again.",
-    errno.ENOSPC: "Make room on the disk, then run the command again.",
-    getattr(errno, "EDQUOT", errno.ENOSPC): "Make room on the disk, then run the command again.",
-}
+} | dict.fromkeys(FULL, f"{FREE_SPACE}.")
 """What to do about errors for which another folder on the same disk is no way out."""
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 

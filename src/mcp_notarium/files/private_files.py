@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors
 
 StepHook = Callable[[str], None]
@@ -30,8 +30,6 @@ _LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
 # defence: private-file-no-link -O_NOFOLLOW
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Numbers of the errors that say there is no space."""
 
 
 def ignore_step(_step: str) -> None:
@@ -184,13 +182,40 @@ def temporary_pattern(name: str) -> str:
 
 
 @contextmanager
+def output_errors(path: Path, what: str) -> Iterator[None]:
+    """Turn ``OSError`` about a file that a person has named into ``ConfigError``: nothing was written."""
+    try:
+        yield
+    except FileExistsError:
+        raise ConfigError(
+            f"{path} is there already; nothing was written",
+            resolution_hint="Give a path where nothing is.",
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{what} cannot be written: {os_errors.describe(error)}; nothing was written",
+            resolution_hint="Give a path in a folder you can write to, on a disk with free space.",
+        ) from error
+
+
+def require_free(folder: Path, needed: int, undone: str) -> None:
+    """Check for so many free bytes. Raises ``CacheFull``; ``undone`` ends the sentence."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise CacheFull(
+            f"{undone}; it needs {needed:,} bytes, and {free:,} are free",
+            details={"needed": needed, "free": free},
+        )
+
+
+@contextmanager
 def disk_errors(what: str) -> Iterator[None]:
     """Turn ``OSError`` into ``CacheFull`` or a refusal; ``what`` ends the sentence."""
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
-            raise CacheFull(f"the disk is full: {what}") from None
+        if error.errno in os_errors.FULL:
+            raise CacheFull(what) from None
         raise LockedError(
             Verdict.UNSAFE_PATH,
             f"{what} ({os_errors.describe(error)})",

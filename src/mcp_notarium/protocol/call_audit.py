@@ -29,7 +29,7 @@ from mcp_notarium.audit.chain import (
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import Act, AuditLog
-from mcp_notarium.tools.call_context import Tool
+from mcp_notarium.tools.tool import Tool
 
 SECONDS: Final = 0.5
 """Seconds that a record of a read may be in memory only."""
@@ -67,7 +67,7 @@ class PassOn(Exception):
 
 
 class IncomingCall(Protocol):
-    """Describe a call as it came, and the way back to whoever made it."""
+    """Describe a call as it came, and the way back to its caller."""
 
     client: str
     """Name and version of the client; '' if it did not say."""

@@ -40,9 +40,9 @@ from mcp_notarium.protocol.call_audit import (
 from mcp_notarium.protocol.connection import FlowControl
 from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
-from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_prefix import ToolNames
 from mcp_notarium.tools.untrusted_text import (
     QUOTE,
@@ -56,7 +56,7 @@ from mcp_notarium.tools.untrusted_text import (
 
 if TYPE_CHECKING:
     from mcp_notarium.protocol.app_holder import AppHolder
-    from mcp_notarium.protocol.consent import Call
+    from mcp_notarium.protocol.elicitation import Call
 
 
 Json = dict[str, Any]

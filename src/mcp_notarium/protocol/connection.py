@@ -1,21 +1,11 @@
 """Hold one connection to a client: answer what is static, queue the rest for the SDK in order, and bound what waits.
 
-It owns the ids and the protocol era:
+It owns the ids and the protocol era: ``_REFUSED`` says which requests an era refuses, and those are not passed on. ``initialize``
+begins the handshake era, the first request with an envelope that the SDK has to answer the modern one. No input or
+output, no clock, no SDK.
 
-=============  =====================================================================
-era            what a request needs
-=============  =====================================================================
-unknown        ``initialize``, or the envelope in ``_meta``; only ``ping`` needs neither
-handshake      nothing; an envelope is refused with -32600, a second ``initialize`` too
-modern         the envelope; ``initialize`` is refused with -32022
-=============  =====================================================================
-
-``initialize`` begins the handshake era, the first request that the SDK has to answer the modern one.
-Whatever is refused here is not passed on. No input or output, no clock, no SDK.
-
-The bytes of unanswered requests and of unwritten replies are bounded, each for itself. Above either bound no more lines are
-read. While the output is above its bound no further call begins: calls that have begun finish, and their answers
-are all that comes on top.
+The bytes of unanswered requests and of unwritten replies are bounded, each for itself. No more lines are read above either
+bound, and no further call begins while the output is above its own: only the calls that have begun add to it.
 """
 
 from __future__ import annotations
@@ -38,9 +28,9 @@ if TYPE_CHECKING:
 MOST_UNREAD: Final = 16 * 1024 * 1024
 MOST_UNANSWERED: Final = 32 * 1024 * 1024
 LINE_BYTES: Final = 16 * 1024
-"""Bytes that each line, and each answer to be written, counts beside its own length: what waits with it."""
+"""Bytes that each line, and each answer to be written, counts above its own length: what waits with it."""
 CALL_BYTES: Final = 128 * 1024
-"""Bytes that a request for the SDK counts beside its line: 256 of them fill their bound."""
+"""Bytes that a request for the SDK counts above its line: 256 of them fill their bound."""
 
 
 class FlowControl:
@@ -120,14 +110,6 @@ _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _STREAM = "subscriptions/listen"
 """The request whose answer comes when the client ends it, so that nothing waits for that."""
 
-_NO_ENVELOPE = (
-    f"Send `initialize` first, or `params._meta` with '{_VERSION}' and '{_CAPABILITIES}'."
-)
-_ENVELOPE_AFTER_HANDSHAKE = (
-    "This connection began with a handshake; requests with an envelope in `_meta` are not accepted."
-)
-_SECOND_HANDSHAKE = "This connection has had its handshake."
-
 
 class _Era(Enum):
     """Name the protocol era of a connection."""
@@ -137,12 +119,27 @@ class _Era(Enum):
     MODERN = "modern"
 
 
-class Connection:
-    """Hold the protocol state of one connection.
+_NO_ENVELOPE = (
+    jsonrpc.INVALID_PARAMS,
+    f"Send `initialize` first, or `params._meta` with '{_VERSION}' and '{_CAPABILITIES}'.",
+)
+_MIXED = (
+    "This connection began with a handshake; requests with an envelope in `_meta` are not accepted."
+)
+_REFUSED: dict[_Era, dict[str, tuple[int, str] | None]] = {
+    _Era.UNKNOWN: {"other": _NO_ENVELOPE},  # defence: no-envelope-no-guess -other
+    _Era.HANDSHAKE: {
+        "initialize": (jsonrpc.INVALID_REQUEST, "This connection has had its handshake."),
+        "envelope": (jsonrpc.INVALID_REQUEST, _MIXED),  # defence: eras-do-not-mix
+    },
+    _Era.MODERN: {"initialize": None, "ping": _NO_ENVELOPE, "other": _NO_ENVELOPE},
+}
+"""Era to the forms of a request that it refuses (:func:`_form_of`), with code and message. None: the refusal of an
+unsupported version, which names those that are served."""
 
-    ``stays``: the client has shown that it is no throw-away copy, so the SDK is worth importing and the
-    account worth opening.
-    """
+
+class Connection:
+    """Hold the protocol state of one connection."""
 
     def __init__(self, replies: StaticReplies, flow: FlowControl) -> None:
         self._replies = replies
@@ -154,6 +151,7 @@ class Connection:
         self._waiting: deque[_Waiting] = deque()
         self._open_calls: dict[object, list[int]] = {}  # the sizes of the requests of this id
         self.stays = False
+        """Tell whether the client is no throw-away copy: the SDK is worth importing, the account worth opening."""
 
     @property
     def has_open_calls(self) -> bool:
@@ -163,7 +161,7 @@ class Connection:
     def receive(self, line: bytes | TooLong) -> bytes:
         """Return the reply to a line; ``b""`` if there is none, or none yet.
 
-        Whoever writes a reply tells the flow control when that is done. The other lines are the connection's.
+        The writer of a reply tells the flow control when that is done. The connection does so for all other lines.
         """
         message, size = jsonrpc.decode(line), size_of(line) or 0
         if isinstance(message, Refusal):
@@ -203,30 +201,30 @@ class Connection:
         return [reply(request_id, error=closed) for request_id in calls]
 
     def _request(self, message: Json, size: int) -> bytes:
-        method, params = message["method"], message.get("params", {})
-        if method == "initialize":
-            return self._initialize(message["id"], params)
+        request_id, method = message["id"], message["method"]
+        params = message.get("params", {})
         meta = params.get("_meta")
-        if isinstance(meta, dict) and _VERSION in meta:
-            return self._with_envelope(message, params, meta, size)
-        # defence: no-envelope-no-guess -method
-        if self._era is _Era.HANDSHAKE or (self._era is _Era.UNKNOWN and method == "ping"):
-            found = self._replies.by_handshake(self._version, method, params)
-            return self._reply(message, found, size)
-        return Refusal(jsonrpc.INVALID_PARAMS, _NO_ENVELOPE, message["id"]).encoded()
-
-    def _with_envelope(self, message: Json, params: Json, meta: Json, size: int) -> bytes:
-        request_id, version = message["id"], meta[_VERSION]
-        if self._era is _Era.HANDSHAKE:  # defence: eras-do-not-mix
-            return Refusal(jsonrpc.INVALID_REQUEST, _ENVELOPE_AFTER_HANDSHAKE, request_id).encoded()
-        if not self._replies.serves(version):
-            return reply(request_id, error=self._replies.unsupported_version_error(version))
-        if not isinstance(meta.get(_CAPABILITIES), dict):
-            return Refusal(jsonrpc.INVALID_PARAMS, _NO_ENVELOPE, request_id).encoded()
-        found = self._replies.by_envelope(version, message["method"], params)
-        if found is None:
+        form = _form_of(method, meta)
+        if form in _REFUSED[self._era]:
+            if (refused := _REFUSED[self._era][form]) is None:
+                return self._refuse_version(request_id, params.get("protocolVersion"))
+            return Refusal(*refused, request_id).encoded()
+        if form == "initialize":
+            return self._initialize(request_id, params)
+        version = self._version
+        if form == "envelope":
+            version = meta[_VERSION]
+            if not self._replies.serves(version):
+                return self._refuse_version(request_id, version)
+            if not isinstance(meta.get(_CAPABILITIES), dict):
+                return Refusal(*_NO_ENVELOPE, request_id).encoded()
+        found = self._replies.find(version, method, params)
+        if found is None and form == "envelope":
             self._era = _Era.MODERN
         return self._reply(message, found, size)
+
+    def _refuse_version(self, request_id: RequestId, version: object) -> bytes:
+        return reply(request_id, error=self._replies.unsupported_version_error(version))
 
     def _reply(self, message: Json, found: Reply | None, size: int) -> bytes:
         """Return the static reply, or queue the call for the SDK."""
@@ -240,11 +238,6 @@ class Connection:
         return b""
 
     def _initialize(self, request_id: RequestId, params: Json) -> bytes:
-        if self._era is _Era.MODERN:
-            error = self._replies.unsupported_version_error(params.get("protocolVersion"))
-            return reply(request_id, error=error)
-        if self._era is _Era.HANDSHAKE:
-            return Refusal(jsonrpc.INVALID_REQUEST, _SECOND_HANDSHAKE, request_id).encoded()
         if not _is_handshake(params):
             return Refusal(
                 jsonrpc.INVALID_PARAMS, "Invalid request parameters", request_id
@@ -302,6 +295,13 @@ class _Waiting:
     message: Json
     size: int | None
     is_call: bool = False
+
+
+def _form_of(method: str, meta: object) -> str:
+    """Return what the eras tell requests apart by."""
+    if method != "initialize" and isinstance(meta, dict) and _VERSION in meta:
+        return "envelope"
+    return method if method in ("initialize", "ping") else "other"
 
 
 def _is_handshake(params: Json) -> bool:

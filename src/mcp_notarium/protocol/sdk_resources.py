@@ -34,7 +34,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import CallResult
 from mcp_notarium.protocol.call_pipeline import CallPipeline, reporting
-from mcp_notarium.protocol.consent import Call
+from mcp_notarium.protocol.elicitation import Call
 from mcp_notarium.tools import resources
 from mcp_notarium.tools.resources import Asked, Resource
 from mcp_notarium.tools.untrusted_text import enclose
@@ -278,7 +278,7 @@ class SdkResources:
             raise MCPError(types.INVALID_PARAMS, f"At most {MOST_SUBSCRIBED} subscriptions")
 
     async def _tell(self, uri: str) -> None:
-        """Tell whoever is subscribed to it."""
+        """Tell its subscriber, if it has one."""
         if (session := self._subscribed.get(uri)) is not None:
             await session.send_resource_updated(uri)
         event = ResourcesListChanged() if uri == LISTING else ResourceUpdated(uri)

@@ -32,7 +32,7 @@ from mcp_notarium.protocol.call_pipeline import (
     report_unexpected,
     reporting,
 )
-from mcp_notarium.protocol.consent import Call, NeedsAnswer
+from mcp_notarium.protocol.elicitation import Call, NeedsAnswer
 from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
 from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
 from mcp_notarium.protocol.transport import Transport

@@ -104,9 +104,9 @@ def _serve(
         _load(queue, settings, confinement.how)
 
     def confine() -> None:
-        from mcp_notarium.protocol import startup_checks  # noqa: PLC0415 - see the top
+        from mcp_notarium.protocol import sdk_import  # noqa: PLC0415 - see the top
 
-        startup_checks.make_bytecode()
+        sdk_import.make_bytecode()
         confinement.enter()
 
     held = answer_alone(
@@ -280,7 +280,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone())
-        from mcp_notarium.protocol.startup_checks import import_sdk  # noqa: PLC0415 - behind the event loop
+        from mcp_notarium.protocol.sdk_import import import_sdk  # noqa: PLC0415 - behind the event loop
 
         import_sdk()
         gc.freeze()

@@ -144,20 +144,17 @@ class StaticReplies:
         result: Json = self._replies["initialize"]
         return result | {"protocolVersion": version}
 
-    def by_handshake(self, version: str, method: str, params: Json) -> Reply | None:
-        """Return the reply on a connection that began with a handshake; None if the SDK has to give it."""
+    def find(self, version: str, method: str, params: Json) -> Reply | None:
+        """Return the reply to a request in this version; None if the SDK has to give it."""
         if params.get("cursor") is not None:
             return None
-        if method == "tools/list":
+        if self.serves(version):
+            replies = self._replies["modern"][version]
+        elif method == "tools/list":
             return {"result": self._replies["lists"][self._replies["list_of"][version]]}
-        reply: Reply | None = self._replies["handshake"].get(method)
-        return reply
-
-    def by_envelope(self, version: str, method: str, params: Json) -> Reply | None:
-        """Return the reply to a request with an envelope; None if the SDK has to give it."""
-        if params.get("cursor") is not None:
-            return None
-        reply: Reply | None = self._replies["modern"][version].get(method)
+        else:
+            replies = self._replies["handshake"]
+        reply: Reply | None = replies.get(method)
         return reply
 
     def serves(self, version: object) -> bool:

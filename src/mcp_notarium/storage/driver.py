@@ -41,7 +41,7 @@ _PRIMARY = 0xFF
 # The higher byte of an I/O error names the operation: write, flush, truncate, or the shared memory
 # beside the WAL, which needs disk space even for reading.
 _NEEDS_SPACE = frozenset({3, 4, 5, 6, 18, 19, 21})
-_NO_SPACE = "the disk takes no more data; what was stored before is untouched"
+_NO_SPACE = "nothing more was stored, and what was stored before is untouched"
 _REASONS = {
     _READONLY: "the database file cannot be written",
     _CANTOPEN: "the database file cannot be opened",

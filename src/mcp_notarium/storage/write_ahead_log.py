@@ -11,7 +11,6 @@ The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import sys
 from collections.abc import Callable
@@ -83,7 +82,6 @@ def note_done(database: Database, number: int) -> None:
         database.witness.checkpointed(number)
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 _PAUSE = 0.003
 """Seconds between two flushes: of writes that come together, the first goes on at once and the rest share the next."""
 
@@ -118,9 +116,9 @@ class WalFlusher:
         except CacheError as error:
             waited_for.set_exception(error)
         except OSError as error:
-            kind = CacheFull if error.errno in _FULL else CacheError
+            kind = CacheFull if error.errno in os_errors.FULL else CacheError
             said = os_errors.describe(error)
-            waited_for.set_exception(kind(f"the disk does not take what was written: {said}"))
+            waited_for.set_exception(kind(f"what was written is not on the disk ({said})"))
         else:
             flushed()
             waited_for.set_result(None)

@@ -8,14 +8,14 @@ Obligations of every store (``tests/contract`` checks them):
 * a missing note raises ``NoteNotFound``; no usable login raises ``LoginRequired``;
 * ``push`` over a base that is not the newest revision does what ``traits.write_guard`` says;
 * ``push`` repeated with the same ``write_id`` has no second effect if ``traits.retry`` is IDEMPOTENT;
-* ``push`` of a new name raises ``IdTaken`` and stores nothing if ids are NAMED and the id exists;
+* ``push`` of a new name raises ``IdTaken`` and stores nothing if ids are named and the id exists;
 * ``push`` and ``delete`` raise ``OutcomeUnknown`` only if the request may have reached the store;
   ``StoreUnavailable`` promises that it did not;
 * a page is complete or the call raises; a hostile or oversized answer raises
   ``StoreProtocolError``;
 * text goes through byte for byte (CRLF, no final newline, emoji; lone surrogates become U+FFFD);
 * no secret and no note text stands in any error;
-* an ``identity`` is never given to another note, also when its own is gone, and every answer tells the same;
+* an ``identity`` never becomes that of another note, also when its own is gone, and every answer tells the same;
 * being cancelled leaves no half write.
 
 A request that got no answer, or met a failure that may pass, is retried in ``stores/http.py`` alone. A
@@ -33,13 +33,14 @@ from typing import Any, Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
+from mcp_notarium.stores.kind import Ids
 
 SEEDED = 10
 """The attempt from which a made id contains part of the seed, so that nobody has taken it."""
 BaseLookup = Callable[[str], Revision | None]
-"""Gives the acknowledged revision the index holds of a note, or None."""
+"""Return the acknowledged revision that the index holds of a note, or None."""
 WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lambda: False)
-"""Tells whether the caller has cancelled the write of this task. Set by whoever starts the task.
+"""Tell whether the caller has cancelled the write of this task. The starter of the task sets it.
 
 A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
 be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.
@@ -63,13 +64,6 @@ class WriteGuard(Enum):
     CAS = "a stale base is refused, and nothing is stored"
     SERVER_MERGE = "the store merges both edits, by rules of its own"
     LAST_WRITER = "the store overwrites what it holds, whatever that is"
-
-
-class Ids(Enum):
-    """Name who makes the id of a new note."""
-
-    RANDOM = "we do, by ``new_id``, and nobody else makes the same"
-    NAMED = "we do, by ``new_id``, from the content: a note of that name may exist"
 
 
 class Retry(Enum):
@@ -100,58 +94,57 @@ class Traits:
     changes: Changes
     write_guard: WriteGuard
     ids: Ids
+    """Say what ids are made of. With PATHS the title of a new note may begin with its folder, ``Work/plan``. Another title
+    gives a note another id: in its folder, or from the top if the title has a ``/``. The attempts of ``new_id`` differ in
+    the last part alone."""
     retry: Retry
     probe: bool = False
-    """A SNAPSHOT store whose ``changes`` tells cheaply that nothing has changed since a listing."""
+    """Tell cheaply, by ``changes`` of a SNAPSHOT store, that nothing has changed since a listing."""
     long_poll: bool = False
-    """``changes(wait=True)`` blocks until something happens."""
+    """Block in ``changes(wait=True)`` until something happens."""
     whole_listings: bool = False
-    """A full listing is of a place that is proven to be the same one, and of all of it: what it lacks is gone,
-    however much that is."""
+    """Prove that a full listing is of the same place, and of all of it: what it lacks is gone, however much that is."""
     versions: Versions = Versions.NONE
     compares: bool = False
-    """A LAST_WRITER store whose ``push`` compares the base right before it writes (``VersionConflict``, ``NoteNotFound``
-    for one that is gone), and reads the note back right after: nobody else need."""
+    """Compare the base in ``push`` of a LAST_WRITER store right before the write (``VersionConflict``, ``NoteNotFound``
+    for one that is gone), and read the note back right after: nobody else need."""
     trash: bool = False
-    """A note can lie in the trash, and ``delete`` needs one that does."""
+    """Have a trash; ``delete`` needs a note that lies there."""
     tags: bool = True
     tags_in_text: bool = False
-    """A tag may stand in the text, so that an edit of the text changes the tags."""
+    """Find tags in the text, too, so that an edit of the text changes the tags."""
     spaced_tags: bool = False
-    """A tag may have several words."""
+    """Take tags of several words."""
     titles: bool = False
-    """A note has a title beside its text (``Content.title``)."""
+    """Keep a title of its own for each note (``Content.title``)."""
     is_markdown: Callable[[Revision], bool] = _is_lines
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
-    folders: bool = False
-    """An id is a path. The title of a new note may begin with its folder: ``Work/plan``. Another title gives a note
-    another id: in its folder, or, with a ``/`` in the title, from the top."""
     properties: frozenset[str] = frozenset()
-    """A note can have these set (``Content.properties``)."""
+    """Name the properties that a note can have set (``Content.properties``)."""
     dates: bool = True
-    """A write sets the date of its change, and an answer shows that date."""
+    """Take the date of a change from the write, and show it in an answer."""
     keeps_dates: bool = False
-    """A new note can have the dates of ``Content.dates``."""
+    """Give a new note the dates of ``Content.dates``."""
     fixed_creation: bool = False
-    """A note keeps its date of making: an answer with another one is about another note."""
+    """Keep the date of making: an answer with another one is about another note."""
     in_database: bool = False
-    """Its notes are in the database of the index, its writes join the caller's transaction, and no method
-    ever waits. One transaction then holds a write and what the index has of it, without a journal entry."""
+    """Keep the notes in the database of the index. Writes join the caller's transaction, and no method ever waits. One
+    transaction then holds a write and what the index has of it, without a journal entry."""
     revives: bool = False
-    """A note that was removed can be made again under its id, with all that the store held of it, and one that
-    was changed can get back what its ``Content`` does not say."""
+    """Make a removed note again under its id, with all that the store held of it, and give a changed note back what its
+    ``Content`` does not say."""
     shares_by_tag: bool = False
-    """A tag that is an e-mail address shares the note with that person."""
+    """Share a note with the person whose e-mail address is a tag of it."""
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
-    """Returns what the store's app shows beside the content of a note, by its own names; pure."""
+    """Return what the store's app shows of a note and no ``Content`` says, by its own names; pure."""
     exact: str = ""
-    """``Content.native`` of a content that the note has had before, where the store completes what an agent writes: then
-    it gives back the same bytes under the same id. '' if it never does."""
+    """Name the ``Content.native`` of a content that the note has had before, where the store completes what an agent
+    writes: then it gives back the same bytes under the same id. '' if it never does."""
     given: Callable[[str, Revision | None], Content] | None = None
-    """Makes the content of a text that may be in the store's own form; pure. The revision: what the note is now, None for a
-    new one. None: a text has no other form here."""
+    """Make the content of a text that may be in the store's own form; pure. The revision is what the note is now, None for
+    a new one. None: a text has no other form here."""
     own_form: Callable[[Revision], str] = lambda _revision: ""
-    """Gives the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
+    """Return the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
     max_note_bytes: int | None = None
 
 
@@ -163,6 +156,7 @@ SUPPORTED = frozenset(
         (Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.RANDOM, Retry.ASK),
         (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.NAMED, Retry.ASK),
+        (Changes.SNAPSHOT, WriteGuard.LAST_WRITER, Ids.PATHS, Retry.ASK),
     }
 )
 """The rows the engine is tested with: no other combination is supported."""
@@ -220,46 +214,42 @@ def _out_of_sight(traits: Traits) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold a line of a listing without content: this note exists, at this revision.
-
-    ``identity``: see ``Revision``.
-    """
+    """Hold a line of a listing without content: this note exists, at this revision."""
 
     id: str
     etag: str
     server_version: int | None = None
     identity: str | None = None
+    """See ``Revision``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """Hold one page of a listing, newest change first.
-
-    ``cursor`` is the store's place in its stream of changes when the page was made. Only the
-    cursor of the *first* page of a listing may ever be stored. ``next_mark`` is None on the last
-    page. ``total`` is the number of notes in the whole listing where the store tells it.
-    ``left_out`` entries have no id that the store could be asked for, or no text that can be read.
-    """
+    """Hold one page of a listing, newest change first."""
 
     entries: tuple[Revision | Entry, ...]
     cursor: str
+    """Hold the store's place in its stream of changes when the page was made. Only that of the *first* page of a listing
+    may ever be stored."""
     next_mark: str | None
+    """None on the last page."""
     total: int | None = None
+    """Count the notes of the whole listing, where the store tells it."""
     left_out: int = 0
+    """Count entries without an id that the store could be asked for, or without text that can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """Hold what happened since a cursor, oldest first, each note at most once.
-
-    An ``Entry`` stands for a note whose new content must be fetched with ``get``; its etag is '' where the feed only
-    names the note. It may be a part: what comes after ``cursor`` is asked for next. ``left_out`` is that of a
-    ``ListingPage``.
-    """
+    """Hold what happened since a cursor, oldest first, each note at most once."""
 
     changes: tuple[Revision | Tombstone | Entry, ...]
+    """An ``Entry`` stands for a note whose new content must be fetched with ``get``; its etag is '' where the feed
+    only names the note."""
     cursor: str
+    """The page may be a part: what comes after this is asked for next."""
     left_out: int = 0
+    """See ``ListingPage``."""
 
 
 class PushStatus(StrEnum):
@@ -274,31 +264,30 @@ class PushStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Hold the store's answer to a push: what it now holds, which need not be what was sent.
-
-    ``before``: the etag of the revision that the write was stored on top of, which ``get`` knows;
-    None where the store does not tell, or did not store anything just now. ``alone``: ``revision`` is the state that this
-    write made, and nobody else wrote between our base and it, so whatever differs from what was sent is the store's own
-    doing. Such a revision is credited to who asked for the write, and can be undone.
-    ``first``: the etag of the first revision after our base, if ``get`` may know it and it is not
-    ``revision``. ``displaced``: what the write has overwritten, where a LAST_WRITER store can tell and it
-    was not our base.
-    """
+    """Hold the store's answer to a push."""
 
     revision: Revision
+    """Hold what the store has now, which need not be what was sent."""
     status: PushStatus
     before: str | None = None
+    """Name the revision that the write was stored on top of, which ``get`` knows. None: the store does not tell, or did
+    not store anything just now."""
     alone: bool = False
+    """Tell that this write made ``revision``, and nobody else wrote after our base. What differs from what was sent is then
+    the store's own doing. Such a revision is credited to the client that asked for the write, and can be undone."""
     first: str | None = None
+    """Name the first revision after our base, if ``get`` may know it and it is not ``revision``."""
     displaced: Revision | None = None
+    """Hold what the write has overwritten, where a LAST_WRITER store can tell and it was not our base."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """Hold older revisions of a note, newest first. ``more``: the next page is before that; None: no more."""
+    """Hold older revisions of a note, newest first."""
 
     revisions: tuple[Revision, ...]
     more: str | None
+    """Name what the next page is before; None: there is no more."""
 
 
 class Store(Protocol):
@@ -398,7 +387,7 @@ class ListingStore(VersionedStore, Protocol):
     ) -> Revision | None:
         """Find the older revision of this title and text that was last changed ``at``; None if there is none.
 
-        Where the text differs from the one that the note has ``now``, the newest of the same words will do.
+        The newest of the same words will do where the text differs from the one that the note has ``now``.
         """
 
 

@@ -69,6 +69,21 @@ class Truth(Enum):
     LOCAL = "this database alone: it can never be fetched again"
 
 
+class Ids(Enum):
+    """Name what the ids of notes are made of.
+
+    ``named``: an id may be taken, and a renamed note gets another one. ``paths``: it says in which folder a note lies.
+    """
+
+    RANDOM = "chance: ``new_id`` makes one that nobody else makes, and a note keeps it"
+    NAMED = "a name from the content"
+    PATHS = "names with ``/`` between them, folders first: policies and queries may name these"
+
+    def __init__(self, _meaning: str) -> None:
+        self.named = self.name != "RANDOM"
+        self.paths = self.name == "PATHS"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Hold the values of a kind's variables by their names. Names of people stay out of the repr."""
@@ -87,35 +102,34 @@ class StoreSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LentTables:
-    """Describe the tables that a store has in the account's database. They are state, never index.
-
-    ``keys``: each table with its first columns, by which rows are copied in order. ``statements`` create
-    them in every database of the program; a later change of them is a step of its migrations. ``renumber``
-    raises the numbers that the store gives to at least ``:least``, and above all that stand in its rows.
-    ``last_change`` reads the number of the last change. ``twins``: the query that makes the row of a table
-    again from the index, by its key.
-    """
+    """Describe the tables that a store has in the account's database. They are state, never index."""
 
     keys: Mapping[str, tuple[str, ...]]
+    """Name each table with its first columns, by which rows are copied in order."""
     statements: tuple[str, ...]
+    """Create them in every database of the program. A later change of them is a step of its migrations."""
     renumber: str
+    """Raise the numbers that the store gives to at least ``:least``, and above all that stand in its rows."""
     last_change: str
+    """Read the number of the last change."""
     twins: Mapping[str, str] = field(default_factory=dict)
+    """Make the row of a table again from the index, by its key: a query for each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Login:
-    """Describe how a person logs in. ``get_token``: each of its requests has that many seconds.
-
-    ``variables``: settings that let servers log in without it. ``hint``: what to do if the store does not
-    accept the login. ``logout``: what logging out does not do. ``unattended``: what to do where nobody can be asked.
-    """
+    """Describe how a person logs in."""
 
     get_token: Callable[[StoreSettings, float, LoginDialog], Awaitable[Secret]]
+    """Log in; each request may take that many seconds."""
     variables: tuple[str, ...]
+    """Name the settings that let servers log in without it."""
     hint: str
+    """Say what to do if the store does not accept the login."""
     logout: str
+    """Say what logging out does not do."""
     unattended: str
+    """Say what to do where nobody can be asked."""
 
 
 def is_plain_id(note_id: str) -> bool:
@@ -133,48 +147,46 @@ def _no_notices(_settings: StoreSettings) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreKind:
-    """Describe a kind of store.
-
-    ``name`` is for the configuration, ``title`` for people: it is also what the store's own app is called.
-    ``place``: where its notes live, in a few words, for who chooses; needed only if they can be chosen in `setup`.
-    ``login`` None: there is nothing to log in to. ``tables``: those it has in the database, if it has any;
-    ``StoreContext.database`` reaches them. ``copies``: how many verified copies of the database are kept.
-    ``titles``, ``trash``, ``properties``: its traits, known before it is open.
-    ``paths``: the ids of its notes are paths, parts with ``/`` between them; only there may a policy or a query
-    name paths. Such a store has titles. Each attempt at the path of a new note differs in its last part alone.
-    ``describe`` asks an open store what it is; `mcp-notarium doctor` shows the answer.
-    ``clock`` tells by how many seconds the clock of an open store is ahead of ours, once it has answered; None: unknown.
-    ``notices``: sentences for the user about the place of the notes, at each start and in `doctor`.
-    ``native_toolset``: the name in ``tools/toolsets`` of the tools of its own kind, with ``{names}`` for their
-    spelling if there are several; '' if it has none. ``native`` makes what these tools read from an open store.
-    ``takes_id`` tells whether a note from elsewhere can keep this id here. ``export_format``: the file in which the
-    store's own app exports notes, if there is one.
-    ``persistent`` False: its notes end with the server, whose database is in memory, without a key or a folder.
-    """
+    """Describe a kind of store."""
 
     name: str
+    """Name it in the configuration."""
     title: str
+    """Name it for people, as the store's own app is called."""
     truth: Truth
     variables: tuple[Variable, ...]
     identity: Callable[[StoreSettings], AccountIdentity]
     open: Callable[[StoreSettings, StoreContext], Store]
     access: Callable[[StoreSettings], Access]
     login: Login | None = None
+    """None: there is nothing to log in to."""
     tables: LentTables | None = None
+    """Describe its tables in the database, if it has any; ``StoreContext.database`` reaches them."""
     copies: Callable[[StoreSettings], int] = _no_copies
+    """Return how many verified copies of the database are kept."""
+    ids: Ids = Ids.RANDOM
+    """Say, as the next three do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
-    paths: bool = False
     properties: frozenset[str] = frozenset()
     describe: Callable[[Store], Awaitable[str]] | None = None
+    """Ask an open store what it is, for `mcp-notarium doctor`."""
     clock: Callable[[Store], float | None] | None = None
+    """Return by how many seconds the clock of an open store is ahead of ours; None until it has answered."""
     notices: Callable[[StoreSettings], tuple[str, ...]] = _no_notices
+    """Return sentences for the user about the place of the notes, for each start and `doctor`."""
     native_toolset: str = ""
+    """Name its own tools in ``tools/toolsets``, with ``{names}`` if they have several spellings; '' if it has none."""
     native: Callable[[Store, NoteIndex], NativeReads] | None = None
+    """Make what these tools read from an open store."""
     takes_id: Callable[[str], bool] = lambda _note_id: False
+    """Tell whether a note from elsewhere can keep this id."""
     export_format: Callable[[], DocumentFormat | None] = lambda: None
+    """Return the file in which the store's own app exports notes, if there is one."""
     persistent: bool = True
+    """False: the database is in memory, without a key or a folder, and ends with the server."""
     place: str = ""
+    """Say in a few words where its notes live, for a person who chooses in `setup`; '' if it is no choice there."""
 
     @property
     def lacking(self) -> frozenset[str]:

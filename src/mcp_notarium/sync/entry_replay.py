@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Retry, Store, Versions
+from mcp_notarium.stores.contract import Retry, Store, Versions
 from mcp_notarium.stores.extensions import find_native
 from mcp_notarium.sync.conflict_copy import differences, same_but_blanks
 from mcp_notarium.sync.journal import Journal
@@ -199,7 +199,7 @@ class EntryReplay:
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
         """Tell whether the note that the write has made or changed may have another name by now."""
-        if self._store.traits.ids is not Ids.NAMED:
+        if not self._store.traits.ids.named:
             return False
         if isinstance(head, Tombstone) or write.kind is not WriteKind.CREATE:
             return isinstance(head, Tombstone)
@@ -227,7 +227,7 @@ class EntryReplay:
     async def _create(self, write: PendingWrite, head: Revision | Tombstone) -> PushResult:
         traits = self._store.traits
         sent = self._store.revision_of(write.note_id, write.body)
-        named = traits.ids is Ids.NAMED
+        named = traits.ids.named
         in_parts = traits.retry is Retry.ASK and not named
         held = held_for_creation(head, sent.content, named=named, in_parts=in_parts)
         step = decide(write.kind, Attempt.REPEATED, held)
@@ -271,7 +271,7 @@ class EntryReplay:
     def _has_text_to_keep(self, write: PendingWrite) -> bool:
         """Tell whether the write carries text that exists nowhere else."""
         base = self._base_of(write)
-        if base is not None and self._store.traits.folders:  # the title is where the note lies
+        if base is not None and self._store.traits.ids.paths:  # the title is where the note lies
             return base.text != write.content.text
         return base is None or base.wording != write.content.wording
 

@@ -384,7 +384,7 @@ class History:
 
     def _without_place(self, content: Content) -> Content:
         """Return the content with the name alone as its title: in a store with paths that may be the path it had."""
-        if not self._store.traits.folders or content.title is None:
+        if not self._store.traits.ids.paths or content.title is None:
             return content
         return replace(content, title=content.title.rpartition("/")[2])
 

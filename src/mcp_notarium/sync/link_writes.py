@@ -116,7 +116,7 @@ class CardMoves:
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
-        self._folders = cast("FolderStore", store) if store.traits.folders else None
+        self._folders = cast("FolderStore", store) if store.traits.ids.paths else None
         self._owner = owner
         self._owner_ended = owner_ended
         self._on_step = on_step

@@ -26,7 +26,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.storage.audit_log import Act, not_recorded_error
-from mcp_notarium.stores.contract import WITHDRAWN, Ids, Retry, Store, WriteGuard
+from mcp_notarium.stores.contract import WITHDRAWN, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
@@ -143,7 +143,7 @@ class Pusher:
 
     async def remove(self, write: PendingWrite) -> None:
         """Push a DELETE and commit it. Raises as :meth:`send` does."""
-        gone = () if self._store.traits.ids is Ids.NAMED else (NoteNotFound,)
+        gone = () if self._store.traits.ids.named else (NoteNotFound,)
         with self._sending(write), suppress(*gone):  # a note that was renamed is not gone
             if self._guarded_by_us:
                 await self._require_base(write)
@@ -218,7 +218,7 @@ class Pusher:
         if isinstance(head, Tombstone):
             if write.base_etag is not None:
                 raise gone_error(write.note_id)
-        elif write.base_etag is None and self._store.traits.ids is Ids.NAMED:
+        elif write.base_etag is None and self._store.traits.ids.named:
             raise IdTaken("the note store has a note of this id", details=about)
         elif head.etag != write.base_etag:
             raise VersionConflict("the note has changed at the note store", details=about)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, StoreRejected
-from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Store, WriteGuard
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
     compare_stored,
@@ -167,7 +167,7 @@ class AnswerCommitter:
             return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
-        named = self._store.traits.ids is Ids.NAMED
+        named = self._store.traits.ids.named
         return stored if named and isinstance(held, Tombstone) else held
 
     async def _accept_as_ours(
@@ -363,7 +363,7 @@ class AnswerCommitter:
         content = copy_content(
             of.content if of else write.content,
             shares_by_tag=traits.shares_by_tag,
-            folder=write.note_id.rpartition("/")[0] if traits.folders else "",
+            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else "",
         )
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(

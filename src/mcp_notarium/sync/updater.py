@@ -28,7 +28,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.stores.extensions import RevivingStore, find_native
 from mcp_notarium.sync.entry_replay import ROUNDS, EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -223,11 +223,11 @@ class Updater:
 
         Where ids are names the next listing does: the note may have been renamed.
         """
-        if self._store.traits.ids is not Ids.NAMED:
+        if not self._store.traits.ids.named:
             self._journal.adopt(gone, seen=seen)
 
     def _make_removed_error(self, note_id: str) -> NotariumError:
-        return removed_error(note_id, renamed=self._store.traits.ids is Ids.NAMED)
+        return removed_error(note_id, renamed=self._store.traits.ids.named)
 
     def _make_gone_error(self, note_id: str) -> NotariumError:
         """Make the error for a note that is gone after its change was sent.
@@ -349,7 +349,7 @@ class Remover:
             if isinstance(error, VersionConflict | StoreRejected) and await self._is_gone(
                 write.note_id
             ):
-                if self._store.traits.ids is not Ids.NAMED:
+                if not self._store.traits.ids.named:
                     return
                 error = gone_error(write.note_id)
             if isinstance(error, VersionConflict):
@@ -366,7 +366,7 @@ class Remover:
         with suppress(NotariumError):
             newest = await get_proven(self._cache, self._store, note_id)
             gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
-            if gone and self._store.traits.ids is Ids.NAMED:
+            if gone and self._store.traits.ids.named:
                 return True
             self._journal.adopt(newest, seen=seen)
         return self._cache.notes.etag(note_id) is None

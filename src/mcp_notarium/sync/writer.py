@@ -26,7 +26,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store, Versions, require_supported
+from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.entry_replay import EntryReplay
 from mcp_notarium.sync.journal import Journal
@@ -82,7 +82,7 @@ class Writer:
         self._store = store
         self._clock = clock
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
-        self._locks = NoteLocks(at_once=1 if store.traits.ids is Ids.NAMED else _AT_ONCE)
+        self._locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
         self._journal = Journal(
             cache,
             clock=clock,

@@ -26,9 +26,9 @@ from pydantic_core import core_schema
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.tools import answers, get, manage, requests, save
 from mcp_notarium.tools import list as list_
-from mcp_notarium.tools.call_context import Tool
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_prefix import (
     ToolNames,
     form_without,

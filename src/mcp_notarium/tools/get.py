@@ -25,9 +25,9 @@ from mcp_notarium.tools.answers import (
     NoteLink,
     OldNoteAnswer,
 )
-from mcp_notarium.tools.call_context import CallContext
 from mcp_notarium.tools.note_lookup import find_note, versions_of
 from mcp_notarium.tools.requests import GetRequest, shown_properties
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -86,7 +86,7 @@ def _part(
 
 def _heading_fields(app: App, note: Note) -> dict[str, Any]:
     """Return the headings of a note that does not fit into the answer: they tell which lines to ask for."""
-    if not app.config.store.paths or app.config.policy.hides(Field.TEXT):
+    if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
         return {}
     found = [Heading(line=line, heading=words) for line, words in find_headings(note.text)]
     return {"headings": found} if found else {}
@@ -94,7 +94,7 @@ def _heading_fields(app: App, note: Note) -> dict[str, Any]:
 
 def _link_fields(app: App, note: Note) -> dict[str, Any]:
     """Return the links of a note and those to it, as many as an answer may name, if the store has any."""
-    if not app.config.store.paths or app.config.policy.hides(Field.TEXT):
+    if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
         return {}
     found = app.library.find_links(note.id)
     rows = {

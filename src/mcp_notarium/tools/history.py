@@ -21,11 +21,12 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import HistoryAnswer, ManageAnswer, VersionRow
-from mcp_notarium.tools.call_context import CallContext, name_note, require_consent
+from mcp_notarium.tools.consent import name_note, require_consent
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -55,7 +56,7 @@ _WHOLE = (
 class _Goal:
     """Hold what a note is to be again.
 
-    ``said``: a sentence about what is known not to come back. ``beside``: what changes that no content says.
+    ``said``: a sentence about what is known not to come back. ``beside``: what changes and no content says.
     """
 
     content: Content = field(default_factory=lambda: Content(""))
@@ -106,7 +107,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         old = await app.library.history.read(note.id, request.version)
         whole[:] = [_WHOLE] if old.removed else []
         traits = app.library.traits  # where the title is the place of the note, it stays there
-        title = old.content.title if traits.titles and not traits.folders else note.title
+        title = old.content.title if traits.titles and not traits.ids.paths else note.title
         content = replace(note.content, text=old.content.text, title=title)
         goal.content = (
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)
@@ -248,10 +249,9 @@ async def _draft(
     if content.tags != note.tags:
         app.config.policy.require_edit(Field.TAGS)
     content = app.library.with_free_title(note, content)
-    _, links, cards = await with_links(
-        app, note, content, wanted=True
-    )  # its own were right at that place
-    draft = replace(make_draft(app, note, content), links=links, cards=cards)
+    # Its own links were right at that place.
+    _, elsewhere = await with_links(app, note, content, wanted=True)
+    draft = replace(make_draft(app, note, content), elsewhere=elsewhere)
     history = app.library.history
     goal.beside = await history.find_parts_beside(note, draft.content, now=app.clock())
     if call.client is None:  # defence: undo-needs-a-client =True

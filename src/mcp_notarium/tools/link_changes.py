@@ -6,7 +6,7 @@ Only links that would mean no note or another one change, in notes that the call
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
@@ -22,21 +22,40 @@ MOST_NAMED = 10
 """Notes that an error or an answer names."""
 
 
+@dataclass(frozen=True, slots=True)
+class LinkChanges:
+    """Hold what a new name of a note changes elsewhere."""
+
+    links: Mapping[str, Changes] = field(default_factory=dict)
+    """Say what links in other notes become."""
+    cards: Mapping[str, int | None] = field(default_factory=dict)
+    """Count the cards that show the note in each canvas; None: that cannot be read."""
+
+    @property
+    def canvases(self) -> list[str]:
+        """Return the canvases with such cards."""
+        return [one for one, count in self.cards.items() if count]
+
+    def describe(self, saved: Saved) -> tuple[str, str]:
+        """Return what to say of rewritten links and of canvases; each '' if there is nothing."""
+        return _describe_links(saved, self.links), _describe_cards(saved, self.cards)
+
+
 async def with_links(
     app: App, note: Note, content: Content, *, wanted: bool | None
-) -> tuple[Content, dict[str, Changes], dict[str, int | None]]:
-    """Return the content with the note's own links rewritten, what links in other notes become, and the canvases.
+) -> tuple[Content, LinkChanges]:
+    """Return the content with the note's own links rewritten, and what changes elsewhere.
 
-    Of each canvas: how many cards show the note; None: it is not readable. ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
+    ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
     do, and ``NotPermitted`` for more writes than are permitted.
     """
     if wanted is False:
-        return content, {}, {}
+        return content, LinkChanges()
     links = await app.library.find_broken_links(note, content)
     cards = await app.library.find_cards(note, content)
     readable = {one: count for one, count in cards.items() if count}
     if not links and not readable:
-        return content, {}, cards
+        return content, LinkChanges({}, cards)
     if wanted is None:
         raise _ask_error(app, links, readable)
     own = links.pop(note.id, None)
@@ -49,7 +68,7 @@ async def with_links(
             resolution_hint="Tell the user, who can rename it in their editor, or save it with `rewrite_links`: false.",
         )
     text = rewrite_links(content.text, own) if own else content.text
-    return (replace(content, text=text) if own else content), links, cards
+    return (replace(content, text=text) if own else content), LinkChanges(links, cards)
 
 
 def _ask_error(app: App, links: Mapping[str, Changes], cards: Mapping[str, int]) -> InvalidRequest:
@@ -92,13 +111,6 @@ def _describe_cards(saved: Saved, cards: Mapping[str, int | None]) -> str:
             f"Left alone, for it could not be read or written as a canvas: {_canvases(left)}."
         )
     return " ".join(said)
-
-
-def describe(
-    saved: Saved, links: Mapping[str, Changes], cards: Mapping[str, int | None]
-) -> tuple[str, str]:
-    """Return what to say of rewritten links and of canvases; each '' if there is nothing."""
-    return _describe_links(saved, links), _describe_cards(saved, cards)
 
 
 def _describe_links(saved: Saved, links: Mapping[str, Changes]) -> str:

@@ -35,12 +35,12 @@ from mcp_notarium.tools.answers import (
     StatsAnswer,
     TagsAnswer,
 )
-from mcp_notarium.tools.call_context import CallContext, require_consent
-from mcp_notarium.tools.loss_consent import remove_note
+from mcp_notarium.tools.consent import remove_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.save import with_properties
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

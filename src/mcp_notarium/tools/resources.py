@@ -23,8 +23,9 @@ from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.tools import get, tags
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.answers import FromNotes, PlainAnswer, TagsAnswer
-from mcp_notarium.tools.call_context import CallContext, Tool, first_visible_line
+from mcp_notarium.tools.consent import first_visible_line
 from mcp_notarium.tools.requests import GetRequest, ListRequest, Wire
+from mcp_notarium.tools.tool import CallContext, Tool
 from mcp_notarium.tools.untrusted_text import DATA, boundary_for, is_foreign
 
 if TYPE_CHECKING:

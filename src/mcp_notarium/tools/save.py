@@ -18,9 +18,13 @@ from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, r
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.tools.answers import SavedAnswer
-from mcp_notarium.tools.call_context import CallContext, name_note, quote_whole, require_consent
-from mcp_notarium.tools.link_changes import describe, with_links
-from mcp_notarium.tools.loss_consent import find_questions
+from mcp_notarium.tools.consent import (
+    ask_before_save,
+    find_questions,
+    name_note,
+    require_consent,
+)
+from mcp_notarium.tools.link_changes import LinkChanges, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -35,15 +39,13 @@ from mcp_notarium.tools.save_checks import (
     check_tags,
     check_title,
     compare_titles,
-    drops_most,
-    find_new_addresses,
     require_meant,
 )
 from mcp_notarium.tools.tags import spell_tags
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.sync.write_sender import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -56,19 +58,17 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Hold the content to write, and the questions a person has to agree to first.
-
-    ``note``: as the caller has read it; None: a new one. ``on_newest``: made from the newest text, whatever
-    that is. ``links``: what links in other notes become. ``cards``: see :func:`with_links`. ``loses``: it takes away for good what it replaces.
-    """
+    """Hold the content to write, and the questions a person has to agree to first."""
 
     note: Note | None
+    """The note as the caller has read it; None: a new one."""
     content: Content
     asks: tuple[str, ...]
     on_newest: bool = False
-    links: Mapping[str, Changes] = field(default_factory=dict)
-    cards: Mapping[str, int | None] = field(default_factory=dict)
+    """Tell that it is made from the newest text, whatever that is."""
+    elsewhere: LinkChanges = field(default_factory=LinkChanges)
     loses: bool = False
+    """Tell that it takes away for good what it replaces."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -86,12 +86,10 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     _check_permitted(app, request)
     request = await _meant(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
-    before = None if draft.note is None else draft.note.content
-    sent, whole = draft.content.text, bool(request.return_text)
-    asked = _title(request) if app.library.traits.folders else None
-    more = describe(saved, draft.links, draft.cards) if saved else ()
+    asked = _title(request) if app.library.traits.ids.paths else None
+    more = draft.elsewhere.describe(saved) if saved else ()
     said = " ".join(filter(None, (compare_titles(asked, note.title), *more)))
-    return make_answer(app, note, saved, before=before, sent=sent, whole=whole, said=said)
+    return make_answer(app, draft, note, saved, whole=bool(request.return_text), said=said)
 
 
 async def carry_out(
@@ -128,8 +126,8 @@ async def carry_out(
                         act=call.act,
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
-                        links=draft.links,
-                        canvases=[one for one, count in draft.cards.items() if count],
+                        links=draft.elsewhere.links,
+                        canvases=draft.elsewhere.canvases,
                     )
                 _count_others(app, saved)
             except VersionConflict as error:
@@ -143,7 +141,7 @@ async def carry_out(
 
 
 def _count_others(app: App, saved: Saved) -> None:
-    """Count what was changed beside the note: other notes, and canvases."""
+    """Count what else was changed: other notes, and canvases."""
     for _ in (*saved.relinked, *saved.canvases):
         with app.usage_limits.write():
             pass
@@ -156,7 +154,7 @@ async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     """
     if draft.note is None or draft.changes_nothing or call.client is None:
         return draft
-    asks = await find_questions(app, draft.note, draft.content, links=draft.links)
+    asks = await find_questions(app, draft.note, draft.content, links=draft.elsewhere.links)
     # defence: unrecoverable-asks =False
     return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
@@ -223,7 +221,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     # In folders the title is the name of the file, which an empty one does not change.
     held = {
         "text": note.text,
-        "title": None if app.library.traits.folders else note.title,
+        "title": None if app.library.traits.ids.paths else note.title,
         "tags": note.tags,
     }
     require_meant([name for name in emptied if held[name]])
@@ -243,7 +241,7 @@ def _text_arguments(request: SaveRequest) -> list[str]:
 
 
 def _replaced_fields(request: SaveRequest) -> list[str]:
-    """Return the names of what is replaced as a whole beside the text."""
+    """Return the names of what else is replaced as a whole."""
     given = {"tags": request.tags, "trash": request.trash, "title": _title(request)}
     return [name for name, value in given.items() if value is not None]
 
@@ -292,15 +290,12 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),
     )
-    links: Mapping[str, Changes] = {}
-    cards: Mapping[str, int | None] = {}
+    elsewhere = LinkChanges()
     if note is not None:
         content = app.library.with_free_title(note, content)
-        content, links, cards = await with_links(
-            app, note, content, wanted=_rewrites_links(request)
-        )
+        content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))
     draft = make_draft(app, note, content)
-    draft = replace(draft, on_newest=_is_on_newest(request), links=links, cards=cards)
+    draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
         # defence: asked-merge-has-a-base
@@ -338,7 +333,7 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = None if content.native else app.library.given(note, content.text)
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
-    if note is None and app.library.traits.folders and not content.native:
+    if note is None and app.library.traits.ids.paths and not content.native:
         check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
@@ -351,7 +346,9 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
             return name_note(app, content.title or content.text, note_id=None)
         return name_note(app, old.title or old.text, note_id=note.id)
 
-    return Draft(note, content, _asks(old, content, name=name, shares=shares))
+    if note is None and not shares:
+        return Draft(note, content, ())
+    return Draft(note, content, ask_before_save(old, content, name=name, shares=shares))
 
 
 async def _find_target(app: App, request: SaveRequest) -> Note | None:
@@ -418,18 +415,3 @@ def _check_size(text: str, allowed: int | None, *, held: str) -> None:
             http_status_code=413,
             resolution_hint="Split it into several notes.",
         )
-
-
-def _asks(old: Content, new: Content, *, name: Callable[[], str], shares: bool) -> tuple[str, ...]:
-    """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
-    asks = []
-    added = find_new_addresses(new.tags, present=old.tags) if shares else ()
-    if added:  # defence: sharing-asks
-        people = ", ".join(map(quote_whole, added))
-        asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
-    if drops_most(old.text, new.text):  # defence: dropping-text-asks
-        asks.append(
-            f"Overwrite the {name()} and drop most of its text "
-            f"({len(old.text)} characters, {len(new.text)} after)?"
-        )
-    return tuple(asks)

@@ -31,6 +31,7 @@ from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, fields_of, json_
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.sync.write_sender import Saved
+    from mcp_notarium.tools.save import Draft
 
 
 AROUND = 2
@@ -159,16 +160,9 @@ _OVERLAP_HINT = (
 
 
 def make_answer(
-    app: App,
-    note: Note,
-    saved: Saved | None,
-    *,
-    before: Content | None,
-    sent: str,
-    whole: bool,
-    said: str = "",
+    app: App, draft: Draft, note: Note, saved: Saved | None, *, whole: bool, said: str = ""
 ) -> SavedAnswer:
-    """Return the answer; ``saved`` None: nothing changed, ``before`` None: a new note, ``sent``: the text given.
+    """Return what became of a draft; ``saved`` None: nothing changed.
 
     ``whole``: with the whole text instead of what changed in it. ``said``: what else to say.
     """
@@ -178,13 +172,13 @@ def make_answer(
     elif policy.hides(Field.TEXT):
         fields = {"note": TEXT_HIDDEN}
     else:
-        fields = _changed_fields(app, note, before if saved else None)
+        fields = _changed_fields(app, note, draft.note if saved else None)
     if saved is not None:
         notes = (
             f"stored differently: {saved.differs}. {_SERVICE_CHANGED_IT}" if saved.differs else "",
             _COLLIDED if saved.copy_id else fields.get("note"),
             said,
-            _IMAGE_LINKED if _has_linked_image(sent, note.text) else "",
+            _IMAGE_LINKED if _has_linked_image(draft.content.text, note.text) else "",
         )
         fields["note"] = " ".join(filter(None, notes)) or None
     answer = SavedAnswer(
@@ -203,7 +197,7 @@ def _has_linked_image(sent: str, stored: str) -> bool:
     return any(found[0] not in stored for found in _FOREIGN_IMAGE.finditer(sent))
 
 
-def _changed_fields(app: App, note: Note, before: Content | None) -> dict[str, Any]:
+def _changed_fields(app: App, note: Note, before: Note | None) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "text_total_lines": count_lines(note.text),
         "findings": [

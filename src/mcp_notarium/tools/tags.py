@@ -24,11 +24,11 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.search.query import And, Condition, Not, Or, Query, Tagged
 from mcp_notarium.tools.answers import ManageAnswer, TagsAnswer
-from mcp_notarium.tools.call_context import CallContext, quote, require_consent
-from mcp_notarium.tools.loss_consent import find_loss
+from mcp_notarium.tools.consent import find_loss, quote, require_consent
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, sync_part, wait_for_notes
+from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -7,7 +7,7 @@ that sort. Invisible characters are reported beside the text; no character of it
 
 Names, ids and paths of notes are as foreign as texts. :func:`names_notes` finds them by the shape of an answer:
 every string is foreign unless its field holds words of ours (``OURS``), or it can say nothing (hex digits). A
-name within words of ours stands between quotation marks, which :func:`mcp_notarium.tools.call_context.quote` sets.
+name within words of ours stands between quotation marks, which :func:`mcp_notarium.tools.consent.quote` sets.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -34,6 +33,7 @@ from mcp_notarium.files.private_files import (
     create_private,
     name_unfinished,
     open_regular,
+    output_errors,
     remove_unfinished,
     sync_folder,
 )
@@ -115,7 +115,7 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
     Raises ``ConfigError``.
     """
     form = next((one for one in documents() if one.name == name), None)
-    with _write_errors(path):
+    with output_errors(path, "the export"):
         if os.path.lexists(path):  # defence: export-overwrites-nothing
             raise FileExistsError(path)
         if form is None:
@@ -176,22 +176,6 @@ def _entry(path: str, at: float) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(path, datetime.fromtimestamp(seconds, UTC).timetuple()[:6])
     entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
     return entry
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise ConfigError(
-            f"{path} is there already; nothing was written",
-            resolution_hint="Give a path where nothing is.",
-        ) from None
-    except OSError as error:
-        raise ConfigError(
-            f"the export cannot be written: {os_errors.describe(error)}; nothing was written",
-            resolution_hint="Give a path in a folder you can write to, on a disk with free space.",
-        ) from error
 
 
 def read(path: Path) -> list[ArchivedNote]:

@@ -33,7 +33,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.contract import SEEDED, Ids, Traits, random_id
+from mcp_notarium.stores.contract import SEEDED, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind, Truth
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addresses
@@ -118,7 +118,7 @@ class _Names:
     def __init__(self, transfer: NoteTransfer, *, now: float) -> None:
         self._transfer = transfer
         self._now = now
-        self._named = transfer.traits.ids is Ids.NAMED
+        self._named = transfer.traits.ids.named
         self._held = {*map(self._fold, transfer.ids())}
         self._given: set[str] = set()
         self._seeds: Counter[str] = Counter()
@@ -198,7 +198,7 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
     tags = tidy(content.tags)
     if tags != content.tags and TIDY_TAGS not in lost:
         lost.append(TIDY_TAGS)
-    if traits.folders and take_folder(tags)[0]:
+    if traits.ids.paths and take_folder(tags)[0]:
         lost.append(FOLDER_FROM_TAG)
         tags = take_folder(tags)[1]
     content = replace(content, tags=tags)
@@ -222,9 +222,9 @@ def _folder_of(note: ArchivedNote, traits: Traits) -> str:
     """Return the folder of a note: the one it was in, or, for a store with folders, the one that a tag keeps."""
     if note.folder:
         return note.folder
-    if "/" in note.id and any(one.paths and one.takes_id(note.id) for one in registry.kinds()):
+    if "/" in note.id and any(one.ids.paths and one.takes_id(note.id) for one in registry.kinds()):
         return note.id.rpartition("/")[0]
-    return take_folder(note.content.tags)[0] if traits.folders else ""
+    return take_folder(note.content.tags)[0] if traits.ids.paths else ""
 
 
 def _keep_folder(
@@ -232,7 +232,7 @@ def _keep_folder(
 ) -> Content:
     """Return the content with a tag for the folder, where the store has no folders and takes such a tag."""
     folder = _folder_of(note, transfer.traits)
-    if not folder or transfer.traits.folders:
+    if not folder or transfer.traits.ids.paths:
         return content
     tag = folder_tag(folder)
     if tag and transfer.traits.tags:
@@ -249,7 +249,7 @@ def _fit(
     note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content | None:
     """Return a content that the store does not refuse: tags are written as words, or left out; None if it refuses any."""
-    if content.title is not None and transfer.traits.folders:
+    if content.title is not None and transfer.traits.ids.paths:
         content = replace(content, title=content.title.replace("/", " "))
 
     def refusal(tags: Iterable[str]) -> StoreRejected | None:
@@ -283,7 +283,7 @@ async def _find_place(
         would = names.preview(note.id, content)
         if names.is_free(note.id) if held is None else _is_same(note, would, held, transfer.traits):
             return note.id, held
-    if transfer.traits.ids is Ids.NAMED:
+    if transfer.traits.ids.named:
         folder = _folder_of(note, transfer.traits)
         return await _find_name(folder, content, seed, transfer, names)
     seed += names.count(seed)  # defence: import-same-id-two-notes

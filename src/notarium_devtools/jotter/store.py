@@ -26,7 +26,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -52,7 +51,7 @@ class Jotter:
     traits = Traits(
         Changes.FEED,
         WriteGuard.LAST_WRITER,
-        Ids.RANDOM,
+        KIND.ids,
         Retry.ASK,
         compares=True,
         long_poll=True,

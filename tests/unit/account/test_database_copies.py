@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
     LockedError,
     Verdict,
 )
+from mcp_notarium.files import private_files
 from mcp_notarium.files.locks import hold_lock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
@@ -164,11 +165,13 @@ def test_a_full_disk_and_a_killed_copy_leave_the_older_ones(config, monkeypatch)
     before = change(config, n1="x")
     (folder_of(config).copies / ".new-00").write_bytes(b"of a killed process")
     with monkeypatch.context() as patch:
-        patch.setattr(copies.shutil, "disk_usage", lambda _: FULL)
+        patch.setattr(private_files.shutil, "disk_usage", lambda _: FULL)
         with pytest.raises(CacheFull):
             change(config, n1="y")
         size = database_of(config).stat().st_size
-        patch.setattr(copies.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2))
+        patch.setattr(
+            private_files.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2)
+        )
         with pytest.raises(CacheFull):
             change(config, n1="z")
     assert list(folder_of(config).copies.iterdir()) == [before]

@@ -373,7 +373,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         if by == "keychain"
         else config,
         new=NEW,
-        parameters=KdfPolicy(kdf.CHEAPEST, kdf.Pbkdf2Sha512(1), "argon2id", explicit=False),
+        parameters=KdfPolicy("argon2id", explicit=False, costs=(kdf.CHEAPEST,)),
         drop_others=True,
         options=options,
     )

@@ -263,7 +263,7 @@ def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
     tmp_path, monkeypatch, stays, then
 ):
     cheap_stretching.install(monkeypatch.setattr)
-    bounds = replace(BOUNDS, argon2_ceiling=kdf.PRODUCTION.argon2_ceiling)
+    bounds = replace(BOUNDS, ranges=((kdf.CHEAPEST, kdf.PRODUCTION.ranges[0][1]), BOUNDS.ranges[1]))
     config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
     add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)

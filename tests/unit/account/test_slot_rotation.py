@@ -98,7 +98,9 @@ def test_a_new_passphrase_is_stretched_no_less_and_no_otherwise_than_the_old_one
     tmp_path, monkeypatch, cost
 ):
     cheap_stretching.install(monkeypatch.setattr)
-    bounds = replace(BOUNDS, argon2_ceiling=kdf.Argon2id(65_544, 3, 4), pbkdf2_ceiling=310_001)
+    (argon2, _), (pbkdf2, _) = BOUNDS.ranges
+    most = kdf.Argon2id(65_544, 3, 4), kdf.Pbkdf2Sha512(310_001)
+    bounds = replace(BOUNDS, ranges=((argon2, most[0]), (pbkdf2, most[1])))
     config = account(tmp_path)
     open_cheaply(config, kdf=cost, bounds=bounds).close()
     change(config, parameters=None, bounds=bounds)

@@ -252,7 +252,7 @@ def test_numbers_at_their_bounds_pass_without_a_warning(tmp_path):
 )
 def test_an_unknown_choice_is_refused_and_the_choices_are_named(tmp_path, name):
     error = refused(tmp_path, {name: "perhaps"})
-    choices = next(variable.choices for variable in VARIABLES if variable.name == name)
+    choices = next(variable.words for variable in VARIABLES if variable.name == name)
     assert all(choice in error.resolution_hint for choice in choices)
 
 
@@ -403,7 +403,7 @@ def row(variable):
         name += f"<br>`{variable.file_name}`"
         places += " (the file variant not in `.env`)"
     default = f"`{variable.default}`" if variable.default else "none"
-    values = ", ".join(f"`{choice}`" for choice in variable.choices) or variable.kind.value
+    values = ", ".join(f"`{choice}`" for choice in variable.words) or variable.kind.value
     if variable.maximum:
         values = f"{variable.minimum} to {variable.maximum}"
     shown = "required" if variable.required else UNWRITTEN_DEFAULTS.get(variable.name, default)

@@ -9,6 +9,7 @@ import pytest
 from mcp_notarium.config import load
 from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.simplenote import kind as simplenote
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
@@ -60,7 +61,7 @@ def test_policy_file_in_the_data_folder_holds(room):
 def test_rules_on_paths_are_refused_where_notes_have_none(room, monkeypatch, rule):
     put(room / "data" / "policy.toml", f'[notes]\n{rule} = ["Private"]')
     assert "rules on paths" in refused(room)
-    kind = replace(simplenote.KIND, paths=True)
+    kind = replace(simplenote.KIND, ids=Ids.PATHS)
     monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
     assert loaded(room).config.policy.visibility.names_paths
 

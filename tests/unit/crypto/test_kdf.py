@@ -4,6 +4,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id as SecondArgon2id
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
+from mcp_notarium.config.common_variables import COMMON
 from mcp_notarium.crypto import kdf
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.errors import Verdict
@@ -35,9 +36,20 @@ def test_a_random_key_is_not_stretched_but_bound_to_its_salt():
 
 
 def test_the_default_is_the_floor_of_production():
-    assert kdf.PRODUCTION.argon2_floor == kdf.Argon2id()
+    assert kdf.PRODUCTION.ranges[0][0] == kdf.Argon2id()
     assert kdf.PRODUCTION.refuses(kdf.Argon2id()) is None
     assert kdf.PRODUCTION.refuses(kdf.Pbkdf2Sha512()) is None
+
+
+def test_each_name_that_can_be_set_is_an_algorithm_with_bounds_and_its_setting_has_the_same():
+    known = {variable.name: variable for variable in COMMON}
+    assert known["DB_ENCRYPTION_KDF"].words == kdf.NAMES
+    assert known["DB_ENCRYPTION_KDF"].default == kdf.NAMES[0]
+    assert [low.name for low, _ in kdf.PRODUCTION.ranges] == [*kdf.NAMES]
+    rounds = known["DB_ENCRYPTION_KDF_ITERATIONS"]
+    low, high = kdf.PRODUCTION.ranges[1]
+    assert (low, high) == (kdf.Pbkdf2Sha512(rounds.minimum), kdf.Pbkdf2Sha512(rounds.maximum))
+    assert kdf.Pbkdf2Sha512(int(rounds.default)) == kdf.Pbkdf2Sha512()
 
 
 @pytest.mark.attack(6)

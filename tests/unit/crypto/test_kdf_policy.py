@@ -11,7 +11,7 @@ ROUNDS, MANY = Pbkdf2Sha512(310_000), Pbkdf2Sha512(900_000)
 
 
 def after(*costs, algorithm="argon2id", explicit=False):
-    given = KdfPolicy(argon2id=FLOOR, pbkdf2=ROUNDS, algorithm=algorithm, explicit=explicit)
+    given = KdfPolicy(algorithm, explicit=explicit, costs=(ROUNDS,))
     return given.parameters_for(costs)
 
 

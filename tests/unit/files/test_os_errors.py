@@ -73,7 +73,7 @@ def test_disk_errors_never_send_to_another_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(errno.EIO, "check the disk"), (errno.ENOSPC, "Make room on the disk")]
+    ("number", "advice"), [(errno.EIO, "check the disk"), (errno.ENOSPC, "Free some disk space")]
 )
 def test_another_folder_is_no_way_out_of_a_disk_that_fails(tmp_path, number, advice):
     said = os_errors.suggest_fix(error(number, tmp_path))

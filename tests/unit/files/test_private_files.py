@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.errors import CacheFull, LockedError, Verdict
+from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import private_files
 
 
@@ -105,6 +105,24 @@ def test_errors_of_the_disk_become_our_own_and_name_no_path(number, meaning):
     assert "somewhere" not in said.value.message
     if isinstance(said.value, LockedError):
         assert said.value.verdict is Verdict.UNSAFE_PATH
+    else:
+        assert said.value.message == "the disk is full: it cannot be done"
+
+
+def test_what_needs_more_space_than_is_free_is_a_full_disk_too(tmp_path):
+    private_files.require_free(tmp_path, 1, "no copy was made")
+    with pytest.raises(CacheFull, match=r"^the disk is full: no copy was made; it needs") as said:
+        private_files.require_free(tmp_path, 1 << 62, "no copy was made")
+    assert said.value.details["needed"] == 1 << 62 > said.value.details["free"]
+
+
+def test_a_file_that_a_person_has_named_and_that_cannot_be_written_is_their_mistake(tmp_path):
+    (tmp_path / "there").write_bytes(b"theirs")
+    for name, said in (("there", "is there already"), ("none/new", "no such file")):
+        path = tmp_path / name
+        with pytest.raises(ConfigError, match=said), private_files.output_errors(path, "the copy"):
+            private_files.create_private(path, b"ours")
+    assert (tmp_path / "there").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("step", ["write", "sync", "verify", "switch", "sync_folder"])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mcp_notarium.clients import client_files
+from mcp_notarium.clients import known_clients
 from mcp_notarium.secret import Secret
 
 KEY = 'nine "hungry" lamps by the rïver'
@@ -28,7 +28,7 @@ def _places(tmp_path, monkeypatch):
 
 
 def held(key=KEY, **environ):
-    found = client_files.find_configs_with_key(Secret(key), environ)
+    found = known_clients.find_configs_with_key(Secret(key), environ)
     return [(place.program, place.path) for place in found]
 
 

@@ -251,7 +251,7 @@ def run_with(backend, code):
 
 def test_keyring_is_imported_only_when_it_is_asked_for():
     code = (
-        "import sys; from mcp_notarium.keys import credentials, keychain; from mcp_notarium.account import opener; "
+        "import sys; from mcp_notarium.keys import secret_places, keychain; from mcp_notarium.account import opener; "
         "keychain.system_keychain(); assert 'keyring' not in sys.modules; "
         "print(keychain.system_keychain().get('database-key', 'x'), 'keyring' in sys.modules)"
     )

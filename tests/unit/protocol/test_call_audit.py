@@ -348,7 +348,7 @@ async def test_argument_confirm_is_not_taken_for_the_persons_word(harness):
 
 @pytest.mark.attack(40)
 async def test_question_that_nobody_answered_is_timed_out(harness, monkeypatch):
-    monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.05)
+    monkeypatch.setattr("mcp_notarium.protocol.elicitation.ASKING_SECONDS", 0.05)
     await harness.sync()
     await asked(harness, "legacy", "late")
     assert records(harness)[-1].decision == "timed_out"

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, StoreRejected
-from mcp_notarium.stores.contract import Acknowledgement, Ids, PushStatus, Retry
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
     LIKE_EVENTS,
@@ -190,9 +190,7 @@ def test_what_a_write_displaced_becomes_a_copy_if_the_note_is_removed_before_it_
     async def scenario():
         note = await open_note(client, store)
         displace_and_remove(client, store)
-        named = (
-            traits.ids is Ids.NAMED
-        )  # it may have been renamed: our text is kept until a listing tells
+        named = traits.ids.named  # it may have been renamed: our text is kept until a listing tells
         with nullcontext() if named else pytest.raises(NoteNotFound):
             await client.change(note, OURS)
         await client.run_cycles(3)

@@ -16,7 +16,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.contract import Changes, Ids, Retry, Traits, WriteGuard, is_supported
+from mcp_notarium.stores.contract import Changes, Retry, Traits, WriteGuard, is_supported
+from mcp_notarium.stores.kind import Ids
 from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
     LIKE_EVENTS,
@@ -351,7 +352,7 @@ def test_an_unanswered_creation_makes_one_note_where_writes_are_looked_for(
     [
         *((row, False) for row in ROWS.values()),
         # An edited note of a name may be somebody else's: ours is made beside it.
-        *((row, True) for row in ROWS.values() if row.ids is not Ids.NAMED),
+        *((row, True) for row in ROWS.values() if not row.ids.named),
     ],
 )
 def test_a_repeated_creation_says_merged_only_if_somebody_else_has_written(

@@ -16,7 +16,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools import save
-from mcp_notarium.tools.call_context import describe_note
+from mcp_notarium.tools.consent import describe_note
 from mcp_notarium.tools.manage import collect_stats
 from mcp_notarium.tools.requests import SaveRequest
 from mcp_notarium.tools.save_checks import SMALL

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
+from dataclasses import replace
+
+from mcp_notarium.stores.kind import AccountIdentity, StoreSettings
 from mcp_notarium.stores.local.kind import KIND as LOCAL
 
 
@@ -10,18 +12,14 @@ def _identity(_settings: StoreSettings) -> AccountIdentity:
     return AccountIdentity("memory", "", "")
 
 
-KIND = StoreKind(
+KIND = replace(
+    LOCAL,
     name="memory",
     title="the notebook in memory",
-    truth=Truth.LOCAL,
+    place="",
     variables=(),
     identity=_identity,
-    open=LOCAL.open,
-    access=LOCAL.access,
-    titles=LOCAL.titles,
-    trash=LOCAL.trash,
-    properties=LOCAL.properties,
-    native_toolset=LOCAL.native_toolset,
+    tables=None,  # every database of the program has them already
+    copies=lambda _settings: 0,
     persistent=False,
 )
-"""Every database of the program has the tables already, so none are declared here."""

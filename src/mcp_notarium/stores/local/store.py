@@ -25,7 +25,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -34,6 +33,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
+from mcp_notarium.stores.local.kind import KIND
 
 MOST_LISTED = 500
 """Notes of one page: they are in memory together."""
@@ -53,11 +53,11 @@ class LocalStore:
     traits = Traits(
         Changes.FEED,
         WriteGuard.CAS,
-        Ids.RANDOM,
+        KIND.ids,
         Retry.IDEMPOTENT,
-        trash=True,
-        titles=True,
-        properties=frozenset({"pinned"}),
+        trash=KIND.trash,
+        titles=KIND.titles,
+        properties=KIND.properties,
         keeps_dates=True,
         in_database=True,
     )

@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from mcp_notarium.errors import OutcomeUnknown, StorePlaceUnusable, StoreUnavailable
+from mcp_notarium.errors import (
+    FREE_SPACE,
+    OutcomeUnknown,
+    StorePlaceUnusable,
+    StoreUnavailable,
+    describe_full_disk,
+)
 from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.stores.memento.note_codec import REQUIRED
 
@@ -41,8 +47,8 @@ _REASONS = {
     sqlite3.SQLITE_BUSY: ("Memento's database file is locked by another program", _TRY_AGAIN),
     sqlite3.SQLITE_LOCKED: ("Memento's database file is locked by another program", _TRY_AGAIN),
     sqlite3.SQLITE_FULL: (
-        "the disk with Memento's database file is full",
-        "Nothing was changed. Ask the user to make room on the disk; then try again.",
+        describe_full_disk("Memento's database file was not changed"),
+        f"Nothing was changed. {FREE_SPACE}.",
     ),
     sqlite3.SQLITE_READONLY: (
         "Memento's database file may not be written",

@@ -27,7 +27,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -39,7 +38,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
-from mcp_notarium.stores.memento.kind import PROPERTIES
+from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import run_in_thread
@@ -56,13 +55,13 @@ class MementoStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.CAS,
-        Ids.RANDOM,
+        KIND.ids,
         Retry.ASK,
         probe=True,
         long_poll=True,
-        titles=True,
+        titles=KIND.titles,
         spaced_tags=True,
-        properties=PROPERTIES,
+        properties=KIND.properties,
         revives=True,
         beside=note_codec.beside,
     )
@@ -76,7 +75,7 @@ class MementoStore:
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
         self._kept_of: dict[str, note_codec.Value] = {}
-        """Id -> when the note had changed last whose keepsake was given."""
+        """Id -> the last change of the note when ``keepsake`` read it."""
 
     def native(self, index: NoteIndex) -> NativeMemento:
         """Return what the native tools read."""

@@ -25,7 +25,7 @@ from mcp_notarium.domain.note_archive import (
     read_strings,
     unreadable,
 )
-from mcp_notarium.stores.simplenote.note_codec import PROPERTIES
+from mcp_notarium.stores.simplenote.kind import PROPERTIES
 
 _LISTS = {"activeNotes": False, "trashedNotes": True}
 _OURS = "mcp-notarium"

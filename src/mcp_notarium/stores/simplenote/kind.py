@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 USERNAME, PASSWORD, TOKEN = "SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "SIMPLENOTE_TOKEN"
 REQUEST_SOURCE, API_KEY = "SIMPLENOTE_REQUEST_SOURCE", "SIMPERIUM_API_KEY"
 API_URL, AUTH_URL, APP_URL = "SIMPERIUM_API_URL", "SIMPERIUM_AUTH_URL", "SIMPLENOTE_APP_URL"
+PROPERTIES = frozenset({"pinned", "markdown"})
+"""Those of ``systemTags`` that a person sets; all others stay as they are."""
 LOGIN_HINT = (
     "Run `mcp-notarium login` in a terminal, or set "
     "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."
@@ -164,7 +166,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     trash=True,
-    properties=frozenset({"pinned", "markdown"}),
+    properties=PROPERTIES,
     takes_id=is_plain_id,
     export_format=_export_format,
     clock=_clock,

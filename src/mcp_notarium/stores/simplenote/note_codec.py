@@ -28,12 +28,11 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
+from mcp_notarium.stores.simplenote.kind import PROPERTIES
 from mcp_notarium.stores.simplenote.urls import is_possible_id
 
 VERSION = 1
 """One more with every change in what :func:`revision_from` makes of the same object, ``raw`` included."""
-PROPERTIES = frozenset({"pinned", "markdown"})
-"""Those of ``systemTags`` that a person sets; all others stay as they are."""
 Fields = dict[str, Any]
 """A note as Simplenote stores it. Treated as immutable; edits make a new one."""
 

@@ -23,7 +23,6 @@ from mcp_notarium.stores.contract import (
     BaseLookup,
     ChangePage,
     Changes,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -38,6 +37,7 @@ from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
+from mcp_notarium.stores.simplenote.kind import KIND
 from mcp_notarium.stores.simplenote.login import Authenticator
 from mcp_notarium.stores.simplenote.session import AccountSession, TokenOwner, Tokens
 from mcp_notarium.stores.simplenote.tag_objects import TagList
@@ -73,12 +73,12 @@ class SimplenoteStore:
     traits = Traits(
         changes=Changes.FEED | Changes.DELTA,
         write_guard=WriteGuard.SERVER_MERGE,
-        ids=Ids.RANDOM,
+        ids=KIND.ids,
         retry=Retry.IDEMPOTENT,
         long_poll=True,
         versions=Versions.BY_ETAG,
-        trash=True,
-        properties=note_codec.PROPERTIES,
+        trash=KIND.trash,
+        properties=KIND.properties,
         keeps_dates=True,
         fixed_creation=True,
         shares_by_tag=True,

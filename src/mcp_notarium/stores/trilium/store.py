@@ -34,7 +34,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     PushStatus,
     Retry,
@@ -49,6 +48,7 @@ from mcp_notarium.stores.http import MIB, HttpSession, Request
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
+from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.native import NativeTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
@@ -75,10 +75,10 @@ class TriliumStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.LAST_WRITER,
-        Ids.RANDOM,
+        KIND.ids,
         Retry.ASK,
         probe=True,
-        titles=True,
+        titles=KIND.titles,
         is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Ids, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
@@ -104,9 +104,9 @@ KIND = StoreKind(
     identity=_identity,
     open=_open,
     access=_access,
+    ids=Ids.PATHS,
     titles=True,
     trash=True,
-    paths=True,
     takes_id=_takes_id,
     describe=_describe,
     notices=_notices,

@@ -27,7 +27,6 @@ from mcp_notarium.stores.contract import (
     ChangePage,
     Changes,
     Entry,
-    Ids,
     ListingPage,
     Retry,
     Traits,
@@ -40,6 +39,7 @@ from mcp_notarium.stores.vault.file_parts import NotePages
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
+from mcp_notarium.stores.vault.kind import KIND
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.note_codec import Body
@@ -66,16 +66,15 @@ class VaultStore:
     traits = Traits(
         Changes.SNAPSHOT,
         WriteGuard.LAST_WRITER,
-        Ids.NAMED,
+        KIND.ids,
         Retry.ASK,
         probe=True,
         long_poll=True,
         whole_listings=True,
-        trash=True,
+        trash=KIND.trash,
         tags_in_text=True,
-        titles=True,
+        titles=KIND.titles,
         is_markdown=lambda _revision: True,
-        folders=True,
         dates=False,
         exact=note_codec.EXACT,
         max_note_bytes=_MIB,

@@ -15,12 +15,12 @@ from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.call_context import CallContext, Tool
 from mcp_notarium.tools.catalog import Toolset
-from mcp_notarium.tools.loss_consent import remove_note
+from mcp_notarium.tools.consent import remove_note
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title, require_meant
 from mcp_notarium.tools.tags import spell_tags
+from mcp_notarium.tools.tool import CallContext, Tool
 from mcp_notarium.tools.toolsets import memento_cards as answers
 from mcp_notarium.tools.toolsets.memento_cards import (
     Card,

@@ -20,13 +20,13 @@ from mcp_notarium.domain.note import LONGEST_ID, Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.call_context import CallContext, Tool
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import QUIET, Text, Wire
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
 from mcp_notarium.tools.sync_notice import wait_for_notes
+from mcp_notarium.tools.tool import CallContext, Tool
 from mcp_notarium.tools.toolsets import plain_text as wording
 from mcp_notarium.tools.toolsets.plain_text import make_prompts
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.markup.front_block import shown_part
-from mcp_notarium.tools.call_context import quote_whole
+from mcp_notarium.tools.consent import quote_whole
 from mcp_notarium.tools.prompts import Named, Prompt
 
 if TYPE_CHECKING:

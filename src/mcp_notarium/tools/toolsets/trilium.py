@@ -19,12 +19,12 @@ from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
 from mcp_notarium.tools.answers import PlainAnswer
-from mcp_notarium.tools.call_context import CallContext, Tool
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.get import TEXT_HIDDEN
 from mcp_notarium.tools.requests import QUIET, Wire
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
+from mcp_notarium.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -13,10 +13,10 @@ from pydantic import Field as Described
 
 from mcp_notarium.errors import VersionConflict
 from mcp_notarium.tools.answers import FromNotes, InvisibleText, PlainAnswer
-from mcp_notarium.tools.call_context import CallContext, Tool
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.get import RESERVED_BYTES
 from mcp_notarium.tools.requests import Whole, Wire
+from mcp_notarium.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.tools.call_context import WIDTH, describe_note
+from mcp_notarium.tools.consent import WIDTH, describe_note
 
 
 def test_first_line_and_id_name_a_note():

@@ -121,7 +121,7 @@ def cases():
 async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monkeypatch, case):
     setting, era, action, answer = case
     if answer == "late":
-        monkeypatch.setattr("mcp_notarium.protocol.consent.ASKING_SECONDS", 0.02)
+        monkeypatch.setattr("mcp_notarium.protocol.elicitation.ASKING_SECONDS", 0.02)
     harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))
     before, epoch = harness.store.contents(), harness.app.cache.sync_state.get("sync.index_version")
     tool, arguments = ACTIONS[action]

@@ -1,6 +1,6 @@
 """A question's state is worth one call about the same thing, for a while."""
 
-from mcp_notarium.protocol.consent import MOST_OPEN, OPEN_SECONDS, Questions
+from mcp_notarium.protocol.elicitation import MOST_OPEN, OPEN_SECONDS, Questions
 
 
 class Clock:

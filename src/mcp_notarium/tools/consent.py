@@ -1,8 +1,14 @@
-"""Describe a tool and the context of its call, and phrase its consent questions.
+"""Decide what a person has to agree to, and phrase the question. ``protocol/elicitation`` puts it to them.
 
-The server makes one :class:`CallContext` for each call. Handlers read the index freely. Every change
-happens inside ``app.library.writing()``: writes of one note are served one after another, and reads never
-wait for the network behind a write.
+A person is asked before
+
+* a save that drops most of a text, or shares the note (:func:`ask_before_save`);
+* a change that takes away what nothing can bring back, of the note or of notes that link to it (:func:`find_questions`,
+  and for the removal of a note :func:`remove_note`; ``domain/loss`` decides what that is);
+* ``manage`` deletes for good, undoes, restores, renames a tag or resets the index: always, in the words of its handler.
+
+A user at a terminal is not asked what they have typed. Who may answer follows from NOTARIUM_DESTRUCTIVE
+(:func:`consent_mode`).
 
 A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
 in it may look like the question's own words, turn them around, or hide. The name is for the user's eyes
@@ -13,22 +19,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import ConfirmationRequired
+from mcp_notarium.errors import ConfirmationRequired, VersionConflict
 from mcp_notarium.logs.redaction import one_line
+from mcp_notarium.markup.obsidian_links import rewrite_links
+from mcp_notarium.tools.save_checks import drops_most, find_new_addresses
 from mcp_notarium.tools.untrusted_text import is_foreign
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.storage.audit_log import Act
+    from mcp_notarium.domain.loss import Loss
+    from mcp_notarium.domain.note import Content, Note
+    from mcp_notarium.markup.obsidian_links import Changes
+    from mcp_notarium.tools.tool import CallContext
 
 
 WIDTH = 60
@@ -41,27 +50,6 @@ _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00016f
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})  # defence: question-shows-characters =()
 _QUOTES = re.compile('["\u201c-\u201f\u00ab\u00bb\u2033\uff02]')
 _LINES = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
-
-
-class CallContext(Protocol):
-    """Represent one call: how to record a change, to ask the user, and to tell the client."""
-
-    @property
-    def client(self) -> str | None:
-        """Return the program that calls, as versions name it; None: the user, at a terminal."""
-
-    @property
-    def act(self) -> Act:
-        """Return what a change is recorded by before it is made."""
-
-    async def confirm(self, message: str) -> bool:
-        """Return whether the user agrees to ``message``.
-
-        Raises ``ConfirmationRequired`` if nobody can say.
-        """
-
-    async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Report progress to the client; does nothing if the client did not ask for that."""
 
 
 class ConsentMode(Enum):
@@ -188,42 +176,106 @@ def quote_whole(text: str) -> str:
     return f"“{shown}”"
 
 
-Handler = Callable[..., Awaitable[BaseModel]]
+def ask_before_save(
+    old: Content, new: Content, *, name: Callable[[], str], shares: bool
+) -> tuple[str, ...]:
+    """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
+    asks = []
+    added = find_new_addresses(new.tags, present=old.tags) if shares else ()
+    if added:  # defence: sharing-asks
+        people = ", ".join(map(quote_whole, added))
+        asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
+    if drops_most(old.text, new.text):  # defence: dropping-text-asks
+        asks.append(
+            f"Overwrite the {name()} and drop most of its text "
+            f"({len(old.text)} characters, {len(new.text)} after)?"
+        )
+    return tuple(asks)
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """Describe one tool, ready to be listed and called.
+async def find_loss(
+    app: App, note: Note, content: Content | None, *, after: int = 0
+) -> Loss | None:
+    """Return what is lost for good if the note becomes ``content`` (None: is removed); None if nothing is.
 
-    ``read_only`` and the next three say what a client may rely on when it decides whether to ask its user.
-    ``other_answer``: what some calls get instead. ``without``: actions and arguments that clients are not
-    shown. ``stands_for``: the tool of ours, and its action, whose rules of the policy hold for this one; '' for
-    one of ours. ``protocol_errors``: its errors are those of the protocol, not answers; they end with
-    ``failure_sign``; ``wrong_code``: the caller can change it, ``missing_code``: no such note. ``family`` is what
-    the audit log calls it before its name.
+    ``after``: the room of the versions that the same change needs before. Raises ``NotPermitted`` if the policy
+    forbids that.
     """
+    if content is None:
+        loss = await app.library.find_removal_loss(note, now=app.clock())
+    else:
+        loss = await app.library.find_loss(note, content, now=app.clock(), after=after)
+    if loss is not None:
+        app.config.policy.require_irreversible()  # defence: write-mode-no-deletion
+    return loss
 
-    name: str
-    title: str
-    description: str
-    request: type[BaseModel]
-    answer: type[BaseModel]
-    handle: Handler
-    other_answer: type[BaseModel] | None = None
-    read_only: bool = False
-    destructive: bool = False
-    idempotent: bool = False
-    open_world: bool = False
-    stands_for: str = ""
-    action: str | None = None
-    protocol_errors: bool = False
-    wrong_code: int = -32602
-    missing_code: int = -32602
-    without: frozenset[str] = frozenset()
-    failure_sign: str = ""
-    family: str = "tool"
 
-    @property
-    def rule(self) -> tuple[str, str | None]:
-        """Return what the policy calls it: a tool of ours, and an action of that."""
-        return self.stands_for or self.name, self.action
+async def find_questions(
+    app: App, note: Note, content: Content, *, links: Mapping[str, Changes]
+) -> tuple[str, ...]:
+    """Return what a person has to be asked before the note becomes ``content``, and links in other notes change.
+
+    Raises ``NotPermitted`` if the policy forbids that.
+    """
+    asks = []
+    if (loss := await find_loss(app, note, content)) is not None:
+        name = name_note(app, note.title or note.text, note_id=note.id)
+        gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
+        asks.append(f"Change the {name}? {gone}")
+    others, room = 0, app.library.version_size(note)
+    for note_id, changes in links.items():
+        if (other := app.library.get(note_id)) is not None:
+            relinked = replace(other.content, text=rewrite_links(other.text, changes))
+            others += await find_loss(app, other, relinked, after=room) is not None
+            room += app.library.version_size(other)
+    if others:
+        notes = "1 other note" if others == 1 else f"{others} other notes"
+        asks.append(f"Change links in {notes}? What they were cannot be brought back.")
+    return tuple(asks)
+
+
+_ATTEMPTS = 3
+
+
+async def remove_note(
+    app: App, key: str, call: CallContext, find: Callable[[], Awaitable[Note]], *, asks: bool
+) -> Note:
+    """Delete the note that ``find`` returns each time, and return it.
+
+    ``key``: as for ``Library.writing``. ``asks``: the user is asked also about a note that can be brought back. Raises
+    ``VersionConflict`` if the answer was about another state of the note, or it cannot be brought back any more.
+    """
+    agreed = await find()
+    loss = await find_loss(app, agreed, None)
+    if asks or loss is not None:
+        app.usage_limits.require_write()
+        name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
+        kept = f"For {app.config.version_days} days `restore_version` can bring it back."
+        back = kept if loss is None else f"It cannot be brought back: {loss.why}."
+        # defence: delete-for-good-asks
+        await require_consent(call, f"Delete the {name} for good? {back}")
+    for attempt in range(1, _ATTEMPTS + 1):
+        async with app.library.writing(key):
+            note = await find()
+            # defence: delete-what-was-agreed
+            if loss is None and await find_loss(app, note, None) is not None:
+                raise VersionConflict(
+                    "The note cannot be brought back any more; nothing was deleted.",
+                    details={"id": note.id},
+                    resolution_hint="Delete it again if it is still to go: then the user is asked about that.",
+                )
+            if loss is not None and note != agreed:
+                raise VersionConflict(
+                    "The note has changed just now; nothing was deleted.",
+                    details={"id": note.id},
+                    resolution_hint="Read it again, and delete it if the user still wants that.",
+                )
+            try:
+                with app.usage_limits.write():
+                    await app.library.remove(note, act=call.act, keeps=loss is None)
+            except VersionConflict:  # another program has changed it at this moment
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return note
+    raise AssertionError("the last attempt returns or raises")

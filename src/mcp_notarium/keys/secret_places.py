@@ -1,8 +1,8 @@
-"""Find the database's key, and store the login token.
+"""Decide in which place a secret is found or stored.
 
-The key comes from the settings (variable, then file), then from the keychain. The first source that is
-present decides. If its key is wrong, the start is refused; no other source is tried. A key from an unnamed
-``.env`` of the working folder comes last: somebody else may have put it there. The token goes to the
+The database's key comes from the settings (variable, then file), then from the keychain. The first source that is
+present decides: the start is refused if its key is wrong, and no other source is tried. A key from an unnamed
+``.env`` of the working folder comes last: somebody else may have put it there. The login token goes to the
 keychain, else to the encrypted database, else it stays in memory.
 """
 
@@ -40,15 +40,15 @@ def find_passphrase(settings: Config, *, system: Keychain | None = None) -> Foun
 
     Raises ``LockedError`` (KEYCHAIN_UNUSABLE) if the keychain decides and cannot be used.
     """
-    given, kept = None, None
+    named, kept = None, None
     if settings.db_key is not None:
         origin = settings.db_key_origin or "DB_ENCRYPTION_KEY"
-        given = FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
+        named = FoundKey(settings.db_key, origin, from_working_folder=settings.db_key_yields)
         if not settings.db_key_yields:  # defence: key-source-no-fall-through
-            return given
+            return named
     if settings.keychain:
         kept = (system or keychain.system_keychain()).get(keychain.KEY, settings.owner_hash)
-    return given if kept is None else FoundKey(kept, KEYCHAIN)
+    return named if kept is None else FoundKey(kept, KEYCHAIN)
 
 
 class StoredToken:

@@ -1,6 +1,6 @@
-"""Ask the user for consent by elicitation, in both versions of the protocol.
+"""Ask the user for consent through the client (MCP calls it elicitation), in both versions of the protocol.
 
-Where the server may send requests it asks at once. Where it may not, the call ends with a question and
+The server asks at once where it may send requests. Otherwise the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
 """
 
@@ -18,13 +18,12 @@ import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_notarium import logs
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.call_audit import PassOn
-from mcp_notarium.tools.call_context import (
+from mcp_notarium.tools.consent import (
     ConsentMode,
     client_error,
     consent_error,
@@ -125,7 +124,7 @@ class Call:
         # defence: dialogue-before-argument =True
         if consent_mode(setting, can_elicit=self._can_elicit()) is not ConsentMode.ASK:
             return self._decide_without_dialogue(message, setting)
-        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if not self._context.session.can_send_request:
             return self._read_answer(message)
         try:
             with anyio.fail_after(ASKING_SECONDS):

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import LockedError
-from mcp_notarium.keys.credentials import KEYCHAIN, StoredToken, find_passphrase
 from mcp_notarium.keys.keychain import KEY, TOKEN
+from mcp_notarium.keys.secret_places import KEYCHAIN, StoredToken, find_passphrase
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.sync_state import SyncState
 from support import keychains

@@ -3,12 +3,7 @@
 import pytest
 
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.tools.call_context import (
-    ConsentMode,
-    consent_error,
-    consent_mode,
-    require_consent,
-)
+from mcp_notarium.tools.consent import ConsentMode, consent_error, consent_mode, require_consent
 
 
 @pytest.mark.parametrize(
