@@ -183,7 +183,9 @@ def test_a_key_file_replaced_under_its_old_inode_is_a_change(
     key_file.write_bytes(b"new")
     os.utime(key_file, ns=(1, 1))
     assert key_file.stat().st_ino == inode
-    assert signals.describe_interruption() != unchanged
+    changed = signals.describe_interruption()
+    assert changed != unchanged
+    assert "after the change was made or begun" in changed
 
 
 def kept(simulator: Simulator, place: Path) -> bytes:
