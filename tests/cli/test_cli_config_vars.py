@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,15 +20,7 @@ SECRETS = {
 
 
 def show(*arguments, env=(), cwd="/"):
-    return subprocess.run(
-        [sys.executable, "-m", "mcp_notarium", "--print-config-vars", *arguments],
-        env=BARE | dict(env),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run(BARE | dict(env), "--print-config-vars", *arguments, cwd=cwd)
 
 
 def rows(done):

@@ -14,7 +14,7 @@ import pytest
 
 from mcp_notarium import __version__
 from mcp_notarium.cli import main as cli
-from mcp_notarium.cli import terminal
+from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_yes
 from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
 from support import whole
@@ -343,7 +343,7 @@ def test_an_error_cannot_steer_the_terminal(command, capsys):
 def test_an_interrupt_exits_130_without_a_traceback(command, capsys):
     command(raising(KeyboardInterrupt()))
     assert cli.run(["command"]) == 130
-    assert capsys.readouterr().err == "\nInterrupted. Nothing was changed.\n"
+    assert capsys.readouterr().err == f"\n{signals.describe_interruption()}\n"
 
 
 def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(command, monkeypatch, tmp_path):

@@ -109,7 +109,6 @@ def test_a_key_on_paper_that_is_cut_short_is_called_that(home: Home) -> None:
         assert screen.ends() == 11, screen.screen
     shown = " ".join(screen.screen.split())
     assert "the key given opens nothing, and as a recovery key it is not whole" in shown
-    assert "nine groups of four" in shown
 
 
 def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:
@@ -118,7 +117,6 @@ def test_a_key_that_opens_already_is_no_new_key(home: Home) -> None:
         for how in ([], ["--reencrypt", "--drop-other-keys"]):
             done = home.unchanged("rotate-key", *how, "--new-key-file", home.file(words))
             assert "opens the cache already" in done.stderr
-            assert "nothing was changed" in done.stderr
 
 
 def test_no_recovery_key_is_shown_that_cannot_be_put_in_force(home: Home) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium import __version__
-from support.talker import SERVE
 from support.terminal import CTRL_C, Terminal
-from support.whole import Server, store_environment
+from support.whole import Server, run, store_environment
 
 INTERRUPTED = """
 import sys
@@ -44,13 +43,6 @@ def _env(tmp_path: Path) -> dict[str, str]:
     done = run(env, "import", str(tmp_path / "notes"), "--yes")
     assert done.returncode == 0, done.stderr
     return env
-
-
-def run(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SERVE, *arguments], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
 
 
 def test_ids_can_be_read_and_used_on_a_pipe_and_at_a_terminal(env: dict[str, str]) -> None:

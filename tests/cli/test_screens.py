@@ -13,6 +13,7 @@ import pytest
 from mcp_notarium.config import accounts
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
+from support import short_pauses
 from support.terminal import Terminal
 from support.whole import Server, environment, run
 
@@ -158,7 +159,7 @@ def test_notes_arrive_by_sync_and_the_login_is_told(tmp_path: Path) -> None:
         env = environment(simulator, tmp_path, SIMPLENOTE_PASSWORD=None)
         assert run(env, "sync").returncode == 1
         assert status(env)["login"].startswith("no; ")
-        env = environment(simulator, tmp_path)
+        env = environment(simulator, tmp_path, **short_pauses.MARKED)
         assert status(env)["login"].startswith("refused at the last sync")
         assert "In step: 1 note, 0 in the trash." in run(env, "sync").stdout
         assert status(env)["login"] == "logged in"

@@ -226,7 +226,6 @@ def test_a_wrong_code_ends_it_and_says_how_to_go_on(simulator: Simulator, home: 
         stdin="WRONG1\n",
     )
     assert done.returncode == 1
-    assert "does not accept this code" in done.stderr
     assert "mcp-notarium login" not in done.stderr
     assert "`mcp-notarium --account simplenote setup` goes on" in done.stderr
     assert not (home / ".cursor/mcp.json").exists()
@@ -381,7 +380,6 @@ def test_setup_left_before_it_keeps_anything_says_so(home: Path) -> None:
         terminal.shows("Encrypt with which key?")
         terminal.type(CTRL_C)
         assert terminal.ends() == 130
-        assert "Interrupted. Nothing was changed." in terminal.screen
     assert not (home / ".config/mcp-notarium").exists()
 
 

@@ -9,6 +9,7 @@ from mcp_notarium.errors import LockedError
 from mcp_notarium.secret import Secret
 from support import account_child
 from support.account import OTHER, account, fingerprint, folder_of, open_cheaply
+from support.stories import KILLED, run_killed
 
 PREPARING = [f"{step}_prepared" for step in ("write", "sync", "verify", "switch", "sync_folder")]
 COMMITTED = [
@@ -21,7 +22,7 @@ NOW = 1_763_683_200.0
 @pytest.mark.parametrize("step", [*PREPARING, "database", "clear", *COMMITTED])
 def test_a_first_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, step):
     config = account(tmp_path)
-    assert account_child.run(tmp_path, "create", step) == account_child.KILLED
+    assert run_killed(account_child.create, tmp_path, step) == KILLED
     with closing(open_cheaply(config)) as opened:
         # Behind the commit point the cache exists; before it nothing was there to be kept.
         assert opened.created is (step not in COMMITTED)
@@ -44,7 +45,7 @@ def test_every_step_of_a_first_start_is_tried_above(tmp_path):
 
 @pytest.mark.parametrize("step", [PREPARING[-1], "database"])
 def test_another_key_after_a_killed_first_start_is_as_good_as_the_first(tmp_path, step):
-    account_child.run(tmp_path, "create", step)
+    run_killed(account_child.create, tmp_path, step)
     with closing(open_cheaply(account(tmp_path, db_key=Secret(OTHER)))) as opened:
         assert opened.created
 
@@ -52,7 +53,7 @@ def test_another_key_after_a_killed_first_start_is_as_good_as_the_first(tmp_path
 @pytest.mark.parametrize("step", ["database", "switch"])
 def test_a_first_plain_start_killed_at_any_step_is_followed_by_a_good_one(tmp_path, step):
     config = account(tmp_path, db_encryption=False)
-    assert account_child.run(tmp_path, "create-plain", step) == account_child.KILLED
+    assert run_killed(account_child.create_plain, tmp_path, step) == KILLED
     with closing(open_cheaply(config)) as opened:
         assert opened.created is (step == "database")
     assert not folder_of(config).unfinished_plain_database.exists()
@@ -63,7 +64,7 @@ def test_a_killed_rebuild_loses_no_byte_of_the_old_cache_and_is_finished_later(t
     config = account(tmp_path)
     open_cheaply(config, clock=lambda: NOW).close()
     old = fingerprint(config.account_dir)
-    assert account_child.run(tmp_path, "rebuild", step) == account_child.KILLED
+    assert run_killed(account_child.rebuild, tmp_path, step) == KILLED
     kept = {name.rpartition("/")[2]: digest for name, digest in fingerprint(tmp_path).items()}
     everywhere = set(fingerprint(tmp_path).values())
     assert set(old.values()) <= everywhere, kept
@@ -80,7 +81,7 @@ def test_before_its_commit_point_a_killed_rebuild_leaves_the_old_cache_to_its_ow
     config = account(tmp_path)
     with closing(open_cheaply(config, clock=lambda: NOW)) as first:
         generation = first.generation
-    assert account_child.run(tmp_path, "rebuild", step) == account_child.KILLED
+    assert run_killed(account_child.rebuild, tmp_path, step) == KILLED
     with closing(open_cheaply(config)) as opened:
         assert opened.generation == generation
         assert folder_of(config).generations() == (generation,)
@@ -90,6 +91,6 @@ def test_before_its_commit_point_a_killed_rebuild_leaves_the_old_cache_to_its_ow
 def test_a_killed_rebuild_opens_with_no_third_key(tmp_path):
     config = account(tmp_path)
     open_cheaply(config, clock=lambda: NOW).close()
-    account_child.run(tmp_path, "rebuild", "switch")
+    run_killed(account_child.rebuild, tmp_path, "switch")
     with pytest.raises(LockedError):
         open_cheaply(config)

@@ -1,22 +1,52 @@
 """Kill a copy, a restore and a re-encryption of the local notebook at every stop: no note is lost, and it can be repeated."""
 
+from __future__ import annotations
+
 import shutil
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import copies
+from mcp_notarium.account import copies, rescue, rewrite
+from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache
-from support import local_kill_child
+from mcp_notarium.stores.local.kind import TABLES
 from support.account import folder_of, open_cheaply
-from support.account_child import KILLED, forked
 from support.local_child import configured
-from support.local_kill_child import NOW
 from support.local_notebook import OtherProcess
 from support.long import sample
+from support.stories import KILLED, change_options, count_stops, run_killed
 
 pytestmark = [pytest.mark.slow("kills processes one after the other"), pytest.mark.timeout(600)]
+NOW = 1_763_683_200.0
+
+
+def change_and_copy(home: Path, text: str, now: float) -> None:
+    """A server that changes the note ``n1`` and stops."""
+    with closing(open_cheaply(configured(home))) as opened:
+        OtherProcess(Cache(opened.database)).put("n1", text)
+        copies.copy_after_changes(opened, TABLES, keep=2, now=now)
+
+
+def copy(home: Path, _at: StepHook) -> None:
+    change_and_copy(home, "three", NOW + 50)
+
+
+def restore(home: Path, at: StepHook) -> None:
+    """Put the newest copy back."""
+    rescue.restore(configured(home), options=_later(at))
+
+
+def reencrypt(home: Path, at: StepHook) -> None:
+    """Write it under a new data key, which the same key opens."""
+    rewrite.reencrypt(configured(home), options=_later(at))
+
+
+def _later(at):
+    return replace(change_options(at), clock=lambda: NOW + 100)
 
 
 @pytest.fixture(scope="module", name="made")
@@ -25,7 +55,7 @@ def _made(tmp_path_factory):
     home = tmp_path_factory.mktemp("made") / "home"
     home.mkdir(mode=0o700)
     for number, text in enumerate(("one", "two")):
-        local_kill_child.copy(home, text, now=NOW + number)
+        change_and_copy(home, text, NOW + number)
     return home
 
 
@@ -48,36 +78,27 @@ def sound_copies(home):
     return len(found)
 
 
-def kill(made, place, action, number):
-    """A home in which it was killed at stop ``number``."""
-    home = place / f"{action}-{number}"
-    shutil.copytree(made, home)
-    process = forked(local_kill_child.killed, home, action, number)
-    process.join(60)
-    assert process.exitcode == KILLED
-    return home
-
-
 @pytest.mark.parametrize(
-    ("action", "texts"),
-    [("copy", {"two", "three"}), ("restore", {"two"}), ("reencrypt", {"two"})],
+    ("act", "texts"), [(copy, {"two", "three"}), (restore, {"two"}), (reencrypt, {"two"})]
 )
 def test_killed_at_any_stop_every_note_is_there_and_the_next_one_does_it(
-    made, tmp_path, action, texts
+    made, tmp_path, act, texts
 ):
     shutil.copytree(made, tmp_path / "whole")
-    last = local_kill_child.killed(tmp_path / "whole", action, 0)
+    last = count_stops(act, tmp_path / "whole")
     assert last > 10
-    for number in sample(f"kills {action}", range(1, last + 1), 4):
-        home = kill(made, tmp_path, action, number)
+    for number in sample(f"kills {act.__name__}", range(1, last + 1), 4):
+        home = tmp_path / f"home-{number}"
+        shutil.copytree(made, home)
+        assert run_killed(act, home, number) == KILLED
         assert text_of(home) in texts
-        if action == "copy":
+        if act is copy:
             assert sound_copies(home) in (2, 3)
-            local_kill_child.copy(home, "four", now=NOW + 60)
+            change_and_copy(home, "four", NOW + 60)
             assert text_of(home) == "four"
             assert sound_copies(home) == 2
         else:
-            getattr(local_kill_child, action)(home)
+            act(home, ignore_step)
             assert text_of(home) == "two"
         left = {path.name[:5] for path in folder_of(configured(home)).copies.iterdir()}
         assert left == {"20251"}

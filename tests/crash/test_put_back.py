@@ -254,7 +254,6 @@ def test_one_older_state_stays_one_whatever_ends_the_server_that_met_it(env, tmp
     (tmp_path / "in" / "new.md").write_text("new")
     refused = run(env, "import", str(tmp_path / "in"), "--yes")
     assert refused.returncode == 1
-    assert "nothing was changed" in refused.stderr
     assert run(env, "audit", "accept", "--yes").returncode == 0
     assert run(env, "status").returncode == 0
     worked(env, "d0")

@@ -22,6 +22,7 @@ from support import account_child, corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, folder_of, made, open_cheaply
 from support.cache_room import store
 from support.long import LONG, dice
+from support.stories import KILLED, run_killed
 
 THIRD = Secret("seven quiet ladders in the snow")
 TRIALS = 20 if LONG else 8
@@ -54,7 +55,7 @@ def test_killed_at_any_step_exactly_one_key_opens_and_the_retry_works(tmp_path, 
     config = filled(tmp_path)
     (before,) = folder_of(config).generations()
     other = replace(config, db_key=Secret(OTHER))
-    assert account_child.run(tmp_path, "reencrypt", step) == account_child.KILLED
+    assert run_killed(account_child.reencrypt, tmp_path, step) == KILLED
     assert (mark(config), mark(other)) == ((None, "kept") if step in AFTER else ("kept", None))
 
     again(other if step in AFTER else config)
@@ -103,12 +104,12 @@ def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path
     there, moments = content(config), dice("reencrypt")
     shutil.copytree(tmp_path / "origin", tmp_path / "timed")
     began = time.monotonic()
-    assert account_child.run(tmp_path / "timed", "reencrypt", seconds=600) == 0
+    assert run_killed(account_child.reencrypt, tmp_path / "timed", seconds=600) == 0
     took = time.monotonic() - began
     for number in range(TRIALS):
         home = tmp_path / f"home-{number}"
         shutil.copytree(tmp_path / "origin", home)
-        account_child.run(home, "reencrypt", seconds=moments.uniform(0, took * 1.1))
+        run_killed(account_child.reencrypt, home, seconds=moments.uniform(0, took * 1.1))
         old, new = (account(home, db_key=Secret(key)) for key in (PASSPHRASE, OTHER))
         assert sorted([content(old), content(new)], key=str) == sorted([there, None], key=str)
         again(new if mark(old) is None else old)
@@ -120,7 +121,7 @@ def test_killed_at_any_moment_exactly_one_key_opens_and_the_retry_works(tmp_path
 
 def test_when_it_is_not_killed_it_ends_well(tmp_path):
     config = filled(tmp_path)
-    assert account_child.run(tmp_path, "reencrypt") == 0
+    assert run_killed(account_child.reencrypt, tmp_path) == 0
     assert mark(account(tmp_path, db_key=Secret(OTHER))) == "kept"
     assert mark(account(tmp_path, db_key=Secret(PASSPHRASE))) is None
     assert len(folder_of(config).generations()) == 1

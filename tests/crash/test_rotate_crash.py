@@ -9,6 +9,7 @@ from mcp_notarium.secret import Secret
 from support import account_child
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, folder_of, made, opens
 from support.keyfiles import REWRAP
+from support.stories import KILLED, run_killed
 
 THIRD = "two slow trains cross the valley"
 
@@ -29,7 +30,7 @@ def rotate_to_third(config, old):
 def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_path, row):
     config = made(tmp_path)
     before = fingerprint(config.account_dir)
-    assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
+    assert run_killed(account_child.rotate, tmp_path, row.step) == KILLED
     if row.opens == "old":
         after = fingerprint(config.account_dir)
         assert {name: after.get(name) for name in before} == before
@@ -43,7 +44,7 @@ def test_killed_after_any_step_exactly_the_passphrase_of_the_table_opens(tmp_pat
 @pytest.mark.parametrize("row", REWRAP, ids=lambda row: row.step)
 def test_killed_after_any_step_the_next_rotation_works_and_removes_old_files(tmp_path, row):
     config = made(tmp_path)
-    assert account_child.run(tmp_path, "rotate", row.step) == account_child.KILLED
+    assert run_killed(account_child.rotate, tmp_path, row.step) == KILLED
     done = rotate_to_third(config, PASSPHRASE if row.opens == "old" else OTHER)
     assert done.proven
     assert temporary_files(config) == []
@@ -60,6 +61,6 @@ def test_killed_after_any_step_the_next_rotation_works_and_removes_old_files(tmp
 
 def test_a_rotation_that_is_not_killed_ends_well(tmp_path):
     config = made(tmp_path)
-    assert account_child.run(tmp_path, "rotate") == 0
+    assert run_killed(account_child.rotate, tmp_path) == 0
     assert opens(account(tmp_path), Secret(OTHER))
     assert not opens(config, Secret(PASSPHRASE))

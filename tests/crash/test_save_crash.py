@@ -16,9 +16,9 @@ from mcp_notarium.audit.chain import ChainMac
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.audit_table import AuditTable
 from support import cache_room, disk_trace, power_loss, saving_child
-from support.account_child import KILLED, forked
 from support.disk_trace import Flush, FlushFolder, Named, Write
 from support.long import dice, sample
+from support.stories import KILLED, forked
 
 FRAME_HEADER = 24
 COMMAND = [sys.executable, saving_child.__file__]

@@ -20,11 +20,10 @@ from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.domain.policy import PERMISSIVE
 from mcp_notarium.errors import LockedError, Unfinished
 from mcp_notarium.files.os_errors import ELSEWHERE
-from support import stops
 from support.account import folder_of
 from support.long import LONG, dice, sample
 from support.power_stories import DISTINCT
-from support.stories import given_key
+from support.stories import given_key, stopping
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="folders are flushed"),
@@ -88,7 +87,7 @@ def tried(place, monkeypatch, capsys):
             patch.setattr(command_context, "prepare_account", lambda _args: loaded(config))
             patch.chdir(home)
             capsys.readouterr()
-            with stops.stopping(failing):
+            with stopping(failing):
                 code = main.run(list(story.command))
         return code, capsys.readouterr().err, home, failing
 
@@ -175,7 +174,7 @@ def test_a_cache_that_is_quarantined_in_part_is_not_called_unusable(place):
         names = sorted(path.name for path in config.account_dir.glob("notarium_*"))
         failing = Failing(number, config)
         try:
-            with stops.stopping(failing):
+            with stopping(failing):
                 purge.reset_account(config)
         except Unfinished as error:
             ended.add("in part" if "`mcp-notarium reset-cache` again" in hint_of(error) else "?")

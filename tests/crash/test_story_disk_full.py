@@ -17,11 +17,11 @@ import pytest
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.private_files import ignore_step
-from support import stops
 from support.long import LONG, dice, sample
 from support.needs import lacking
 from support.power_stories import DISTINCT
 from support.small_disk import SmallDisk
+from support.stories import TAKES_ROOM, stopping
 
 if sys.platform != "win32":
     import resource
@@ -120,7 +120,7 @@ class FullFrom:
         self.first, self.number, self.count = first, number, 0
 
     def __call__(self, name):
-        if name.removesuffix("_copy").removesuffix("_prepared") in stops.TAKES_ROOM:
+        if name.removesuffix("_copy").removesuffix("_prepared") in TAKES_ROOM:
             self.count += 1
             if self.count >= self.first:
                 raise OSError(self.number, os.strerror(self.number))
@@ -130,7 +130,7 @@ class FullFrom:
 def test_a_disk_that_is_full_from_any_write_on_is_no_end_of_a_cache(tried, story):
     for first in count(1 + dice(story.name).randrange(NEXT), NEXT):
         full = FullFrom(first, errno.ENOSPC if first % 2 else errno.EDQUOT)
-        done = tried(story, first, stops.stopping(full), on_step=full)
+        done = tried(story, first, stopping(full), on_step=full)
         if full.count < first:
             assert done
             break

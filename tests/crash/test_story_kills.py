@@ -16,10 +16,11 @@ from itertools import count
 import pytest
 
 from mcp_notarium.errors import Verdict
-from support import disk_trace, stops
+from support import disk_trace
 from support.found import KEY, NEW
 from support.long import LONG, dice, sample
 from support.power_stories import DISTINCT, STORIES
+from support.stories import KILLED, run_killed
 from support.talker import SERVE, Talker, call
 
 pytestmark = [
@@ -61,8 +62,8 @@ def test_killed_anywhere_it_leaves_what_was_or_what_is_to_be_and_can_be_repeated
     for number in count(1 + dice(story.name).randrange(NEXT), NEXT):
         home = place / f"home-{number}"
         shutil.copytree(before, home)
-        end = stops.run_killed(story, home, number)
-        assert end in {0, stops.KILLED}
+        end = run_killed(story.act, home, number)
+        assert end in {0, KILLED}
         try:
             story.check(home, done=end == 0, dice=random.Random(number))
         except AssertionError as error:
@@ -111,7 +112,7 @@ def test_the_real_command_killed_at_any_system_call_leaves_the_same(place, origi
 @pytest.mark.parametrize("number", sample("a real server", range(2, 40, 4), 1))
 def test_a_real_server_starts_after_a_kill(place, origin, story, number):
     home = origin(story)
-    stops.run_killed(story, home, number)
+    run_killed(story.act, home, number)
     env = story.variables(home) | NOWHERE
     keys = (KEY, SERVED[story.name])
     assert any(starts(home, env | {"DB_ENCRYPTION_KEY": key.reveal_text()}) for key in keys)

@@ -72,7 +72,7 @@ async def test_each_kind_of_value_is_taken_as_it_is_sent(store, tmp_path):
         assert "four" in saved["text"]
         assert "one" in saved["text"]
         again = await place.call("save", id=note_id, append="")
-        assert json.loads(again["error"])["message"] == "Nothing to save."
+        assert json.loads(again["error"])["category"] == "VALIDATION"
         trashed = await place.call(
             "manage", action="Trash", id=note_id, local_version=str(saved["local_version"]),
             version="", tag="", new_tag="", page=0, dry_run="false", confirm="",

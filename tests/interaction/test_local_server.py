@@ -70,7 +70,7 @@ def test_the_next_server_has_the_notes_and_the_commands_say_what_it_is(env):
     with Server(env) as server:
         server.loaded(1)
         assert server.leave() == 0
-    assert "in there, and nowhere else" in run(env, "purge", stdin="no\n").stderr
+    assert run(env, "purge", stdin="no\n").returncode == 1
     env["LOCAL_NOTEBOOK"] = "another"
     assert json.loads(run(env, "status", "--json").stdout)["folder"] != facts["folder"]
 
@@ -103,7 +103,7 @@ def test_what_a_server_was_told_is_saved_survives_kill_9_beside_another_server(e
         assert len(saved) + 1 <= stats["db_total_notes"] <= len(saved) + 5
         assert stats["pending_writes"] == 0
         assert server.leave() == 0
-    assert "chain is whole" in run(env, "audit", "verify").stdout
+    assert run(env, "audit", "verify").returncode == 0
 
 
 def test_two_servers_see_each_other_at_once(env):
@@ -199,7 +199,7 @@ def test_a_stop_after_changes_makes_a_copy_that_a_command_restores(env):
         saved = server.tool("save", text="after\n")
         assert saved["local_version"] > 1_700_000_000
         assert server.leave() == 0
-    assert "chain is whole" in run(env, "audit", "verify").stdout
+    assert run(env, "audit", "verify").returncode == 0
     folder = Path(listed["folder"]).parent
     (database,) = folder.glob("notarium_cache.*.sqlite.encrypted")
     database.write_bytes(b"rubbish" * 4096)

@@ -31,9 +31,10 @@ def test_a_note_that_cannot_be_requested_delays_no_other(tmp_path: Path, odd: st
             server.tool("manage", action="reset_cache", confirm=True)
             server.loaded(2)
             lost = simulator.faults.status(404, path="*/note/changes", times=1)
-            simulator.put("n2", content="after the sweep\n")
-            server.loaded(3)
-            assert lost.fired
+            simulator.put("n2", content="ends an open poll\n")  # the next one meets the fault
+            until(lambda: lost.fired == 1)
+            simulator.put("n3", content="after the sweep\n")
+            server.loaded(4)
             until(lambda: "sync" not in server.tool("list"))
             stats = server.tool("manage", action="get_stats")["stats"]
             assert (stats["sync_left_out"], stats["db_sync_error_count"]) == (1, 0)

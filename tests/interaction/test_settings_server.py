@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -15,8 +14,9 @@ from mcp_notarium.config.common_variables import COMMON, STORE
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.sandbox import landlock
 from mcp_notarium.stores import registry
-from support.talker import SERVE, call
-from support.whole import Server, store_environment
+from support import short_pauses
+from support.talker import call
+from support.whole import Server, run, store_environment
 
 FORMS: dict[str, Callable[[str], str]] = {
     "as documented": str,
@@ -65,10 +65,8 @@ def rows(store: str) -> list[dict[str, str]]:
 
 
 def read_back(env: dict[str, str], folder: Path) -> dict[str, dict[str, str]]:
-    done = subprocess.run(
-        [*SERVE, "--print-config-vars", "--json"], env=env, cwd=folder, capture_output=True,
-        timeout=30, check=True,
-    )  # fmt: skip
+    done = run(env, "--print-config-vars", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
     return {one["name"]: one for one in json.loads(done.stdout)}
 
 
@@ -140,17 +138,9 @@ def test_plain_http_in_the_local_network_can_be_permitted(tmp_path: Path) -> Non
         tmp_path, "trilium", TRILIUM_URL="http://10.1.2.3:8080", TRILIUM_TOKEN="x_y"
     )
     assert serves(env | {"TRILIUM_ALLOW_HTTP": "1"}, tmp_path)
-    done = subprocess.run(
-        SERVE,
-        env=env,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
+    done = run(env, cwd=tmp_path)
     assert done.returncode == 1
-    assert b"TRILIUM_ALLOW_HTTP=on" in done.stderr
+    assert "TRILIUM_ALLOW_HTTP=on" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -161,28 +151,18 @@ def test_a_path_of_windows_is_not_looked_for_in_the_working_folder(
     tmp_path: Path, written: str
 ) -> None:
     env = store_environment(tmp_path, "vault", VAULT_PATH=written)
-    done = subprocess.run(
-        SERVE,
-        env=env,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
+    done = run(env, cwd=tmp_path)
     assert done.returncode == 1
-    assert b"is a Windows path" in done.stderr
-    assert str(tmp_path).encode() not in done.stderr.replace(str(tmp_path / "data").encode(), b"")
+    assert "is a Windows path" in done.stderr
+    assert str(tmp_path) not in done.stderr.replace(str(tmp_path / "data"), "")
 
 
 @pytest.mark.parametrize("written", ["file:./dev.db", "FILE:///home/me/dev.db"])
 def test_an_address_of_a_file_is_not_taken_for_a_path(tmp_path: Path, written: str) -> None:
     env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=written)
-    done = subprocess.run(
-        SERVE, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
-    )
+    done = run(env)
     assert done.returncode == 1
-    assert b"MEMENTO_DATABASE is an address (file:...), not a path" in done.stderr
+    assert "MEMENTO_DATABASE is an address (file:...), not a path" in done.stderr
 
 
 @pytest.mark.slow("starts doctor for several stores")
@@ -196,10 +176,9 @@ def test_doctor_names_the_place_of_the_notes_that_cannot_be_used_before_the_firs
     }
     for (store, name), place in places.items():
         value = str(tmp_path / place) if place else "http://127.0.0.1:9"
-        env = store_environment(tmp_path, store, TRILIUM_TOKEN='"x_y"') | {name: value}
-        done = subprocess.run(
-            [*SERVE, "doctor", "--json"], env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False,
-        )  # fmt: skip
+        env = store_environment(tmp_path, store, TRILIUM_TOKEN='"x_y"', **short_pauses.MARKED)
+        env |= {name: value}
+        done = run(env, "doctor", "--json", cwd=tmp_path)
         found = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
         usable = store == "trilium"  # nobody listens there now
         assert (found["service"]["state"], done.returncode) == (

@@ -14,6 +14,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support import short_pauses
 from support.memento_file import MementoFile
 from support.plain_user import PlainUser, plain_user
 from support.services import running
@@ -194,7 +195,7 @@ UNREACHABLE: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_the_host_that_cannot_be_reached_is_named(tmp_path: Path, name: str) -> None:
     given, words = UNREACHABLE[name]
-    env = store_environment(tmp_path, name.partition(" ")[0], **given)
+    env = store_environment(tmp_path, name.partition(" ")[0], **given, **short_pauses.MARKED)
 
     def doctor(*how: str) -> dict[str, Said]:
         found = json.loads(run(env, "doctor", *how, "--json").stdout)["findings"]

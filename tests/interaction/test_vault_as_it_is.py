@@ -97,7 +97,7 @@ def test_a_new_note_beside_what_is_no_note_gets_a_number(env: dict[str, str], va
         for name in ("Latin", "Large", "Link", "Folder", "Hard", "Cloud", "Plan"):
             made = server.tool("save", title=name, text="new\n")
             assert made["id"] == f"{name} 2.md"
-            assert "not the one you gave" in made["note"]
+            assert made["title"] != name
         note = server.tool("get", id="Plan.md")
         version = note["local_version"]
         for name in ("Latin", "Folder", "Hard", "Cloud"):

@@ -199,18 +199,16 @@ def drive_resources(scanner: Scanner) -> tuple[str, str]:
 
 def drive_changes(scanner: Scanner, note_id: str, uri: str) -> None:
     """Hear of a change of a note."""
-    if not scanner.modern:
-        scanner.request("resources/subscribe", uri=uri)
-        saved = scanner.call("save", id=note_id, append="changed")
-        assert "error" not in saved, saved
-        told = scanner.wait_for("notifications/resources/updated")
-        assert told["params"]["uri"] == uri
-        scanner.request("resources/unsubscribe", uri=uri)
-    else:
+    if scanner.modern:
         scanner.listen({"resourceSubscriptions": [uri], "resourcesListChanged": True})
-        saved = scanner.call("save", id=note_id, append="changed")
-        assert "error" not in saved, saved
-        scanner.wait_for("notifications/resources/updated")
+    else:
+        scanner.request("resources/subscribe", uri=uri)
+    scanner.told.clear()
+    saved = scanner.call("save", id=note_id, append="changed")
+    assert "error" not in saved, saved
+    scanner.wait_until_updated(uri)
+    if not scanner.modern:
+        scanner.request("resources/unsubscribe", uri=uri)
 
 
 HIDES_TEXT = '[notes]\nhidden_fields = ["text"]\n'

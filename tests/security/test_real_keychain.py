@@ -274,7 +274,6 @@ def test_nothing_is_put_into_a_locked_keychain(
     account.session.lock()
     done = run(account.keyed(), *command)
     assert done.returncode == UNUSABLE
-    assert "it is locked" in done.stderr
     assert fingerprint(account.cache) == before
     account.session.log_out()
     account.session.log_in()
@@ -289,7 +288,6 @@ def test_a_locked_keychain_is_not_taken_out_and_its_login_not_called_forgotten(
     for command in (("keychain", "disable"), ("logout",)):
         done = run(account.keyed(), *command)
         assert done.returncode == UNUSABLE
-        assert "it is locked" in done.stderr
     assert (account.cache / "notarium_keys.json").read_bytes()
     assert before["notarium_keys.json"] == fingerprint(account.cache)["notarium_keys.json"]
     account.session.log_out()
@@ -359,7 +357,6 @@ def test_without_any_keychain_enable_says_so_and_changes_nothing(account: Keycha
     before = fingerprint(account.cache)
     done = run(account.keyed(), "keychain", "enable")
     assert done.returncode == UNUSABLE
-    assert "this machine has none" in done.stderr
     assert fingerprint(account.cache) == before
 
 

@@ -13,7 +13,6 @@ from mcp_notarium.account import backup, purge, rescue, rewrite
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.generation import BINDING_KEYS, SwitchResult
-from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.domain.note import Content
@@ -27,14 +26,10 @@ from mcp_notarium.storage.journal_table import JournalTable
 from support.account import BOUNDS, folder_of
 from support.found import KEY, NEW, THIRD, Broken, Found, Violation, demand
 from support.journal_entries import make_unfinished
-from support.stories import Story, given_key
+from support.stories import Story, change_options, given_key
 
 _DAMAGED = "damaged-database"
 _UNFINISHED = make_unfinished(Content("text that only this database has"), "a note of nobody")
-
-
-def _given(at: StepHook) -> ChangeOptions:
-    return ChangeOptions(bounds=BOUNDS, at=at)
 
 
 def _reencrypted(found: Found) -> None:
@@ -68,7 +63,7 @@ def _anchor(home: Path) -> None:
 
 
 def _reencrypt(home: Path, at: StepHook) -> None:
-    done = rewrite.reencrypt(given_key(home), new=NEW, options=_given(at))
+    done = rewrite.reencrypt(given_key(home), new=NEW, options=change_options(at))
     _require_finished(done.state)
 
 
@@ -78,7 +73,7 @@ def _require_finished(state: SwitchResult) -> None:
 
 
 def _repair(home: Path, at: StepHook) -> None:
-    done = rescue.repair(given_key(home), options=_given(at))
+    done = rescue.repair(given_key(home), options=change_options(at))
     if done is None:
         raise InvalidRequest("nothing is wrong")
     _require_finished(done.state)
@@ -102,7 +97,7 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                done = rescue.repair(given_key(trial), options=_given(ignore_step))
+                done = rescue.repair(given_key(trial), options=change_options())
             except (CacheError, LockedError):
                 continue
             if done is None or done.quarantine is None:
@@ -138,7 +133,7 @@ def _keep_old_keys(home: Path) -> None:
 
 
 def _purge(home: Path, at: StepHook) -> None:
-    purge.purge_account(given_key(home), None, options=_given(at))
+    purge.purge_account(given_key(home), None, options=change_options(at))
 
 
 def _purged(found: Found) -> None:

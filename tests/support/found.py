@@ -123,13 +123,14 @@ class Found:
         )
 
     def openers(self, *keys: Secret) -> list[Secret]:
-        """Those that open it, tried in any order."""
-        tried = self.dice.sample(keys, len(keys))
-        return sorted(filter(self.opens, tried), key=keys.index)
+        """Those that open it, tried in any order; a key that is named twice is one."""
+        distinct = [key for number, key in enumerate(keys) if key not in keys[:number]]
+        tried = self.dice.sample(distinct, len(distinct))
+        return sorted(filter(self.opens, tried), key=distinct.index)
 
     def is_after(self, before: Sequence[Secret], after: Sequence[Secret]) -> bool:
         """Whether exactly those keys open that open ``after`` it; else exactly those ``before``."""
-        openers = self.openers(*before, *(key for key in after if key not in before))
+        openers = self.openers(*before, *after)
         if openers == list(after):
             return True
         demand(Broken.MIXED, openers == list(before), f"{len(openers)} keys open")

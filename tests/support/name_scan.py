@@ -86,6 +86,8 @@ class Scanner:
         self.shown = 0
         self.driven: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.questions: list[str] = []
+        self.told: list[dict[str, Any]] = []
+        """Notifications that came before an answer that was waited for."""
         self._number = 0
         self._can = {"elicitation": {"form": {}}} if asks else {}
         if not modern:
@@ -113,7 +115,9 @@ class Scanner:
             message = self._look(self.server.receive())
             if message.get("id") == number and "method" not in message:
                 break
-            if message.get("method") == "elicitation/create":
+            if "id" not in message:
+                self.told.append(message)
+            elif message.get("method") == "elicitation/create":
                 self.questions.append(message["params"]["message"])
                 self.server.send(
                     {"jsonrpc": "2.0", "id": message["id"], "result": self._user_says()}
@@ -161,9 +165,13 @@ class Scanner:
         method = "subscriptions/listen"
         self.server.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
 
-    def wait_for(self, method: str) -> dict[str, Any]:
-        """Return the next notification of this method."""
-        while True:
-            message = self._look(self.server.receive(within=LATER))
-            if message.get("method") == method:
-                return message
+    def wait_until_updated(self, uri: str) -> None:
+        """Wait for the notification that a resource has changed; it may be one of ``told``."""
+        updated = {"method": "notifications/resources/updated", "uri": uri}
+        while not any(updated == _named(one) for one in self.told):
+            self.told.append(self._look(self.server.receive(within=LATER)))
+
+
+def _named(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what a notification of a resource is about."""
+    return {"method": message.get("method"), "uri": message.get("params", {}).get("uri")}

@@ -1,5 +1,12 @@
-"""List every command that changes keys as a story."""
+"""List every command that changes keys as a story; ``python power_stories.py NAME`` runs one in the working directory."""
 
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from mcp_notarium.files.private_files import ignore_step
 from support.cache_stories import CACHE_STORIES
 from support.long import LONG
 from support.slot_stories import SLOT_STORIES
@@ -14,3 +21,10 @@ def story_named(name: str) -> Story:
     """The story of this name."""
     (found,) = (one for one in STORIES if one.name == name)
     return found
+
+
+if __name__ == "__main__":
+    story = story_named(sys.argv[1])
+    story.act(Path.cwd(), ignore_step)
+    sys.stdout.write(story.says + "\n")
+    sys.stdout.flush()

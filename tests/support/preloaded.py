@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from support import cheap_stretching
+from support import cheap_stretching, short_pauses
 from support.long import LONG
 
 _CHILD = Path(__file__).with_name("preloaded_child.py")
@@ -79,6 +79,7 @@ class Preloaded:
         request = {
             "arguments": list(arguments),
             "cheap": cheap_stretching.wanted(env),
+            "short_pauses": short_pauses.wanted(env),
             "env": env,
             "folder": str(Path(cwd or ".").absolute()),
             "at_terminal": terminal is not None,

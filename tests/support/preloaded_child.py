@@ -23,7 +23,7 @@ from typing import NoReturn
 import mcp_notarium
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support import cheap_stretching
+from support import cheap_stretching, short_pauses
 
 _IMPORTED_LATE = (
     "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "filelock", "h11",
@@ -129,6 +129,8 @@ if __name__ == "__main__":
             _take_terminal()
         if wanted["cheap"]:
             cheap_stretching.install(setattr)
+        if wanted["short_pauses"]:
+            short_pauses.install()
         os.environ.clear()
         os.environ.update(wanted["env"])
         time.tzset()

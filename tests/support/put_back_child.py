@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from mcp_notarium.app import open_app
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from support.local_child import Call, configured
+from support.stories import die
 
 WORDS = "word " * 300
 
@@ -34,5 +33,5 @@ async def _save(home: Path, names: Sequence[str], end: str) -> None:
             answer = await pipeline.answer(Call("save", {"text": f"{name}\n{WORDS}"}))
             assert not answer.is_error, answer
         if end != "stop":
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         await holder.leave(within=20)

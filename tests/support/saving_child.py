@@ -1,9 +1,8 @@
 """Save one note through the whole call, and say each step that matters; as a program, in its folder."""
 
-import os
-import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +12,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mcp_notarium.audit.chain import Decision
+from mcp_notarium.files.private_files import ignore_step
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from support import cache_room
-from support.stops import stopping
+from support.stories import Stop, killing
 from support.tool_harness import Caller, ToolHarness
 
 Say = Callable[[str], None]
@@ -32,8 +32,8 @@ class Call(Caller):
     decision = Decision.ALLOWED
 
 
-async def save(folder: Path, say: Say, stop: Say = lambda _name: None) -> None:
-    """Change a note that was saved before, so that nothing is done for the first time."""
+async def save(folder: Path, say: Say, stops: AbstractContextManager[Stop] | None = None) -> None:
+    """Change a note that was saved before, so that nothing is done for the first time; ``stops`` are in that change."""
     harness = ToolHarness(folder, cache=cache_room.create(folder, key=None, name="cache.sqlite"))
     harness.app.cache.database.set_checkpointer(True)
     await harness.sync()
@@ -44,17 +44,17 @@ async def save(folder: Path, say: Say, stop: Say = lambda _name: None) -> None:
         made = (await pipeline.answer(Call({"text": "one\n"}))).value
         asked = {"id": made["id"], "local_version": made["local_version"], "text": "two\n"}
         push = harness.remote.push
-
-        async def watched(write):
-            stop("push")
-            say("sent")
-            answer = await push(write)
-            stop("pushed")
-            return answer
-
-        harness.remote.push = watched
         say("begins")
-        with stopping(stop):
+        with stops or nullcontext(ignore_step) as stop:
+
+            async def watched(write):
+                stop("push")
+                say("sent")
+                answer = await push(write)
+                stop("pushed")
+                return answer
+
+            harness.remote.push = watched
             answer = await pipeline.answer(Call(asked))
             say("answered")
         assert not answer.is_error
@@ -64,16 +64,8 @@ async def save(folder: Path, say: Say, stop: Say = lambda _name: None) -> None:
 
 def save_killed(folder: Path, number: int) -> None:
     """Save, killed at stop ``number`` (from 1); what is said goes to the file ``said``."""
-    count = 0
-
-    def stop(_name: str) -> None:
-        nonlocal count
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     with (folder / "said").open("w") as file:
-        anyio.run(save, folder, lambda word: print(word, file=file, flush=True), stop)
+        anyio.run(save, folder, lambda word: print(word, file=file, flush=True), killing(number))
 
 
 if __name__ == "__main__":

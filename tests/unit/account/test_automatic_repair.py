@@ -1,8 +1,6 @@
 """Test that a start repairs a damaged database by itself, where that loses nothing."""
 
-import os
 import shutil
-import signal
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -22,7 +20,7 @@ from mcp_notarium.storage.audit_table import AuditTable
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
-from support import account_child, corpus
+from support import corpus, stories
 from support.account import account, database_of, folder_of, open_cheaply
 from support.journal_entries import make_unfinished
 from support.long import dice, sample
@@ -192,7 +190,7 @@ def test_of_two_that_start_at_once_one_repairs_and_the_other_waits(copy, tmp_pat
 
     def start_another(step):
         if step == Step.COPY:
-            opened.append(account_child.forked(_open, tmp_path))
+            opened.append(stories.forked(_open, tmp_path))
 
     with closing(open_cheaply(copy, heal=True, at=start_another)) as first:
         require_all_state(first)
@@ -209,17 +207,12 @@ def _open(folder):
 @pytest.mark.parametrize("step", list(Step))
 def test_a_repair_that_is_killed_is_repeated_by_the_next_start(copy, tmp_path, step):
     spoil(copy, 4)
-    child = account_child.forked(_heal_and_die, tmp_path, str(step))
-    child.join(60)
-    assert child.exitcode == (0 if step in NEVER else account_child.KILLED)
+    end = stories.run_killed(_heal, tmp_path, step)
+    assert end == (0 if step in NEVER else stories.KILLED)
     with closing(open_cheaply(copy, heal=True)) as opened:
         require_all_state(opened)
     assert len(folder_of(copy).generations()) == 1
 
 
-def _heal_and_die(folder, step):
-    def die(name):
-        if name == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    open_cheaply(account(folder), heal=True, at=die).close()
+def _heal(home, at):
+    open_cheaply(account(home), heal=True, at=at).close()

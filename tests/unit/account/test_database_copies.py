@@ -347,7 +347,7 @@ def test_a_kept_copy_is_not_lost_by_a_re_encryption(config):
     cut_and_repair(config)
     (kept,) = [name for name in names(config) if "kept" in name]
     for act in (rewrite.reencrypt, partial(rewrite.find_dropped_slots, replacing=False)):
-        with pytest.raises(InvalidRequest, match="nothing was changed") as refusal:
+        with pytest.raises(InvalidRequest) as refusal:
             act(config, options=GIVEN)
         assert f"restore {kept}" in refusal.value.resolution_hint
     assert kept in names(config)

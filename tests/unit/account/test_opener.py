@@ -167,7 +167,7 @@ def test_a_wrong_key_is_proven_without_touching_anything(tmp_path):
 
 def test_fifty_wrong_keys_with_an_old_log_change_no_byte(tmp_path):
     config = made(tmp_path)
-    assert account_child.run(tmp_path, "write") == account_child.KILLED
+    account_child.leave_log(tmp_path)
     log = database_of(config).with_name(database_of(config).name + "-wal")
     assert log.stat().st_size > 0
     before = fingerprint(config.account_dir)
@@ -395,7 +395,7 @@ def test_a_damaged_salt_does_no_harm(tmp_path, head):
 
 def test_a_log_left_by_a_killed_server_is_taken_up(tmp_path):
     made(tmp_path)
-    assert account_child.run(tmp_path, "write") == account_child.KILLED
+    account_child.leave_log(tmp_path)
     with closing(open_cheaply(account(tmp_path))) as opened:
         assert mark_of(opened) == "written"
 
@@ -544,7 +544,7 @@ def test_somebody_elses_plain_cache_is_refused(tmp_path, differs):
 
 def test_a_verdict_changes_nothing_not_even_a_left_over_log(tmp_path):
     config = made(tmp_path)
-    assert account_child.run(tmp_path, "write") == account_child.KILLED
+    account_child.leave_log(tmp_path)
     before = fingerprint(config.account_dir)
     assert isinstance(inspection.verdict(config, bounds=BOUNDS), Open)
     assert fingerprint(config.account_dir) == before

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 from contextlib import closing
 
 import pytest
@@ -18,9 +17,9 @@ from mcp_notarium.files.private_files import change_private
 from mcp_notarium.storage import database as storage
 from support import put_back_child
 from support.account import folder_of
-from support.account_child import KILLED, forked
 from support.local_child import configured
 from support.long import LONG, dice
+from support.stories import KILLED, die, forked
 
 NAMES = [f"n{number}" for number in range(12)]
 
@@ -162,7 +161,7 @@ def test_an_older_state_on_record_stays_one_with_the_log_of_a_killed_server(home
 def _look_and_be_killed(home):
     async def opened():
         async with open_app(configured(home), syncing=False):
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
     asyncio.run(opened())
 

@@ -563,7 +563,7 @@ def test_half_characters_stay_and_hinder_no_edit(app, store):
 
 @pytest.mark.parametrize("value", ['"\\ud83d"', "9999999999999999999999"])
 def test_a_value_that_sqlite_does_not_take_is_refused(app, store, value):
-    with pytest.raises(StoreRejected, match="nothing was saved"):
+    with pytest.raises(StoreRejected):
         push(store, "n1", Content("x", native=f'{{"columns":{{"size":{value}}}}}'))
     with pytest.raises(KeyError):
         app.row("n1")

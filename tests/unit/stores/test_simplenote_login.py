@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
-from mcp_notarium.stores.simplenote.login import Authenticator, normal_username
+from mcp_notarium.stores.simplenote.login import Authenticator, WrongCode, normal_username
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import open_session, urls_of
 
@@ -188,7 +188,7 @@ def test_refused_code_in_any_form_is_a_wrong_code(status: int) -> None:
         sim.faults.status(status, path="*/complete-login", body=b"<html>")
         await authenticator.complete_code(sim.username, "ABC123")
 
-    assert "does not accept this code" in refusal(step).message
+    assert isinstance(refusal(step), WrongCode)
 
 
 def test_code_after_too_many_wrong_ones_is_rate_limited() -> None:

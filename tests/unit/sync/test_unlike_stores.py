@@ -202,9 +202,8 @@ def test_a_store_that_does_not_answer_the_comparison_gets_nothing_and_the_entry_
             return await get(note_id, etag=etag)
 
         client.remote.get = second_fails
-        with pytest.raises(StoreUnavailable) as refusal:
+        with pytest.raises(StoreUnavailable):
             await client.change(note, "Title\n")
-        assert refusal.value.message.endswith("; nothing was saved")
 
     asyncio.run(scenario())
     assert texts(store) == [BASE]
@@ -319,9 +318,8 @@ def test_an_id_that_exists_is_never_written_over(clients, store):
     client = clients(traits=LIKE_TRILIUM)
     client.remote.new_id = lambda *_content, **_seed: "n1"
     store.put("n1", "not ours\n")
-    with pytest.raises(VersionConflict) as refusal:
+    with pytest.raises(VersionConflict):
         asyncio.run(client.create("mine\n"))
-    assert refusal.value.message.endswith("; nothing was saved")
     assert texts(store) == ["not ours\n"]
 
 
@@ -527,5 +525,4 @@ def test_a_change_after_which_the_store_hides_the_note_is_not_said_to_be_unsaved
 
     error = asyncio.run(scenario())
     assert "your change may be stored" in error.message
-    assert "Do not save it again" in error.resolution_hint
     assert texts(store) == ["two\n"]

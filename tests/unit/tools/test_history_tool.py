@@ -1,5 +1,7 @@
 """What a note was: listed, read and marked as old, brought back by a save or refused."""
 
+import json
+
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry
@@ -132,7 +134,7 @@ async def test_an_old_version_is_marked_and_gives_nothing_to_save_with(agent):
     )
     assert (now.text, now.local_version) == ("new", note.local_version)
     for unknown in ("77777", "nothing", "-1"):
-        with pytest.raises(NoteNotFound, match="no version of that name"):
+        with pytest.raises(NoteNotFound):
             await agent.get(note.id, version=unknown)
 
 
@@ -209,7 +211,7 @@ async def test_whoever_undoes_at_a_terminal_is_not_asked_again(agent):
 async def test_undo_takes_back_the_last_change_of_this_client_alone(agent):
     note = await written(agent, "one", "two")
     other = Agent(agent._harness, "agent 2")
-    with pytest.raises(InvalidRequest, match="no change to this note to undo"):
+    with pytest.raises(InvalidRequest):
         await other.manage("undo", id=note.id)
     with pytest.raises(VersionConflict):
         await agent.manage("undo", id=note.id, local_version=note.local_version - 1)
@@ -281,7 +283,7 @@ async def test_hidden_text_and_tags_show_in_no_version(governed):
     ]
     old = await agent.get(note.id, version=answer.history[-1].version)
     assert (old.text, old.tags) == ("", ["t"])
-    with pytest.raises(NotPermitted, match="hidden and cannot be changed"):
+    with pytest.raises(NotPermitted):
         await agent.manage("restore_version", id=note.id, version=answer.history[-1].version,
                            local_version=note.local_version)  # fmt: skip
     assert cache.notes.get(note.id).text == "other words"
@@ -323,8 +325,9 @@ async def test_on_the_wire_history_reads_and_the_rest_changes(governed, mode):
             "r1",
         )
         undone = await client.call_tool("manage", {"action": "undo", "id": "n"})
-        assert ("can only be read" in undone.content[0].text) == (mode is Mode.READ_ONLY)
         assert undone.is_error
+        subcategory = json.loads(undone.content[0].text)["subcategory"]
+        assert (subcategory == NotPermitted.subcategory) == (mode is Mode.READ_ONLY)
         for number in range(9):
             store.put("n", f"line {number} " + 60 * "x")
         await agent._harness.sync()

@@ -200,7 +200,7 @@ def test_a_session_that_has_read_enough_cannot_search_by_replacing(make_harness)
     saved(harness, id="a", find="text", replace="word")
     harness.app.usage_limits.record_read(5000)
     for guess in ("word", "other"):
-        with pytest.raises(NotPermitted, match="may be read in one session"):
+        with pytest.raises(NotPermitted):
             saved(harness, id="a", find=guess, replace="x")
     assert harness.store.text("a") == "word"
 
