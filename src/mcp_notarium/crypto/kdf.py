@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import assert_never
 
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.secret import Secret
@@ -76,6 +77,8 @@ class Bounds:
                 return Fraction(iterations, self.pbkdf2_ceiling)
             case HkdfSha256():
                 return Fraction(0)
+            case _:
+                assert_never(parameters)
 
     def refuses(self, parameters: Parameters) -> str | None:
         """Return why these parameters are refused, or None."""
@@ -87,6 +90,8 @@ class Bounds:
                 return None if low <= iterations <= high else "PBKDF2 iterations out of bounds"
             case HkdfSha256():
                 return None
+            case _:
+                assert_never(parameters)
 
     def _refuses_argon2(self, given: Argon2id) -> str | None:
         low, high = self.argon2_floor, self.argon2_ceiling
@@ -148,6 +153,8 @@ def derive(
             )
         case HkdfSha256():
             return hkdf(passphrase, salt=salt, label=_SLOT_LABEL)
+        case _:
+            assert_never(parameters)
 
 
 def hkdf(secret: Secret, *, label: bytes, salt: bytes | None = None) -> Secret:

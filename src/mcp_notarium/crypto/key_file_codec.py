@@ -12,7 +12,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from mcp_notarium.crypto import canonical_json, kdf
 from mcp_notarium.crypto.data_key import NONCE_SIZE, TAG_SIZE
@@ -173,6 +173,8 @@ def _kdf_fields(parameters: kdf.Parameters) -> dict[str, Any]:
             return {"algorithm": "pbkdf2-sha512", "iterations": iterations}
         case kdf.HkdfSha256():
             return {"algorithm": "hkdf-sha256"}
+        case _:
+            assert_never(parameters)
 
 
 def _keyfile(found: dict[str, Any], bounds: kdf.Bounds) -> KeyFile:
