@@ -11,6 +11,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import CacheBusy, DateRefused, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.entry_replay import ROUNDS
@@ -122,7 +123,7 @@ def test_a_note_that_said_the_same_before_and_says_something_else_now_is_not_the
     async def scenario():
         await client.sync()
         await unanswered(client, None, Content("New\nmine\n"))
-        after(client, "list_page", lambda: store.edit("old.md", lambda _: "New\ntheirs\n"))
+        after(client, "changes", lambda: store.edit("old.md", lambda _: "New\ntheirs\n"))
         await client.run_cycles(3)
 
     asyncio.run(scenario())
@@ -243,6 +244,7 @@ def test_of_two_creations_that_were_in_doubt_each_repeat_gets_its_own_note(clien
             client.faults.plan(Fault.LOST_ANSWER, on="push")
             with pytest.raises(OutcomeUnknown):
                 await client.create(text)
+            client.time.now += 1
         await client.run_cycles(2)
         made = [await client.create(text) for text in ("two\n", "one\n")]
         return [note.text for note in made]
@@ -339,13 +341,27 @@ def test_an_answer_is_not_stored_over_what_the_process_that_took_the_entry_over_
     assert texts(store) == ["one\ntwo\n"]
 
 
-def test_a_new_note_that_its_store_hides_has_no_version_that_tells_of_it(clients, store):
+def test_a_new_note_whose_tags_its_store_cannot_tell_has_no_version_that_tells_of_it(
+    clients, store
+):
+    """It may have a hidden one."""
     client = clients(traits=LIKE_TRILIUM, rules=Visibility(hidden_tags=("inbox",)))
-    store.rewrite = lambda fields: (
-        fields | {"tags": ["inbox"], "text": fields["text"] + "rewritten\n"}
-    )
+    store.rewrite = lambda fields: fields | {"text": fields["text"] + "\n"}
     log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
     act = Act(log, lambda: AuditEntry(at=1, act="tool.save", client="agent", outcome=OPEN))
+    push, get = client.remote.push, client.remote.get
+
+    async def unclear_push(write):
+        answer = await push(write)
+        return replace(answer, revision=unclear(answer.revision), alone=False)
+
+    async def unclear_get(note_id, *, etag=None):
+        return unclear(await get(note_id, etag=etag))
+
+    def unclear(revision):
+        return replace(revision, tags_understood=False)
+
+    client.remote.push, client.remote.get = unclear_push, unclear_get
 
     async def scenario():
         with pytest.raises(OutcomeUnknown, match="not visible here"):
@@ -407,19 +423,20 @@ def test_an_unanswered_change_of_a_row_is_made_once_and_keeps_what_it_replaced(a
     assert client.cache.database.rows("SELECT text FROM note_versions") == [("text\n",)]
 
 
-def test_an_unanswered_undo_gives_way_to_what_the_app_has_changed_since(app):
+def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
     file, client = app
     history = History(client.cache, client.remote)
 
     async def scenario():
-        note = client.note("n1")
-        await client.writer.save(note=note, content=replace(note.content, text="ours\n"))
+        note, base = client.note("n1"), client.cache.notes.base("n1")
+        await client.writer.save(note=note, content=made_of({"images": ["b"]}, base))
         replaced = await history.read_replaced("n1", client=None)
-        await save_without_answer(client, replaced.content, arrives=False)
-        file.put("n1", "the app's\n")
+        native = history.native_of("n1", replaced, last=True)
+        await save_without_answer(client, replace(replaced.content, native=native), arrives=False)
+        file.put("n1", "text\n", images='["c"]')
+        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
         await client.run_cycles()
 
     asyncio.run(scenario())
-    assert file.row("n1")["content"] == "the app's\n"
-    assert client.contents()["n1"].text == "the app's\n"
+    assert file.row("n1")["images"] == '["c"]'
     assert client.cache.journal.all() == []
