@@ -36,11 +36,27 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
 }
 """What must be whole: files below the package."""
 
-CHECKED = (
-    *("tests/unit/sync", "tests/unit/storage", "tests/unit/crypto", "tests/unit/domain"),
-    *("tests/unit/audit", "tests/unit/config", "tests/property/test_audit_chain.py"),
-    "tests/unit/files/test_private_files_groups.py",
-    "tests/unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
+CHECKED = tuple(
+    f"tests/{name}"
+    for name in (
+        *("unit/crypto", "vectors/test_slot_vectors.py", "unit/audit"),
+        "vectors/test_published_vectors.py",
+        *("property/test_audit_chain.py", "unit/storage/test_audit_table.py"),
+        *("unit/domain/test_policy.py", "unit/domain/test_policy_parser.py"),
+        *("unit/domain/test_visibility.py", "unit/config/test_config_policy.py"),
+        *("unit/files/test_private_files_groups.py", "unit/storage/test_journal_table.py"),
+        "unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
+        "unit/sync/test_note_fetch.py::test_many_unfinished_writes_that_take_long_leave_room_for_others",
+        *("unit/sync/test_pull_decisions.py", "unit/sync/test_push_decisions.py"),
+        *("unit/sync/test_cycle_states.py", "unit/sync/test_conflict_copy.py"),
+        *("unit/sync/test_journal_replay.py", "unit/sync/test_entry_replay.py"),
+        *("unit/sync/test_renamed_notes.py", "unit/sync/test_renamed_hidden_notes.py"),
+        *("unit/sync/test_unlike_stores.py", "unit/sync/test_displaced_texts.py"),
+        *("unit/sync/test_room_for_versions.py", "unit/sync/test_kept_texts.py"),
+        *("unit/sync/test_versions.py", "unit/sync/test_revived_notes.py"),
+        *("unit/sync/test_writer_saves.py", "unit/sync/test_writer_removes.py"),
+        *("unit/sync/test_writer_interruptions.py", "unit/sync/test_saved_titles.py"),
+    )
 )
 """The tests of what must be whole."""
 

@@ -111,14 +111,19 @@ def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_be
     assert again.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
 
 
-def test_slots_whose_work_together_no_reader_accepts_are_not_written():
+def test_slots_whose_work_together_no_reader_accepts_are_neither_written_nor_read():
     """A wrong passphrase is tried on every slot."""
     keyfile, ceiling = made(), kdf.PRODUCTION.argon2_ceiling
-    dear = tuple(replace(slot, kdf=ceiling) for slot in keyfile.slots[:2])
-    key_slots.replace_slots(keyfile, DATA_KEY, slots=dear[:1])
+    dear = replace(keyfile.slots[0], kdf=ceiling)
+    key_slots.replace_slots(keyfile, DATA_KEY, slots=(dear,))
+    raw = key_file_codec.serialise(replace(keyfile, slots=(dear,), mac=bytes(32)))
+    assert key_file_codec.parse(raw).slots == (dear,)
+    both = (dear, replace(dear, id=2))
     with pytest.raises(SlotsRefused, match="too long") as refused:
-        key_slots.replace_slots(keyfile, DATA_KEY, slots=dear)
+        key_slots.replace_slots(keyfile, DATA_KEY, slots=both)
     assert "generate-key" in refused.value.resolution_hint
+    with pytest.raises(KeyFileDamaged, match="too much work together"):
+        key_file_codec.parse(key_file_codec.serialise(replace(keyfile, slots=both, mac=bytes(32))))
 
 
 def test_a_removed_slot_is_gone_and_the_others_stay():

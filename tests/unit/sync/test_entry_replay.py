@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import CacheBusy, DateRefused, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.storage.version_table import CREATION
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.conflict_copy import MARK
@@ -131,6 +133,22 @@ def test_a_note_that_said_the_same_before_and_says_something_else_now_is_not_the
         "old.md": Content("New\ntheirs\n"),
         "New.md": Content("New\nmine\n"),
     }
+    assert settled(client, store)
+
+
+def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(clients, store):
+    client = clients(traits=LIKE_EXAMPLE)
+    store.rewrite = lambda fields: fields | {"text": fields["text"].strip() + "\n\n"}
+
+    async def scenario():
+        note = await client.create("one\n")
+        await unanswered(client, note, Content("one\ntwo\n"), Fault.LOST_ANSWER)
+        client.remote.calls.clear()
+        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+
+    asyncio.run(scenario())
+    assert texts(store) == ["one\ntwo\n\n"]
+    assert "push" not in client.remote.calls
     assert settled(client, store)
 
 
@@ -341,8 +359,9 @@ def test_an_answer_is_not_stored_over_what_the_process_that_took_the_entry_over_
     assert texts(store) == ["one\ntwo\n"]
 
 
-def test_a_new_note_whose_tags_its_store_cannot_tell_has_no_version_that_tells_of_it(
-    clients, store
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_new_note_is_known_by_its_author_unless_its_store_cannot_tell_its_tags(
+    clients, store, clear
 ):
     """It may have a hidden one."""
     client = clients(traits=LIKE_TRILIUM, rules=Visibility(hidden_tags=("inbox",)))
@@ -359,17 +378,18 @@ def test_a_new_note_whose_tags_its_store_cannot_tell_has_no_version_that_tells_o
         return unclear(await get(note_id, etag=etag))
 
     def unclear(revision):
-        return replace(revision, tags_understood=False)
+        return replace(revision, tags_understood=clear)
 
     client.remote.push, client.remote.get = unclear_push, unclear_get
 
     async def scenario():
-        with pytest.raises(OutcomeUnknown, match="not visible here"):
+        with nullcontext() if clear else pytest.raises(OutcomeUnknown, match="not visible here"):
             await client.writer.save(note=None, content=Content("hello\n"), act=act)
 
     asyncio.run(scenario())
-    assert client.contents() == {}
-    assert client.cache.database.number("SELECT count(*) FROM note_versions") == 0
+    made = client.cache.database.rows("SELECT number, replaced_by FROM note_versions")
+    assert made == ([(CREATION, "agent")] if clear else [])
+    assert len(client.contents()) == clear
 
 
 @pytest.fixture(name="app")
