@@ -276,12 +276,26 @@ def test_records_go_when_their_days_are_over(cache, table):
     audit_log.tidy()
     assert numbers(table)[0] == 4
     assert table.verify(anchored=None).whole
-    calendar.day += 0.001
-    audit_log.tidy()
-    assert numbers(table)[0] == 4  # looked for a minute ago
     calendar.day += 0.1
     audit_log.tidy()
     assert numbers(table)[-1] == 4 + 365  # the one that says so, once
+
+
+def test_expired_records_are_looked_for_every_ten_minutes(cache, table):
+    calendar, minute = Days(), 1 / 24 / 60
+    audit_log = calendar.audit_log(cache, days=1)
+    for minutes in (0, 5, 60):
+        at = audit_log.now() + minutes * 60
+        audit_log.record_begin(AuditEntry(at=at, act="a day ago"))
+    calendar.day += 1 + minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 2
+    calendar.day += 5 * minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 2
+    calendar.day += 6 * minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 3
 
 
 def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):

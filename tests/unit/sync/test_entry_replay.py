@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -125,7 +126,8 @@ def test_a_note_that_said_the_same_before_and_says_something_else_now_is_not_the
     async def scenario():
         await client.sync()
         await unanswered(client, None, Content("New\nmine\n"))
-        after(client, "changes", lambda: store.edit("old.md", lambda _: "New\ntheirs\n"))
+        now = client.time.clock() + 1
+        after(client, "changes", lambda: store.edit("old.md", lambda _: "New\ntheirs\n", now=now))
         await client.run_cycles(3)
 
     asyncio.run(scenario())
@@ -194,9 +196,11 @@ def test_text_is_kept_as_a_copy_where_neither_index_nor_store_has_its_base(clien
         store.edit(note.id, lambda text: "zero\n" + text)
         with client.cache.transaction():
             client.cache.notes.clear()
+        client.remote.calls.clear()
         await client.writer.replay.finish_all()
+        return client.remote.calls
 
-    asyncio.run(scenario())
+    assert asyncio.run(scenario()) == ["get", "push"]  # no revision of before is asked for
     assert texts(store) == [f"{MARK}one\ntwo\n", "zero\none\n"]
     assert settled(client, store)
 
@@ -425,22 +429,22 @@ async def save_without_answer(client, content, *, arrives):
 @pytest.mark.parametrize("arrives", [True, False])
 def test_an_unanswered_change_of_a_row_is_made_once_and_keeps_what_it_replaced(app, arrives):
     file, client = app
+    ours = '["b"]'
 
     async def scenario():
-        before = file.row("n1")
-        await save_without_answer(client, Content("new text\n"), arrives=arrives)
-        assert (file.row("n1")["content"] == "new text\n") is arrives
+        pictures = made_of({"images": ["b"]}, client.cache.notes.base("n1"))
+        await save_without_answer(client, pictures, arrives=arrives)
+        assert (file.row("n1")["images"] == ours) is arrives
+        if not arrives:  # what the write replaces is another thing by now
+            file.run('UPDATE "Note" SET "images" = \'["later"]\' WHERE "id" = \'n1\'')
         assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
-        return before
 
-    before = asyncio.run(scenario())
-    assert file.row("n1") | {"content": "", "updatedAt": 0} == before | {
-        "content": "",
-        "updatedAt": 0,
-    }
-    assert file.row("n1")["content"] == "new text\n"
+    number = client.note("n1").local_version
+    asyncio.run(scenario())
+    assert (file.row("n1")["images"], file.row("n1")["content"]) == (ours, "text\n")
     assert client.cache.journal.all() == []
-    assert client.cache.database.rows("SELECT text FROM note_versions") == [("text\n",)]
+    kept = json.loads(client.cache.versions.native("n1", number))
+    assert kept["columns"] == {"images": '["a"]' if arrives else '["later"]'}
 
 
 def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
