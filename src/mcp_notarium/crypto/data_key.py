@@ -104,6 +104,7 @@ def _cipher(wrapping_key: Secret, nonce: bytes) -> AESGCM:
     """Return AES-256-GCM. Other sizes are permitted by GCM, and weaker: a short nonce leaks the authentication key."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
 
+    # defence: wrapping-sizes
     if len(wrapping_key) != KEY_SIZE or len(nonce) != NONCE_SIZE:
         raise ValueError("a key is wrapped under 32 bytes with a nonce of 12")
     return AESGCM(wrapping_key.reveal())
