@@ -32,9 +32,15 @@ GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("crypto/*.py",): (
         "unit/crypto",
         "vectors/test_keyfile_vectors.py",
+        "vectors/test_published_vectors.py",
+        "vectors/test_slot_vectors.py",
         "property/test_keyfile_properties.py",
     ),
-    ("audit/*.py",): ("unit/audit", "property/test_audit_chain.py"),
+    ("audit/*.py",): (
+        "unit/audit",
+        "unit/storage/test_audit_table.py",
+        "property/test_audit_chain.py",
+    ),
     ("domain/policy*.py",): (
         "unit/domain/test_policy.py",
         "unit/domain/test_policy_parser.py",

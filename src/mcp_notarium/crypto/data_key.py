@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import NoReturn, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 from mcp_notarium.crypto.kdf import KEY_SIZE, SALT_SIZE, hkdf
 from mcp_notarium.secret import Secret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 NONCE_SIZE = 12
 TAG_SIZE = 16
@@ -77,18 +80,31 @@ class DataKey:
 
 
 def wrap_key(wrapping_key: Secret, inner: Secret, *, nonce: bytes, aad: bytes) -> bytes:
-    """Encrypt and authenticate the inner key; the result is ``TAG_SIZE`` bytes longer."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
+    """Encrypt and authenticate the inner key; the result is ``TAG_SIZE`` bytes longer.
 
-    return AESGCM(wrapping_key.reveal()).encrypt(nonce, inner.reveal(), aad)
+    Raises ``ValueError`` for a wrapping key or a nonce of another size than ours.
+    """
+    return _cipher(wrapping_key, nonce).encrypt(nonce, inner.reveal(), aad)
 
 
 def unwrap_key(wrapping_key: Secret, wrapped: bytes, *, nonce: bytes, aad: bytes) -> Secret | None:
-    """Return the inner key; None if the wrapping key, the nonce, the AAD or any bit differs."""
+    """Return the inner key; None if the wrapping key, the nonce, the AAD or any bit differs.
+
+    Raises as :func:`wrap_key`.
+    """
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up time
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
 
     try:
-        return Secret(AESGCM(wrapping_key.reveal()).decrypt(nonce, wrapped, aad))
+        return Secret(_cipher(wrapping_key, nonce).decrypt(nonce, wrapped, aad))
     except InvalidTag:
         return None
+
+
+def _cipher(wrapping_key: Secret, nonce: bytes) -> AESGCM:
+    """Return AES-256-GCM. Other sizes are permitted by GCM, and weaker: a short nonce leaks the authentication key."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up time
+
+    # defence: wrapping-sizes
+    if len(wrapping_key) != KEY_SIZE or len(nonce) != NONCE_SIZE:
+        raise ValueError("a key is wrapped under 32 bytes with a nonce of 12")
+    return AESGCM(wrapping_key.reveal())

@@ -157,6 +157,9 @@ def read(given: Secret) -> UserKey:
         return UserKey("recovery", read_recovery_key(text))
     if not text.strip():
         raise MalformedKey("it is empty")
+    if "\0" in text:  # defence: passphrase-without-zeros
+        # HMAC pads with zeros: PBKDF2 takes "words" and "words\0" for the same.
+        raise MalformedKey("it has a zero character")
     if len(text) > _LONGEST:
         raise MalformedKey(f"it is longer than {_LONGEST} characters")
     return UserKey("passphrase", normalise_passphrase(given))

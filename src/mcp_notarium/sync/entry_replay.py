@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import assert_never
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -156,10 +157,7 @@ class EntryReplay:
         raise unknown_outcome("the note keeps changing at the note store", write)
 
     async def _attempt(self, write: PendingWrite, *, listed: bool) -> PushResult:
-        try:
-            write, head = await self._find(write)
-        except NoteNotFound:  # the store has made the note, and it was removed since
-            return self._finish_with(write, Tombstone(write.note_id))
+        write, head = await self._find(write)
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
                 "the note is not under its name: a listing must tell whether it was renamed",
@@ -172,6 +170,8 @@ class EntryReplay:
                 return await self._update(write, head)
             case WriteKind.DELETE:
                 return await self._remove(write, head)
+            case _:
+                assert_never(write.kind)
 
     async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
         """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
@@ -211,6 +211,8 @@ class EntryReplay:
         self._journal.finish(write, storing=[head], own=own)
         if isinstance(head, Tombstone) or head.content == write.content:
             return PushResult(PushOutcome.STORED, head.id)
+        if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
+            return PushResult(PushOutcome.STORED, head.id, merged=True)
         sent = self._store.revision_of(write.note_id, write.body).content
         same = own or self._rewrote(head, write.content)
         differs = differences(sent=sent, stored=head.content) if same else ""

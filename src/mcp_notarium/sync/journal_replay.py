@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from mcp_notarium.domain.note import PendingWrite
 from mcp_notarium.errors import (
@@ -56,7 +55,8 @@ class JournalReplay:
         self._backoff = ItemBackoff(stopwatch)
         self._not_found: set[tuple[str, str]] = set()
         """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
-        self._late: set[asyncio.Task[Any]] = set()
+        self._late: list[NoteLock] = []
+        """Locks of writes that took too long and go on; until they end their notes stay locked."""
 
     async def finish_all(self) -> Counter[PushOutcome | None]:
         """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
@@ -85,6 +85,7 @@ class JournalReplay:
         outcomes: Counter[PushOutcome | None] = Counter()
         for write in writes:
             outcome = None
+            self._late = [lock for lock in self._late if lock.is_busy]
             if len(self._late) < _MOST_LATE and self._is_free(write):
                 async with self._locks.lock(write.note_id, beside_calls=True) as lock:
                     was_listed = (write.write_id, write.note_id) in listed
@@ -110,14 +111,12 @@ class JournalReplay:
         if claimed is None:
             return None
         try:
-            async with asyncio.timeout(ITEM_SECONDS) as timeout:
+            async with asyncio.timeout(ITEM_SECONDS):
                 work = self._entries.finish(claimed, listed=listed)
                 return (await lock.run_to_end(work)).outcome
         except TimeoutError:
-            if not timeout.expired():
-                raise
             self._backoff.record_failure(write.write_id)
-            self._continue_late(lock)
+            self._late.append(lock)
         except CacheError:
             raise
         except PerhapsRenamed:
@@ -128,9 +127,3 @@ class JournalReplay:
         except NotariumError as error:
             self._backoff.record_failure(write.write_id, error)
         return None
-
-    def _continue_late(self, lock: NoteLock) -> None:
-        """Let the work that was begun go on; until it ends the note stays locked."""
-        if lock.task is not None and not lock.task.done():
-            self._late.add(lock.task)
-            lock.task.add_done_callback(self._late.discard)

@@ -29,6 +29,11 @@ class NoteLock:
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether work that was started under it goes on."""
+        return self.task is not None and not self.task.done()
+
     async def run_cancellable(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a write. If the caller is cancelled, it returns at once.
 

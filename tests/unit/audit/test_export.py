@@ -54,6 +54,16 @@ def test_export_of_no_record_names_the_end_of_the_chain(records):
         assert kinds([line.replace(str(end).encode(), wrong)]) == [(FaultKind.TAIL_CUT, 1)]
 
 
+def test_what_stands_behind_the_last_line_is_a_fault(records):
+    lines = list(export.export_lines(records, now_ms=0, end=Head()))
+    assert kinds([*lines, lines[0], b"more"]) == [(FaultKind.INSERTED, 7)]
+
+
+def test_changed_line_whose_numbers_and_macs_stay_is_found_by_the_sum_of_all(records):
+    first, *others = export.export_lines(records, now_ms=0, end=Head())
+    assert kinds([first.replace(b'"act0"', b'"act9"'), *others]) == [(FaultKind.EDITED, 5)]
+
+
 @pytest.mark.parametrize("line", [b"[]\n", b"null\n", b"{}\n", b'{"number":"x"}\n', b"[" * 100_000])
 def test_nonsense_is_a_fault_and_no_crash(records, line):
     lines = [*export.export_lines(records, now_ms=0, end=Head())]

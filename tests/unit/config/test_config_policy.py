@@ -189,6 +189,13 @@ def test_what_is_no_plain_file_is_refused_without_waiting_for_it(room):
     refused(room)
 
 
+@needs_posix
+def test_a_data_folder_that_is_none_is_not_taken_for_a_wrong_policy(room):
+    place = put(room / "file")
+    assert loaded(room, NOTARIUM_DATA_DIR=str(place)).policy.policy is PERMISSIVE
+    assert "cannot be used" in refused(room, NOTARIUM_POLICY_FILE=str(place / "policy.toml"))
+
+
 def test_a_file_that_is_too_large_or_no_text_is_refused(room):
     path = put(room / "data" / "policy.toml", "#" * 70_000)
     assert "too large" in refused(room)

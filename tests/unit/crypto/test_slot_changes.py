@@ -1,10 +1,12 @@
 """Slots added and removed: pure functions on key files."""
 
+from dataclasses import replace
+
 import pytest
 
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
 from mcp_notarium.crypto.data_key import DataKey
-from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
+from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.secret import Secret
 from support.keyfiles import add_slot
@@ -62,6 +64,66 @@ def test_a_passphrase_makes_no_slot_of_the_keychain():
         key_slots.new_slot(
             made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYCHAIN
         )
+
+
+def test_another_database_has_the_same_keys_and_no_other_file_of_keys():
+    before = made()
+    after = key_slots.next_generation(before, DATA_KEY)
+    assert after.generation != before.generation
+    assert after.database_salt != before.database_salt
+    assert (after.sequence, after.slots) == (before.sequence + 1, before.slots)
+    assert opens(after, PASSPHRASE)
+    with pytest.raises(KeyFileDamaged, match="changed by somebody"):
+        opens(replace(after, database_salt=before.database_salt), PASSPHRASE)
+
+
+def test_a_new_data_key_has_a_key_file_of_its_own_that_the_same_passphrase_opens():
+    before, new_key = made(), DataKey.generate()
+    begun = key_slots.start_for_new_data_key(before, new_key, owner_hash="ab" * 32)
+    slot = key_slots.rewrap_slot(begun, new_key, before.slots[0], PASSPHRASE, bounds=BOUNDS)
+    after = key_slots.replace_slots(begun, new_key, slots=(slot,), bounds=BOUNDS)
+    assert key_slots.unlock(after, PASSPHRASE, bounds=BOUNDS) == new_key
+    assert key_slots.belongs_to(after, new_key, "ab" * 32)
+    assert not key_slots.belongs_to(after, DATA_KEY, "ab" * 32)
+    assert (after.vault_id != before.vault_id, after.sequence) == (True, 1)
+    old, now = before.slots[0], after.slots[0]
+    assert (now.id, now.type, now.label, now.kdf) == (old.id, old.type, old.label, old.kdf)
+    assert {now.salt, now.nonce}.isdisjoint({old.salt, old.nonce})
+    with pytest.raises(WrongKey):  # a slot of the old key file opens nothing here
+        key_slots.unlock(replace(after, slots=before.slots), PASSPHRASE, bounds=BOUNDS)
+
+
+def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_before():
+    policy = kdf.KdfPolicy(kdf.Argon2id(16, 1, 1), kdf.Pbkdf2Sha512(1), "argon2id", explicit=False)
+    after = slot_changes.rewrap(
+        made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1, bounds=BOUNDS
+    )
+    assert after.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
+    cheaper = replace(policy, argon2id=kdf.CHEAPEST)
+    again = slot_changes.rewrap(
+        after,
+        old=Secret("other words"),
+        new=PASSPHRASE,
+        parameters=cheaper,
+        now=2,
+        bounds=BOUNDS,
+    )
+    assert again.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
+
+
+def test_slots_whose_work_together_no_reader_accepts_are_neither_written_nor_read():
+    """A wrong passphrase is tried on every slot."""
+    keyfile, ceiling = made(), kdf.PRODUCTION.argon2_ceiling
+    dear = replace(keyfile.slots[0], kdf=ceiling)
+    key_slots.replace_slots(keyfile, DATA_KEY, slots=(dear,))
+    raw = key_file_codec.serialise(replace(keyfile, slots=(dear,), mac=bytes(32)))
+    assert key_file_codec.parse(raw).slots == (dear,)
+    both = (dear, replace(dear, id=2))
+    with pytest.raises(SlotsRefused, match="too long") as refused:
+        key_slots.replace_slots(keyfile, DATA_KEY, slots=both)
+    assert "generate-key" in refused.value.resolution_hint
+    with pytest.raises(KeyFileDamaged, match="too much work together"):
+        key_file_codec.parse(key_file_codec.serialise(replace(keyfile, slots=both, mac=bytes(32))))
 
 
 def test_a_removed_slot_is_gone_and_the_others_stay():

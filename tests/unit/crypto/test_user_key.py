@@ -42,7 +42,7 @@ def test_a_malformed_raw_key_is_refused_and_never_taken_as_a_passphrase(text):
     assert text[4:] == "" or text[4:] not in str(refused.value)
 
 
-@pytest.mark.parametrize("given", [b"", b"   \n", b"\xff\xfe", b"x" * 4097])
+@pytest.mark.parametrize("given", [b"", b"   \n", b"\xff\xfe", b"x" * 4097, b"a b\0"])
 def test_what_cannot_be_a_key_is_refused(given):
     with pytest.raises(MalformedKey):
         user_key.read(Secret(given))

@@ -70,6 +70,31 @@ def test_only_notes_that_stay_visible_may_be_written(rules, before, after):
     assert (found is None) == rules.sees("1", after)
 
 
+def test_what_cannot_be_taken_back_needs_the_full_mode():
+    PERMISSIVE.require_irreversible()
+    for mode in (Mode.WRITE, Mode.READ_ONLY):
+        assert "cannot be taken back" in refusal(Policy(mode=mode).require_irreversible).message
+
+
+def test_what_is_forbidden_is_not_offered():
+    assert PERMISSIVE.offers("manage", "delete_permanently")
+    assert PERMISSIVE.forbidden_actions == frozenset()
+    careful = Policy(mode=Mode.WRITE, switched_off=frozenset({"get"}))
+    assert careful.forbidden_actions == {"delete_permanently", "reset_cache"}
+    offered = [careful.offers("save"), careful.offers("get"), careful.offers("manage", "trash")]
+    assert offered == [True, False, True]
+    assert not careful.offers("manage", "reset_cache")
+    assert not PERMISSIVE.read_only().offers("save")
+
+
+def test_policies_that_are_spelled_differently_mean_the_same_and_hide_their_rules():
+    one = Policy(visibility=Visibility(hidden_tags=("Diary", "diary")))
+    other = Policy(visibility=Visibility(hidden_tags=("diary",)))
+    assert one.meaning == other.meaning != PERMISSIVE.meaning
+    assert "iary" not in str(one.meaning)
+    assert one.meaning["mode"] == "full"
+
+
 def test_refusals_say_which_tags_are_wanted_and_who_can_change_that():
     narrow = Policy(visibility=Visibility(allowed_tags=("work", "home"), untagged=False))
     found = refusal(narrow.require_write, "1", None, Content(""))
@@ -111,3 +136,15 @@ def test_hidden_parts_can_be_neither_changed_nor_looked_for():
     assert refusal(policy.require_filter, Field.TEXT)
     policy.require_edit(Field.TAGS)
     policy.require_filter(Field.TAGS)
+    assert policy.shown_tags(("work",)) == ["work"]
+
+
+@pytest.mark.parametrize("part", [Field.TEXT, Field.TAGS])
+def test_a_file_is_read_whole_or_not_at_all(part):
+    PERMISSIVE.require_whole()
+    found = refusal(Policy(hidden_fields=frozenset({part})).require_whole)
+    assert f"{part} of notes is hidden" in found.message
+
+
+def test_hidden_tags_of_visible_notes_are_not_shown():
+    assert Policy(hidden_fields=frozenset({Field.TAGS})).shown_tags(("work",)) == []

@@ -80,6 +80,7 @@ def test_everything_a_file_can_say():
         ("[notes]\nhidden_tags = [1]", "line 2, `notes.hidden_tags`"),
         ('[notes]\nhidden_tags = [""]', "line 2, `notes.hidden_tags`"),
         ('[notes]\nhidden_tags = ["  "]', "line 2, `notes.hidden_tags`"),
+        (f"[notes]\nhidden_ids = {['x'] * 10_001}", "line 2, `notes.hidden_ids`"),
         ('[notes]\nallowed_tags = []\nuntagged = "hide"', "line 2, `notes.allowed_tags`"),
         ('[notes]\nallowed_tags = ["a"]', "`untagged` must say"),
         ("[notes]\nallowed_ids = []", "line 2, `notes.allowed_ids`"),

@@ -114,3 +114,17 @@ def test_a_closed_place_hides_whatever_else_is_said(rules, note_id, tags):
 def test_order_and_spelling_do_not_change_the_digest():
     one = Visibility(hidden_tags=("a", "B"), hidden_ids=("1", "2"))
     assert one.digest == Visibility(hidden_tags=("b", "A ", "a"), hidden_ids=("2", "1")).digest
+
+
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [
+        (EVERYTHING, None),
+        (Visibility(hidden_paths=("b",)), None),
+        (Visibility(hidden_tags=("private",)), "hidden_tags (its tags cannot be read)"),
+        (Visibility(allowed_tags=("work",)), "allowed_tags (its tags cannot be read)"),
+    ],
+)
+def test_a_note_with_unreadable_tags_is_hidden_where_tags_decide(rules, rule):
+    """They may say ``private``, or may not say ``work``."""
+    assert rules.hidden_by("a.md", ("work",), clear=False) == rule

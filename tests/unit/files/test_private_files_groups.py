@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from mcp_notarium.config.policy_file import read_policy
+from mcp_notarium.domain.policy import Mode
+from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import private_files
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 
@@ -55,6 +58,20 @@ def test_a_group_of_the_user_alone_may_write(system):
     assert system.answer()
     system.group = group_of(system, "ada")
     assert system.answer()
+
+
+def test_a_policy_file_is_trusted_below_a_folder_of_such_a_group_and_of_no_other(system):
+    mine = system.folder / "mine"
+    mine.mkdir(mode=0o700)
+    path = mine / "policy.toml"
+    path.write_text('mode = "write"\n')
+    path.chmod(0o600)
+    for one in (mine, path):
+        os.chown(one, system.users[-2].pw_uid, -1)
+    assert read_policy(path, named=True).policy.mode is Mode.WRITE
+    system.group = group_of(system, "eve")
+    with pytest.raises(ConfigError, match="others may change a folder above it"):
+        read_policy(path, named=True)
 
 
 def test_a_listed_member_makes_it_a_group_of_others(system):

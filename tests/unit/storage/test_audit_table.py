@@ -1,13 +1,14 @@
 """The chain in the database: appended in one transaction with the head it follows, never changed."""
 
+import os
 from contextlib import suppress
 
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, ActName, AuditEntry, AuditKeys, ChainMac, Head
-from mcp_notarium.audit.verification import FaultKind
+from mcp_notarium.audit.verification import MOST_FAULTS, FaultKind
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded, RollbackSeen
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import audit_table
 from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog
@@ -57,6 +58,20 @@ def test_records_follow_each_other_over_several_appends(table):
     assert table.verify(anchored=head, expected=head).whole
 
 
+def test_the_end_of_the_chain_has_its_time_and_an_empty_one_has_none(table):
+    assert table.end() == (Head(), 0)
+    head = table.append(entries(3), durable=True)
+    assert table.end() == (head, 1_002_000)
+
+
+def test_a_gap_among_the_newest_records_is_seen(cache, table):
+    assert not table.has_gap()
+    table.append(entries(3), durable=True)
+    assert not table.has_gap()
+    tamper(cache, "DELETE FROM audit WHERE number = 2")
+    assert table.has_gap()
+
+
 def test_many_records_are_read_in_slices_and_all_of_them(table, monkeypatch):
     monkeypatch.setattr(audit_table, "_SLICE", 3)
     table.append(entries(10), durable=True)
@@ -101,6 +116,7 @@ def test_database_refuses_to_change_what_is_recorded(cache, table, sql, says):
         ("DELETE FROM audit", FaultKind.TAIL_CUT, 1),
         (SWAP, FaultKind.REORDERED, 3),
         ("UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2", FaultKind.EDITED, 2),
+        (f"UPDATE audit SET previous = '{'x' * 64}' WHERE number = 2", FaultKind.EDITED, 2),
         (f"UPDATE audit SET number = {(1 << 63) - 1} WHERE number = 4", FaultKind.DELETED, 4),
     ],
 )
@@ -130,6 +146,43 @@ def test_a_record_that_is_no_text_is_shown_by_its_bytes(cache, table):
     table.append(entries(3), durable=True)
     tamper(cache, "UPDATE audit SET client = CAST(x'ff41' AS TEXT) WHERE number = 2")
     assert [record.client for record in table.records()] == ["", "\\xffA", ""]
+
+
+def test_a_chain_that_was_begun_is_not_begun_again(table):
+    for why in ("created", "opened again"):
+        table.begin(1.0, facts={"why": why})
+    assert [record.facts for record in table.records()] == ['{"why":"created"}']
+
+
+def test_of_very_many_faults_a_hundred_are_named(cache, table):
+    head = table.append(entries(2400), durable=True)
+    tamper(cache, "DELETE FROM audit WHERE number % 2; UPDATE audit SET act = 'x'")
+    foreign = table.verify(anchored=head)
+    assert {fault.kind for fault in foreign.faults} == {FaultKind.DELETED, FaultKind.FOREIGN}
+    table.append(entries(1), durable=True)  # one that is valid: so the others were changed
+    found = table.verify(anchored=None)
+    assert len(found.faults) == MOST_FAULTS
+    assert {fault.kind for fault in found.faults} == {FaultKind.DELETED, FaultKind.EDITED}
+    assert found.head.count == 2401
+
+
+def cut(table, anchored, *, left):
+    """What a start records of a chain that lacks what its anchor knows."""
+    facts = {"missing": anchored.count - left, "upto": left, "anchor": str(anchored)}
+    return AuditEntry(at=9, act=ActName.CUT, facts=facts)
+
+
+def test_a_cut_that_is_on_record_is_told_once_and_only_until_it_is_accepted(cache, table):
+    anchored = table.append(entries(4), durable=True)
+    tamper(cache, "DELETE FROM audit WHERE number > 2")
+    table.append([cut(table, anchored, left=2), *entries(3)], durable=True)
+    found = table.verify(anchored=anchored)
+    assert [(fault.kind, fault.number) for fault in found.faults] == [(FaultKind.TAIL_CUT, 3)]
+    other = Head(4, "0" * 64)  # of an anchor that the record does not name
+    kinds = [fault.kind for fault in table.verify(anchored=other).faults]
+    assert kinds == [FaultKind.TAIL_CUT, FaultKind.FOREIGN]
+    accepted = table.append([AuditEntry(at=9, act=ActName.ACCEPTED)], durable=True)
+    assert table.verify(anchored=accepted).whole
 
 
 def test_chain_of_another_cache_is_foreign(cache, table):
@@ -165,6 +218,21 @@ def test_pruning_keeps_the_newest_record(table):
     assert table.prune(3, at=DAY) == 2
     assert [record.number for record in table.records()] == [3, 4]
     assert table.verify(anchored=None).whole
+
+
+def test_the_only_record_is_not_pruned(table):
+    table.append(entries(1), durable=True)
+    assert table.prune(1, at=DAY) == 0
+    assert [record.number for record in table.records()] == [1]
+    assert table.first() == 1
+
+
+def test_verifying_shows_every_record_to_whoever_counts_them(cache, table):
+    table.append(entries(3), durable=True)
+    tamper(cache, "UPDATE audit SET act = 'x' WHERE number = 2")
+    seen = []
+    assert not table.verify(anchored=None, also=lambda record: seen.append(record.act)).whole
+    assert seen == ["tool.get", "x", "tool.get"]
 
 
 def test_many_records_go_in_several_transactions(table, monkeypatch):
@@ -213,6 +281,23 @@ def test_records_go_when_their_days_are_over(cache, table):
     assert numbers(table)[-1] == 4 + 365  # the one that says so, once
 
 
+def test_expired_records_are_looked_for_every_ten_minutes(cache, table):
+    calendar, minute = Days(), 1 / 24 / 60
+    audit_log = calendar.audit_log(cache, days=1)
+    for minutes in (0, 5, 60):
+        at = audit_log.now() + minutes * 60
+        audit_log.record_begin(AuditEntry(at=at, act="a day ago"))
+    calendar.day += 1 + minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 2
+    calendar.day += 5 * minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 2
+    calendar.day += 6 * minute
+    audit_log.tidy()
+    assert numbers(table)[0] == 3
+
+
 def test_a_record_with_an_old_date_stays_as_long_as_an_older_record_that_is_young(cache, table):
     calendar = Days()
     audit_log = calendar.audit_log(cache, days=10)
@@ -259,6 +344,10 @@ def test_chain_is_carried_over_under_another_key_with_a_link(tmp_path, table):
     found = target.verify(anchored=None, expected=old)
     assert found.whole
     assert found.head.count == 1201
+    earlier = next(table.records(first=700, last=700))
+    (fault,) = target.verify(anchored=None, expected=Head(700, earlier.mac)).faults
+    assert (fault.kind, fault.number) == (FaultKind.UNEXPECTED, 700)
+    assert f"of that time only {old} can be compared" in fault.words
     assert [r.mac_input() for r in target.records(last=1200)] == [
         r.mac_input() for r in table.records()
     ]
@@ -292,6 +381,31 @@ def test_pruned_chain_is_carried_over_whole(tmp_path, table):
     target = AuditTable(other.database, ChainMac(None))
     carry_over(table, target, at=5.0, why="x", anchored=table.head())
     assert target.verify(anchored=target.head()).whole
+    other.close()
+
+
+@pytest.mark.parametrize("rescuing", [True, False])
+def test_a_chain_is_rescued_up_to_the_page_that_cannot_be_read(tmp_path, cache, table, rescuing):
+    old = table.append(entries(1200), durable=True)
+    cache.close()
+    with (tmp_path / "cache.db").open("r+b") as file:
+        file.seek(-5 * 4096, os.SEEK_END)  # the end of the file is of the newest records
+        file.write(bytes(4096))
+    damaged = cache_room.reopen(tmp_path)
+    source = AuditTable(damaged.database, KEYS.chain_mac)
+    other = cache_room.make(tmp_path, name="other.db")
+    target = AuditTable(other.database, OTHER.chain_mac)
+    options = {"at": 5.0, "why": "repair", "anchored": old}
+    if rescuing:
+        assert not carry_over(source, target, rescuing=True, **options)
+        found = target.verify(anchored=None)
+        assert 100 < found.head.count < 1200
+        assert [fault.kind for fault in found.faults] == [FaultKind.CARRIED]
+        assert "not all of it could be read" in found.faults[0].words
+    else:
+        with pytest.raises(CacheDamaged):
+            carry_over(source, target, **options)
+    damaged.close()
     other.close()
 
 
@@ -340,6 +454,8 @@ def test_a_note_is_known_by_the_id_that_it_had_before(cache):
     assert audit_log.has_note("old.md")
     assert audit_log.has_note("new.md")
     assert not audit_log.has_note("other.md")
+    cache.close()
+    assert not audit_log.has_note("new.md")  # who asks writes a record, and must not fail
 
 
 def act_of(audit_log):
@@ -355,6 +471,23 @@ def test_an_act_is_in_its_first_transaction_only(cache):
     assert act.begun == 1
     assert audit_log.table.head().count == 1
     assert cache.sync_state.get("two") == "x"
+
+
+def test_an_act_that_has_begun_alone_is_not_recorded_by_its_transactions(cache):
+    audit_log = audit_log_of(cache)
+    act = Act(audit_log, lambda: AuditEntry(at=1, act="act", client="some client", outcome=OPEN))
+    act.begin()
+    with act.transaction(durable=False):
+        cache.sync_state.set("key", "x")
+    assert (act.begun, act.client) == (1, "some client")
+    assert audit_log.table.head().count == 1
+
+
+def test_calls_and_notes_are_recorded_by_keyed_digests(cache):
+    audit_log = audit_log_of(cache)
+    assert audit_log.digest("get", {"id": "x"}) == KEYS.digest("get", {"id": "x"}) != ""
+    assert audit_log.note_reference("my secret plan") == KEYS.note("my secret plan")
+    assert "plan" not in audit_log.note_reference("my secret plan")
 
 
 def test_neither_act_nor_reads_are_stored_by_a_transaction_that_is_undone(cache):
@@ -380,6 +513,7 @@ def test_flush_does_not_wait_for_another_process_and_comes_again(cache):
         assert not audit_log.flush()
     assert audit_log.waiting == 1
     assert audit_log.flush()
+    assert audit_log.flush()  # nothing is left to store
     assert audit_log.table.head().count == 1
     other.close()
 
@@ -395,6 +529,21 @@ def test_act_that_cannot_be_recorded_is_refused(cache, monkeypatch):
         audit_log.record_begin(AuditEntry(at=1, act="tool.save"))
     assert caught.value.to_dict()["details"] == {"reason": "disk_full"}
     assert caught.value.retryable
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_where_something_is_missing_no_change_begins(cache, changes):
+    audit_log = audit_log_of(cache)
+    refusal = RollbackSeen("something is missing")
+    audit_log.refusal = lambda: refusal
+    if changes:
+        with pytest.raises(RollbackSeen), audit_log.recording_begin(AuditEntry(at=1, act="save")):
+            pytest.fail("it has begun")
+        with pytest.raises(RollbackSeen):
+            audit_log.record_begin(AuditEntry(at=1, act="save"))
+        assert audit_log.table.head() == Head()
+    else:
+        assert audit_log.record_begin(AuditEntry(at=1, act="audit verify"), changes=False) == 1
 
 
 def test_damage_is_reported_as_damage(cache, monkeypatch):

@@ -38,9 +38,13 @@ def test_entries_come_oldest_first_and_rejected_ones_are_not_in_flight(cache):
     for number in (3, 1, 2):
         cache.journal.add(intent(number, note_id="odd" if number % 2 else "even"))
     assert [write.write_id for write in cache.journal.all()] == ["w1", "w2", "w3"]
+    assert cache.journal.any_in_flight()
     cache.journal.reject("w2", "refused")
     assert [write.write_id for write in cache.journal.in_flight()] == ["w1", "w3"]
     assert cache.journal.count() == 3
+    for write_id in ("w1", "w3"):
+        cache.journal.reject(write_id, "refused")
+    assert not cache.journal.any_in_flight()
 
 
 def test_recording_an_intent_waits_for_the_disk(cache):

@@ -232,6 +232,41 @@ def test_what_a_write_displaced_becomes_a_copy_if_another_process_has_finished_t
 
 
 @overwriting
+def test_what_two_processes_have_displaced_becomes_one_copy(clients, store, time, traits):
+    """An editor saves its text again, over what came after it."""
+    first, second = clients(traits=traits), clients(traits=traits)
+    pushes = [first.remote.push, second.remote.push]
+
+    async def slow(write):
+        first.remote.push = pushes[0]
+        time.now += LEASE + 1
+        await second.sync()
+        assert [entry.copied for entry in second.cache.journal.all()] == [True, True]
+        store.edit("n1", lambda _: THEIRS)
+        return await first.remote.push(write)
+
+    async def between_others(write):
+        second.remote.push = pushes[1]
+        store.edit("n1", lambda _: THEIRS)
+        second.faults.plan(Fault.OVERWRITE, on="push", edit=lambda _: "Title\nquite another\n")
+        second.faults.plan(Fault.UNAVAILABLE, on="push", times=2)  # the copies of both
+        return await second.remote.push(write)
+
+    async def scenario():
+        note = await open_note(first, store)
+        first.remote.push, second.remote.push = slow, between_others
+        with pytest.raises(OutcomeUnknown, match="another process"):
+            await first.change(note, OURS)
+        time.now += LEASE + 1
+        await second.run_cycles()
+
+    asyncio.run(scenario())
+    assert texts(store) == sorted([MARK + THEIRS, MARK + OURS, OURS])
+    assert second.contents() == store.contents()
+    assert second.cache.journal.all() == []
+
+
+@overwriting
 @pytest.mark.parametrize("removes", [False, True])
 def test_nobody_is_told_that_nothing_was_done_if_another_process_has_taken_the_write_over(
     clients, store, time, traits, removes

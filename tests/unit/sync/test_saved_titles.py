@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, StoreUnavailable
 from mcp_notarium.markup.obsidian_links import rewrite_links
@@ -302,6 +302,43 @@ def test_a_rename_in_doubt_whose_name_is_taken_meanwhile_keeps_the_text(open_cli
     assert not later.cache.journal.all()
 
 
+@pytest.mark.parametrize("text", [None, "changed\n"])
+def test_a_rename_in_doubt_of_a_file_that_is_removed_meanwhile_leaves_what_was_written(
+    open_client, places, text
+):
+    end_once_recorded(open_client, lambda client: retitle(client, "New", text=text))
+    (places[1] / "Work" / "Plan.md").unlink()
+    later = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(3))
+    kept = [content for path, content in files(places[1]).items() if path != "Other.md"]
+    assert len(kept) == (0 if text is None else 1)
+    assert all("changed\n" in content for content in kept)
+    assert not later.cache.journal.all()
+
+
+def test_a_rename_is_finished_although_the_index_was_emptied(open_client, places):
+    def stop(name):
+        if name == "pushed":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        retitle(client, "New", text="changed\n")
+    close(client)
+    later = open_client(owner_ended=lambda _owner: True)
+    with later.cache.transaction():
+        later.cache.notes.clear()
+    finish_all = later.writer.replay.finish_all
+    later.writer.replay.finish_all = later.writer.replay.finish_not_found
+    asyncio.run(later.sync())  # the listing meets the note before the entry is finished
+    later.writer.replay.finish_all = finish_all
+    asyncio.run(later.run_cycles(3))
+    assert files(places[1]) == {"Work/New.md": "changed\n", "Other.md": "other\n"}
+    assert {one: content.text for one, content in later.contents().items()} == files(places[1])
+    assert not later.cache.journal.all()
+
+
 LINKING = {
     "Work/Plan.md": "see ![](./a.png) and [[Plan#x]]\n",
     "one.md": "---\nup: '[[Work/Plan]]'\n---\r\n`[[Plan]]` [[Plan|the plan]]\n",
@@ -412,6 +449,31 @@ def test_a_process_that_ends_anywhere_leaves_all_links_or_none_to_be_finished(
     asyncio.run(later.run_cycles(2))
     assert read_bytes(linking) == RELINKED
     assert not later.cache.journal.all()
+
+
+def test_a_link_in_a_note_that_another_process_has_just_lost_from_the_index_needs_no_room(
+    open_client, linking
+):
+    client, other = open_client(), open_client()
+    asyncio.run(client.sync())
+    record = client.writer._journal.record
+
+    def late(*given, **named):
+        with other.cache.transaction():
+            other.cache.notes.apply([Tombstone("two.md")])
+        return record(*given, **named)
+
+    client.writer._journal.record = late
+    note = client.note("Work/Plan.md")
+    links = client.cache.notes.links.find_broken(note.id, "Home/New.md")
+    text = rewrite_links(note.text, links.pop(note.id))
+    content = replace(note.content, title="Home/New", text=text)
+    saved = asyncio.run(client.writer.save(note=note, content=content, links=links, keeps=True))
+    assert saved.waiting == ("two.md",)
+    asyncio.run(client.run_cycles(3))
+    assert not client.cache.journal.all()
+    assert {*read_bytes(linking)} == {*RELINKED}
+    assert client.contents().keys() == RELINKED.keys()
 
 
 def test_links_stay_if_the_name_is_taken(open_client, linking):

@@ -1,0 +1,173 @@
+"""Measure which branches the tests take, and fail if one is not taken where all must be.
+
+``python scripts/branches.py`` measures all packages and writes the table of docs/testing.md; ``--check`` runs the tests of
+:data:`WHOLE` only. Coverage sees the tests' own process: a server that a test starts is confined to its own files and system
+calls, could store no measurement, and is often killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).resolve().parents[1]
+PAGE = "docs/testing.md"
+PACKAGE = "src/mcp_notarium"
+
+WHOLE: Mapping[str, tuple[str, ...]] = {
+    "decisions": (
+        "sync/*_decisions.py",
+        "sync/cycle_states.py",
+        "sync/conflict_copy.py",
+    ),
+    "journal": ("sync/journal*.py", "sync/entry_replay.py", "storage/journal_table.py"),
+    "crypto": ("crypto/*.py",),
+    "policy": ("domain/policy*.py", "config/policy_file.py"),
+    "audit": ("audit/*.py", "storage/audit*.py"),
+}
+"""What must be whole: files below the package."""
+
+CHECKED = tuple(
+    f"tests/{name}"
+    for name in (
+        *("unit/crypto", "vectors/test_slot_vectors.py", "unit/audit"),
+        "vectors/test_published_vectors.py",
+        *("property/test_audit_chain.py", "unit/storage/test_audit_table.py"),
+        *("unit/domain/test_policy.py", "unit/domain/test_policy_parser.py"),
+        *("unit/domain/test_visibility.py", "unit/config/test_config_policy.py"),
+        *("unit/files/test_private_files_groups.py", "unit/storage/test_journal_table.py"),
+        "unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
+        "unit/sync/test_note_fetch.py::test_many_unfinished_writes_that_take_long_leave_room_for_others",
+        *("unit/sync/test_pull_decisions.py", "unit/sync/test_push_decisions.py"),
+        *("unit/sync/test_cycle_states.py", "unit/sync/test_conflict_copy.py"),
+        *("unit/sync/test_journal_replay.py", "unit/sync/test_entry_replay.py"),
+        *("unit/sync/test_renamed_notes.py", "unit/sync/test_renamed_hidden_notes.py"),
+        *("unit/sync/test_unlike_stores.py", "unit/sync/test_displaced_texts.py"),
+        *("unit/sync/test_room_for_versions.py", "unit/sync/test_kept_texts.py"),
+        *("unit/sync/test_versions.py", "unit/sync/test_revived_notes.py"),
+        *("unit/sync/test_writer_saves.py", "unit/sync/test_writer_removes.py"),
+        *("unit/sync/test_writer_interruptions.py", "unit/sync/test_saved_titles.py"),
+    )
+)
+"""The tests of what must be whole."""
+
+MEASURED = ("tests/unit", "tests/property", "tests/contract", "tests/vectors")
+"""The tests whose product runs in their own process."""
+
+_TABLE = re.compile(r"(?<=\n)\| package \| (?:.*\n)(?:\|.*\n)*")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """The branches of one file: how many there are and how many were taken, and those that were not."""
+
+    name: str
+    branches: int
+    taken: int
+    missing: tuple[str, ...]
+
+
+def read(report: Mapping[str, Any]) -> list[File]:
+    """Return the files of a JSON report of coverage, by their names below the package.
+
+    A statement that never ran is missing as well: it may be of a function without a branch.
+    """
+    found = []
+    for path, one in sorted(report["files"].items()):
+        name, sums = path.replace("\\", "/").removeprefix(f"{PACKAGE}/"), one["summary"]
+        lines = [f"{line}" for line in one["missing_lines"]]
+        branches = [
+            f"{line}->{'exit' if to < 0 else to}"
+            for line, to in one["missing_branches"]
+            if line not in one["missing_lines"]
+        ]
+        found.append(
+            File(name, sums["num_branches"], sums["covered_branches"], (*lines, *branches))
+        )
+    return found
+
+
+def faults(files: Iterable[File]) -> Iterator[str]:
+    """Yield the branches that are not taken where all must be, and patterns that no file fits."""
+    known = list(files)
+    for group, patterns in WHOLE.items():
+        for pattern in patterns:
+            fitting = [one for one in known if Path(one.name).match(pattern)]
+            if not fitting:
+                yield f"{group}: there is no {pattern}"
+            for one in fitting:
+                if one.missing:
+                    yield f"{group}: {one.name}: never taken: {', '.join(one.missing)}"
+
+
+def as_table(files: Iterable[File]) -> Iterator[str]:
+    """Yield the table of docs/testing.md: what must be whole, and each package."""
+    known = list(files)
+    yield "| package | branches | taken |\n"
+    yield "|---|--:|--:|\n"
+    for group, patterns in WHOLE.items():
+        fitting = [one for one in known if any(Path(one.name).match(each) for each in patterns)]
+        yield _row(f"{group}: {', '.join(f'`{each}`' for each in patterns)}", fitting)
+    for package in sorted({one.name.split("/")[0] for one in known if "/" in one.name}):
+        yield _row(f"`{package}`", [one for one in known if one.name.startswith(f"{package}/")])
+    yield _row("all", known)
+
+
+def _row(name: str, files: Iterable[File]) -> str:
+    known = list(files)
+    branches, taken = sum(one.branches for one in known), sum(one.taken for one in known)
+    share = f"{100 * taken / branches:.1f} %" if branches else ""
+    return f"| {name} | {branches:,} | {share} |\n"
+
+
+def measure(tests: Iterable[str], folder: Path) -> tuple[int, dict[str, Any]]:
+    """Run these tests; return the exit code of pytest, and the report of coverage."""
+    report = folder / "report.json"
+    jobs = os.environ.get("NOTARIUM_TEST_JOBS", "2")
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-n", jobs, "--dist", "worksteal"),
+            *("--cov", f"--cov-report=json:{report}", *tests),
+        ],
+        cwd=TOP,
+        env=os.environ | {"COVERAGE_FILE": str(folder / "coverage")},
+        check=False,
+    )
+    found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else {"files": {}}
+    return run.returncode, found
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and tell; return 1 if a test fails, or a branch is not taken where all must be."""
+    parser = argparse.ArgumentParser(prog="scripts/coverage", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only what must be whole")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
+        code, report = measure(CHECKED if asked.check else MEASURED, Path(folder))
+    files = read(report)
+    wrong = list(faults(files))
+    if not asked.check:
+        table = "".join(as_table(files))
+        sys.stdout.write(table)
+        if code == 0:
+            page = TOP / PAGE
+            text = _TABLE.sub(lambda _old: table, page.read_text(encoding="utf-8"))
+            page.write_text(text, encoding="utf-8")
+    for one in wrong:
+        sys.stderr.write(f"{one}\n")
+    if not wrong and not code:
+        sys.stdout.write(f"coverage: every branch of {', '.join(WHOLE)} is taken\n")
+    return 1 if wrong or code else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
