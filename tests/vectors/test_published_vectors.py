@@ -257,8 +257,7 @@ def test_argon2id_with_odd_parameters_is_that_of_the_second_implementation(cost,
     assert argon2(password, SALT, cost) == second_argon2(password, SALT, cost)
 
 
-LEAST, MOST = kdf.PRODUCTION.argon2_floor, kdf.PRODUCTION.argon2_ceiling
-ROUNDS = kdf.PRODUCTION.pbkdf2_floor, kdf.PRODUCTION.pbkdf2_ceiling
+(LEAST, MOST), ROUNDS = kdf.PRODUCTION.ranges
 
 
 @pytest.mark.attack(5, 6)
@@ -271,7 +270,10 @@ ROUNDS = kdf.PRODUCTION.pbkdf2_floor, kdf.PRODUCTION.pbkdf2_ceiling
         kdf.Argon2id(memory_kib=MOST.memory_kib + 1),
         kdf.Argon2id(time_cost=MOST.time_cost + 1),
         kdf.Argon2id(lanes=MOST.lanes + 1),
-        *(kdf.Pbkdf2Sha512(rounds) for rounds in (ROUNDS[0] - 1, ROUNDS[1] + 1, 0, -1, 2**64)),
+        *(
+            kdf.Pbkdf2Sha512(rounds)
+            for rounds in (ROUNDS[0].iterations - 1, ROUNDS[1].iterations + 1, 0, -1, 2**64)
+        ),
     ],
     ids=str,
 )

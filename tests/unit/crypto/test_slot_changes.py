@@ -94,12 +94,12 @@ def test_a_new_data_key_has_a_key_file_of_its_own_that_the_same_passphrase_opens
 
 
 def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_before():
-    policy = kdf.KdfPolicy(kdf.Argon2id(16, 1, 1), kdf.Pbkdf2Sha512(1), "argon2id", explicit=False)
+    policy = kdf.KdfPolicy("argon2id", explicit=False, costs=(kdf.Argon2id(16, 1, 1),))
     after = slot_changes.rewrap(
         made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1, bounds=BOUNDS
     )
     assert after.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
-    cheaper = replace(policy, argon2id=kdf.CHEAPEST)
+    cheaper = replace(policy, costs=(kdf.CHEAPEST,))
     again = slot_changes.rewrap(
         after,
         old=Secret("other words"),
@@ -113,7 +113,7 @@ def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_be
 
 def test_slots_whose_work_together_no_reader_accepts_are_neither_written_nor_read():
     """A wrong passphrase is tried on every slot."""
-    keyfile, ceiling = made(), kdf.PRODUCTION.argon2_ceiling
+    keyfile, ceiling = made(), kdf.PRODUCTION.ranges[0][1]
     dear = replace(keyfile.slots[0], kdf=ceiling)
     key_slots.replace_slots(keyfile, DATA_KEY, slots=(dear,))
     raw = key_file_codec.serialise(replace(keyfile, slots=(dear,), mac=bytes(32)))

@@ -14,6 +14,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import CacheBusy, DateRefused, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import CREATION
+from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.conflict_copy import MARK
@@ -158,13 +159,14 @@ def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(cl
 def test_a_new_title_alone_is_no_text_to_keep_where_it_is_the_place_of_the_note(
     clients, store, folders
 ):
-    client = clients(traits=replace(LIKE_LOCAL, folders=folders))
+    client = clients(traits=replace(LIKE_LOCAL, ids=Ids.PATHS if folders else Ids.RANDOM))
 
     async def scenario():
         note = await client.create("text\n")
         await unanswered(client, note, Content("text\n", title="New title"))
         store.remove(note.id)
         await client.writer.replay.finish_all()
+        await client.sync()
 
     asyncio.run(scenario())
     assert len(store.contents()) == (0 if folders else 1)
