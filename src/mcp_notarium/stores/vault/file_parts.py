@@ -1,21 +1,18 @@
 """Read a note's file in pages, each of one version, and the file once for all of them.
 
 A page is cut from a snapshot: the bytes of the file as they were read at one time. A snapshot is kept while more
-of it follows, and used as long as the open file has the same device, inode, size and times. At most 64 MiB
-of 64 notes are kept, the last used ones.
+of it follows, and used as long as the open file has the same device, inode, size and times. At most 64 files of
+64 MiB together are kept, the last used ones.
 """
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
 import threading
 import time
-from array import array
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,7 +20,6 @@ from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.stores.vault import canvases, file_writer, system_calls
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
-    NotANote,
     VaultFolder,
     list_files,
     open_note,
@@ -35,10 +31,9 @@ from mcp_notarium.threads import run_in_thread
 LARGEST = 64 * 1024 * 1024
 """Bytes of a note that is read in pages, at most."""
 MOST_BYTES = LARGEST
-"""Bytes of all snapshots that are kept, at most."""
+"""Bytes of the files of all snapshots that are kept, at most."""
 MOST_NOTES = 64
 """Snapshots that are kept, at most."""
-_BLOCK = 1 << 16
 _LONGEST_CLUSTER = 128
 """Characters that make one visible character, at most; less than the smallest page."""
 _COARSE = 2.0
@@ -50,15 +45,12 @@ State = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold the text of a file as UTF-8. ``places``: byte of each block's start; ``starts``: its character."""
+    """Hold the text of a file, with U+FFFD for each byte that is no UTF-8."""
 
     state: State
     token: str
     mtime_ms: int
-    text: bytes = field(repr=False)
-    places: array[int] = field(repr=False)
-    starts: array[int] = field(repr=False)
-    total_chars: int
+    text: str = field(repr=False)
     total_lines: int
     tags: tuple[str, ...]
     tags_understood: bool
@@ -66,14 +58,7 @@ class Snapshot:
 
     def cut(self, start: int, most: int) -> str:
         """Return at most ``most`` characters from ``start``, up to a place between two visible characters."""
-        if start >= self.total_chars:
-            return ""
-        block = bisect_right(self.starts, start) - 1
-        last = bisect_right(self.starts, start + most)
-        end = self.places[last] if last < len(self.places) else len(self.text)
-        skipped = start - self.starts[block]
-        text = self.text[self.places[block] : end].decode()
-        window = text[skipped : skipped + most + 1]
+        window = self.text[start : start + most + 1]
         return window[: find_cut(window, most, back=_LONGEST_CLUSTER)]
 
 
@@ -152,8 +137,8 @@ class NotePages:
 
     @property
     def kept_bytes(self) -> int:
-        """Return the bytes of all snapshots."""
-        return sum(len(one.text) for one in self._kept.values())
+        """Return the bytes of the files of all snapshots."""
+        return sum(one.state[2] for one in self._kept.values())
 
     def _page(self, path: str, *, start: int, most: int, tags: bool) -> Page:
         with self._folder.opened() as root:
@@ -164,7 +149,7 @@ class NotePages:
                 os.close(file)
         text = snapshot.cut(start, most)
         end = start + len(text)
-        more = bool(text) and end < snapshot.total_chars
+        more = bool(text) and end < len(snapshot.text)
         self._keep(path, snapshot if more else None)
         return Page(
             path=path,
@@ -172,7 +157,7 @@ class NotePages:
             mtime_ms=snapshot.mtime_ms,
             text=text,
             next_start=end if more else None,
-            total_chars=snapshot.total_chars,
+            total_chars=len(snapshot.text),
             total_lines=snapshot.total_lines,
             tags=snapshot.tags,
             tags_understood=snapshot.tags_understood,
@@ -197,19 +182,18 @@ class NotePages:
 
     def _read(self, file: int, *, tags: bool) -> Snapshot:
         read = read_settled(file, largest=LARGEST)
-        text, whole = _as_text(read.data)
-        places, starts, total = _index(text)
-        known = len(text) <= file_writer.LARGEST  # of a larger one it would take half a gigabyte
-        found, understood = find_tags(text.decode()) if tags and known else ((), known)
+        text = read.data.decode(errors="replace")
+        whole = "\ufffd" not in text or _is_utf8(read.data)
+        known = (
+            len(read.data) <= file_writer.LARGEST
+        )  # of a larger one it would take half a gigabyte
+        found, understood = find_tags(text) if tags and known else ((), known)
         return Snapshot(
             state=_state_of(read.found),
             token=f"sha256:{hashlib.sha256(read.data).hexdigest()}",
             mtime_ms=read.found.st_mtime_ns // 1_000_000,
             text=text,
-            places=places,
-            starts=starts,
-            total_chars=total,
-            total_lines=text.count(b"\n") + (bool(text) and not text.endswith(b"\n")),
+            total_lines=text.count("\n") + (bool(text) and not text.endswith("\n")),
             tags=found,
             tags_understood=understood and whole,
             identity=system_calls.identity_of(file, read.found),
@@ -227,47 +211,9 @@ def _is_settled(state: State) -> bool:
     return time.time() - max(mtime, ctime) / _SECOND > (_COARSE if coarse else SETTLED)
 
 
-def _as_text(data: bytes) -> tuple[bytes, bool]:
-    """Return the bytes as UTF-8, U+FFFD for each one that is none, and whether they were all.
-
-    Raises ``NotANote`` if that is too large.
-    """
-    if all(map(_is_utf8, _blocks(data))):
-        return data, True
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    parts = [decoder.decode(block).encode() for block in _blocks(data)]
-    text = b"".join((*parts, decoder.decode(b"", final=True).encode()))
-    if len(text) > LARGEST:
-        raise NotANote
-    return text, False
-
-
-def _is_utf8(block: bytes) -> bool:
+def _is_utf8(data: bytes) -> bool:
     try:
-        block.decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _blocks(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes in blocks that end between two characters."""
-    at = 0
-    while at < len(data):
-        end = at + _BLOCK
-        while end < len(data) and data[end] & 0xC0 == 0x80 and end > at + _BLOCK - 4:  # noqa: PLR2004 - bytes of UTF-8
-            end -= 1
-        yield data[at:end]
-        at = end
-
-
-def _index(text: bytes) -> tuple[array[int], array[int], int]:
-    """Return where each block begins, in bytes and in characters, and the number of characters."""
-    places, starts = array("Q"), array("Q")
-    place = start = 0
-    for block in _blocks(text):
-        places.append(place)
-        starts.append(start)
-        place += len(block)
-        start += len(block.decode())
-    return places, starts, start
