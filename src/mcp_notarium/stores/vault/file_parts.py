@@ -12,16 +12,14 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
-from mcp_notarium.stores.vault import canvases, file_writer, system_calls
+from mcp_notarium.stores.vault import file_writer, system_calls
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
     VaultFolder,
-    list_files,
     open_note,
     read_settled,
 )
@@ -84,14 +82,9 @@ class Page:
 
 
 class NotePages:
-    """Read the notes of one vault in pages. ``folders``: returns those in which there may be notes."""
+    """Read the notes of one vault in pages."""
 
-    def __init__(
-        self,
-        folder: VaultFolder,
-        folders: Callable[[int], Iterable[str]] = lambda _root: ("",),
-    ) -> None:
-        self._folders = folders
+    def __init__(self, folder: VaultFolder) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
@@ -104,31 +97,6 @@ class NotePages:
         """
         call = partial(self._page, path, start=start, most=most, tags=tags)
         return await run_in_thread(call)
-
-    async def find_files(self, paths: Iterable[str]) -> set[str]:
-        """See ``FolderStore.find_files``. Names are compared letter by letter, also where the system does not."""
-        return await run_in_thread(partial(self._find_files, set(paths)))
-
-    def _find_files(self, paths: set[str]) -> set[str]:
-        with self._folder.opened() as root:
-            folders = {path.rpartition("/")[0] for path in paths}
-            return {path for one in folders for path in list_files(root, one)} & paths
-
-    async def find_cards(self, path: str) -> dict[str, int | None]:
-        """See ``FolderStore.find_cards``."""
-        return await run_in_thread(partial(self._find_cards, path))
-
-    def _find_cards(self, path: str) -> dict[str, int | None]:
-        with self._folder.opened() as root:
-            return canvases.find_cards(root, self._folders(root), path)
-
-    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
-        """See ``FolderStore.move_cards``."""
-        return await run_in_thread(partial(self._move_cards, [*canvases], old, new))
-
-    def _move_cards(self, wanted: list[str], old: str, new: str) -> set[str]:
-        with self._folder.opened() as root:
-            return {one for one in wanted if canvases.move_cards_in(root, one, old, new)}
 
     def forget(self) -> None:
         """Forget all snapshots."""

@@ -35,11 +35,11 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.vault import note_codec
+from mcp_notarium.stores.vault import canvases, note_codec
 from mcp_notarium.stores.vault.file_parts import NotePages
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
-from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
+from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault
 from mcp_notarium.stores.vault.note_codec import Body
@@ -96,7 +96,7 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
-        self._note_pages = NotePages(self._folder, self._find_folders)
+        self._note_pages = NotePages(self._folder)
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -104,17 +104,35 @@ class VaultStore:
         """Return what the native tools read."""
         return NativeVault(self._note_pages, index)
 
+    # Files beside the notes
+
     async def find_files(self, paths: Iterable[str]) -> set[str]:
-        """See ``FolderStore.find_files``."""
-        return await self._note_pages.find_files(paths)
+        """See ``FolderStore.find_files``. Names are compared letter by letter, also where the system does not."""
+        return await run_in_thread(partial(self._find_files, set(paths)))
+
+    def _find_files(self, paths: set[str]) -> set[str]:
+        with self._folder.opened() as root:
+            folders = {path.rpartition("/")[0] for path in paths}
+            return {path for one in folders for path in list_files(root, one)} & paths
 
     async def find_cards(self, path: str) -> dict[str, int | None]:
         """See ``FolderStore.find_cards``."""
-        return await self._note_pages.find_cards(path)
+        return await run_in_thread(partial(self._find_cards, path))
+
+    def _find_cards(self, path: str) -> dict[str, int | None]:
+        with self._folder.opened() as root:
+            with self._looking:
+                self._look(root, within=self.shortest_pause)
+                folders = self._table.folders
+            return canvases.find_cards(root, folders, path)
 
     async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
         """See ``FolderStore.move_cards``."""
-        return await self._note_pages.move_cards(canvases, old=old, new=new)
+        return await run_in_thread(partial(self._move_cards, [*canvases], old, new))
+
+    def _move_cards(self, wanted: list[str], old: str, new: str) -> set[str]:
+        with self._folder.opened() as root:
+            return {one for one in wanted if canvases.move_cards_in(root, one, old, new)}
 
     # Reading
 
@@ -278,11 +296,6 @@ class VaultStore:
             if not self._watch.follow(self._table.folders):
                 break
             self._table.scan(root)  # a folder was not watched meanwhile
-
-    def _find_folders(self, root: int) -> tuple[str, ...]:
-        with self._looking:
-            self._look(root, within=self.shortest_pause)
-            return self._table.folders
 
     def _tell(self, cursor: str) -> None:
         self._told = cursor
