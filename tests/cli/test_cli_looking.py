@@ -28,7 +28,6 @@ pytestmark = [
 NOTES = 5
 LOOKING = {
     "status": ("status", "--json"),
-    "status --deep": ("status", "--deep"),
     "doctor": ("doctor", "--offline"),
     "doctor, asking the service": ("doctor", "--json"),
     "doctor --deep": ("doctor", "--deep", "--offline"),

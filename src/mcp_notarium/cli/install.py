@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.cli import console, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
@@ -101,7 +100,7 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     here = found_clients()
     if yes or not here:
         return here
-    shown = [Choice(one.name, one.title) for one in here]
+    shown = [(one.name, one.title) for one in here]
     chosen = console.choose_some(
         "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )

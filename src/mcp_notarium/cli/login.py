@@ -22,12 +22,11 @@ from pathlib import Path
 from mcp_notarium import config, logs
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, new_key_input, setup_key, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.terminal import (
     ask_secret,
-    can_ask,
     input_is_ready,
     read_line,
+    require_terminal,
     talk,
 )
 from mcp_notarium.config import Config, accounts
@@ -83,11 +82,8 @@ def log_in(config: Config, args: argparse.Namespace) -> int:
 
 def require_dialog(login: Login, args: argparse.Namespace) -> None:
     """Raise ``ConfigError`` if nobody can answer what the login asks."""
-    if not args.code_stdin and not can_ask():
-        raise ConfigError(
-            "there is no terminal to ask on",
-            resolution_hint=f"Run the command in a terminal. {login.unattended}",
-        )
+    if not args.code_stdin:
+        require_terminal(f"Run the command in a terminal. {login.unattended}")
 
 
 async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:
@@ -213,10 +209,10 @@ def choose_account(args: argparse.Namespace) -> Account:
 def _choose_known(known: Mapping[str, Account], *, yes: bool) -> str:
     if yes and len(known) == 1:
         return next(iter(known))
-    shown = [Choice(name, f"{name}  ({one.store})") for name, one in known.items()]
+    shown = [(name, f"{name}  ({one.store})") for name, one in known.items()]
     return console.choose(
-        "Which account?", [*shown, Choice(_ANOTHER, "another one")],
-        default=shown[0].value, option="--account NAME",
+        "Which account?", [*shown, (_ANOTHER, "another one")],
+        default=shown[0][0], option="--account NAME",
     )  # fmt: skip
 
 
@@ -225,7 +221,7 @@ def _choose_store(*, yes: bool) -> str:
     if yes or os.environ.get(STORE):
         return default
     kinds = [one for one in registry.kinds() if one.persistent]
-    shown = [Choice(one.name, one.place) for one in kinds]
+    shown = [(one.name, one.place) for one in kinds]
     return console.choose("Where do the notes live?", shown, default=default, option="--store")
 
 

@@ -17,7 +17,6 @@ from mcp_notarium.account import inspection
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_context, console, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
@@ -234,7 +233,7 @@ def _choose_place(account: Account, *, yes: bool) -> str:
     if yes:
         return default
     places = [place for place in _TITLES if usable or place != "keychain"]
-    shown = [Choice(place, _TITLES[place]) for place in places]
+    shown = [(place, _TITLES[place]) for place in places]
     return console.choose("Encrypt with which key?", shown, default=default, option="--key")
 
 
