@@ -28,6 +28,7 @@ pytestmark = [
 NOTES = 5
 LOOKING = {
     "status": ("status", "--json"),
+    "status --deep": ("status", "--deep"),
     "doctor": ("doctor", "--offline"),
     "doctor, asking the service": ("doctor", "--json"),
     "doctor --deep": ("doctor", "--deep", "--offline"),

@@ -483,7 +483,7 @@ def test_beside_a_server_pages_are_looked_at_if_asked_for(room: Room) -> None:
         assert server.leave() == 0
 
 
-def test_doctor_compares_the_search_index_with_the_notes(room: Room) -> None:
+def test_only_a_deep_look_compares_the_search_index_with_the_notes(room: Room) -> None:
     with opened(room) as inside:
         inside.run(
             "INSERT INTO notes_fts(notes_fts, rowid, text, tag_words, supplement) "
@@ -492,9 +492,8 @@ def test_doctor_compares_the_search_index_with_the_notes(room: Room) -> None:
     shallow = run(room.env, "status", "--json")
     assert shallow.returncode == 0
     assert json.loads(shallow.stdout)["checked"] == "every page"
-    done = run(room.env, "doctor", "--offline", "--json")
+    done = run(room.env, "status", "--deep", "--json")
     assert done.returncode == Verdict.DATABASE_DAMAGED, done.stdout + done.stderr
-    (cache,) = (one for one in json.loads(done.stdout)["findings"] if one["name"] == "cache")
-    assert "`mcp-notarium repair`" in cache["hint"]
+    assert "`mcp-notarium repair`" in json.loads(done.stdout)["resolution_hint"]
     room.mcp_notarium("repair")
-    room.mcp_notarium("doctor", "--offline")
+    room.mcp_notarium("status", "--deep")

@@ -152,7 +152,7 @@ class Trouble(Actor):
         self._expect(0, "audit", "verify")
 
     def _status(self) -> None:
-        self._expect(0, "doctor", "--deep", "--offline")
+        self._expect(0, "status", "--deep")
 
     def _expect(self, code: int, *arguments: str) -> None:
         with self._account.opening():

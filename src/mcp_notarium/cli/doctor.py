@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -35,28 +33,17 @@ from mcp_notarium.cli.doctor_checks import (
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key
-from mcp_notarium.errors import (
-    CacheBusy,
-    CacheError,
-    CacheFull,
-    ConfigError,
-    LockedError,
-    NotariumError,
-    to_person,
-)
+from mcp_notarium.errors import CacheError, ConfigError, LockedError, NotariumError, to_person
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.locks import ServerLock, find_holders
+from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys.credentials import find_passphrase
 from mcp_notarium.keys.keychain import system_keychain
 from mcp_notarium.report.words import Check, counted
-from mcp_notarium.storage import driver, integrity
-from mcp_notarium.storage.database_opener import Database, has_log
+from mcp_notarium.storage import driver
+from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.sync.progress import describe_differences
 
-_WITHOUT_SEARCH = (
-    " but that for searching (the next start of a server takes up the log that is left)"
-)
 _COLOURS = {OK: "green", WARN: "yellow", NOT_CHECKED: "dim"}
 
 
@@ -209,34 +196,12 @@ def _check_pages(config: Config, database: Database, *, deep: bool) -> Check:
     if not deep and find_holders(folder.server_lock):
         seen = "not checked: a server is using this cache (add --deep to check)"
         return Check("pages", NOT_CHECKED, seen)
-    wrong, compared = _find_faults(folder, database)
+    wrong, compared = status.check_pages(config, database)
     if wrong:
         mark_damage(folder)
         return Check("pages", BAD, f"{counted(len(wrong), 'fault')}, first: {wrong[0]}")
-    agree = "search index and tables agree" if compared else f"every index{_WITHOUT_SEARCH}"
+    agree = "search index and tables agree" if compared else f"every index{status.WITHOUT_SEARCH}"
     return Check("pages", OK, f"every page is authentic, {agree}")
-
-
-def _find_faults(folder: AccountFolder, database: Database) -> tuple[tuple[str, ...], bool]:
-    """Return the faults in every page and index, and whether the search index was compared with the notes.
-
-    ``database`` is closed. SQLite compares through a connection that may write, and closing the last one
-    moves the log into the file. So nothing is compared if a killed process has left a log, nor on a
-    read-only disk. Raises ``LockedError`` (BUSY).
-    """
-    orphaned = has_log(database.path) and not find_holders(folder.server_lock)
-    server_lock = ServerLock(folder).share()
-    try:
-        if not orphaned and os.access(database.path, os.W_OK):
-            with (
-                suppress(CacheBusy, CacheFull),
-                closing(database.reopen(read_only=False)) as whole,
-            ):
-                return integrity.walk(whole, deep=True), True
-        with closing(database.reopen(read_only=True)) as read:
-            return integrity.walk(read, deep=True), False
-    finally:
-        server_lock.release()
 
 
 def _check_sync(app: App) -> Check:

@@ -1,7 +1,7 @@
 """Show the state of the account (``status``), or one line for each account.
 
-``status`` checks every page and changes no file; only damage that it finds is marked, so that the next start knows
-it too. ``doctor`` compares the indexes as well. It tries a pending migration and undoes it. It asks the
+``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
+finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
 store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
 verdict's (10-23), or 1 if the disk is full.
 """
@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +27,12 @@ from mcp_notarium import __version__
 from mcp_notarium.account import (
     inspection,
     key_changes,
+    opener,
     rewrite,
     startup_hints,
 )
 from mcp_notarium.account.copies import describe_kept
+from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, setup_key, terminal
@@ -39,19 +42,25 @@ from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,
+    CacheFull,
     LockedError,
     NotariumError,
     Verdict,
 )
 from mcp_notarium.files.account_folder import AccountFolder, find_obstacle
-from mcp_notarium.files.locks import find_holders
+from mcp_notarium.files.locks import ServerLock, find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import credentials
 from mcp_notarium.report.words import KEYS, counted
+from mcp_notarium.storage import integrity
+from mcp_notarium.storage.database_opener import Database, has_log
 from mcp_notarium.stores import registry
 
 IN_ORDER = "in order"
+WITHOUT_SEARCH = (
+    " but that for searching (the next start of a server takes up the log that is left)"
+)
 _OTHER_RULES = (
     "The cache is kept under other rules of what agents may see until a server is restarted."
 )
@@ -63,22 +72,25 @@ _AGAIN = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the output format."""
-    command_context.options("--json")(parser)
+    """Add the output format and the depth of the checks."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--deep", action="store_true", help="also compare every index with its table"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the state; the exit code says it too."""
     loaded = command_context.prepare_account(args)
-    facts = collect(loaded.config) | {"key_from": _describe_origin(loaded)}
+    facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])
 
 
-def collect(config: Config, *, whole: bool = True) -> dict[str, Any]:
+def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[str, Any]:
     """Return the facts as plain JSON values; a locked account is a fact, not an error.
 
-    ``whole`` False reads a few pages only.
+    ``deep`` also compares every index with its table; ``whole`` False reads a few pages only.
     """
     cautious = replace(config, on_unreadable="refuse")
     facts: dict[str, Any] = {
@@ -93,12 +105,14 @@ def collect(config: Config, *, whole: bool = True) -> dict[str, Any]:
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
-        return facts | _decision_facts(cautious, inspection.verdict(config), whole=whole)
+        return facts | _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
     except (LockedError, CacheError) as error:
         return facts | describe_failure(error)
 
 
-def _decision_facts(config: Config, decision: Decision, *, whole: bool) -> dict[str, Any]:
+def _decision_facts(
+    config: Config, decision: Decision, *, deep: bool, whole: bool
+) -> dict[str, Any]:
     """Return what start-up would do; only a database that is in order is opened."""
     match decision:
         case Locked():
@@ -114,9 +128,9 @@ def _decision_facts(config: Config, decision: Decision, *, whole: bool) -> dict[
             rewrite.rehearse(config)
             return _ok_facts(f"schema {version}; the next start migrates it to {program}")
         case Rebuild():
-            return _decision_facts(config, inspection.verdict(config), whole=whole)
+            return _decision_facts(config, inspection.verdict(config), deep=deep, whole=whole)
         case Open():
-            facts = asyncio.run(_open_facts(config, whole=whole)) | _key_facts(config)
+            facts = asyncio.run(_open_facts(config, deep=deep, whole=whole)) | _key_facts(config)
             _require_space(config)
             return facts
 
@@ -171,13 +185,42 @@ def _describe_origin(loaded: Loaded) -> str | None:
     return config.db_key_origin or credentials.KEYCHAIN
 
 
-async def _open_facts(config: Config, *, whole: bool) -> dict[str, Any]:
+async def _open_facts(config: Config, *, deep: bool, whole: bool) -> dict[str, Any]:
     async with open_app(config, syncing=False, whole=whole, read_only=True) as app:
         checked = "every page" if whole else "a few pages"
         facts = _ok_facts(IN_ORDER) | _cache_facts(app) | {"checked": checked}
         if app.rollback is not None:
             facts |= describe_failure(app.rollback.locked())
-    return facts
+    if not deep:
+        return facts
+    wrong, compared = check_pages(config, app.cache.database)
+    if wrong:
+        mark_damage(AccountFolder(config.account_dir))
+        raise opener.damage_error(config)
+    return facts | {"checked": f"every page, every index{'' if compared else WITHOUT_SEARCH}"}
+
+
+def check_pages(config: Config, database: Database) -> tuple[tuple[str, ...], bool]:
+    """Return the faults in every page and index, and whether the search index was compared with the notes.
+
+    ``database`` is closed. SQLite compares through a connection that may write, and closing the last one
+    moves the log into the file. So nothing is compared if a killed process has left a log, nor on a
+    read-only disk. Raises ``LockedError`` (BUSY).
+    """
+    folder = AccountFolder(config.account_dir)
+    orphaned = has_log(database.path) and not find_holders(folder.server_lock)
+    server_lock = ServerLock(folder).share()
+    try:
+        if not orphaned and os.access(database.path, os.W_OK):
+            with (
+                suppress(CacheBusy, CacheFull),
+                closing(database.reopen(read_only=False)) as whole,
+            ):
+                return integrity.walk(whole, deep=True), True
+        with closing(database.reopen(read_only=True)) as read:
+            return integrity.walk(read, deep=True), False
+    finally:
+        server_lock.release()
 
 
 def _cache_facts(app: App) -> dict[str, Any]:
