@@ -101,7 +101,8 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
     Bare words are any of them here; ``ranking_sql.py`` ranks by them.
     """
     terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
-    expression, rest = split([term for term in terms if term])
+    typed = [term for term in terms if term]
+    expression, rest = split(typed) if typed else (None, [])
     conditions = sorted(_conditions(query, rest), key=_reads_text)
     narrow = [_clause(condition, query) for condition in conditions]
     if expression is None:
