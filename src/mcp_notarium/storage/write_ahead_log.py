@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.private_files import flush_file
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.database import Database
@@ -114,7 +113,7 @@ class WalFlusher:
         self._flushed_at = waited_for.get_loop().time()
         try:
             flushed = self._before()
-            _flush(self._path)
+            flush_file(self._path)
         except CacheError as error:
             waited_for.set_exception(error)
         except OSError as error:
@@ -124,19 +123,6 @@ class WalFlusher:
         else:
             flushed()
             waited_for.set_result(None)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    try:
-        if sys.platform == "darwin":
-            import fcntl  # noqa: PLC0415 - POSIX only
-
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync does not reach the platter
-        else:
-            getattr(os, "fdatasync", os.fsync)(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _HEADER, _FRAME_HEADER = 32, 24

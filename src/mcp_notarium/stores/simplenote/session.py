@@ -309,11 +309,6 @@ class AccountSession:
             raise login_required("Simplenote does not accept the login any more")
         return reply
 
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._session.clock_difference
-
     async def close(self) -> None:
         """Close connections."""
         await self._session.close()

@@ -96,7 +96,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),
-    clock=lambda store: cast("TriliumStore", store).clock_difference,
+    clock=lambda store: cast("TriliumStore", store).http.clock_difference,
     native_toolset="trilium",
     native=lambda store, index: cast("TriliumStore", store).native(index),
     login=Login(

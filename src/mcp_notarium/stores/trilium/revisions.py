@@ -19,12 +19,11 @@ from typing import Any
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
-from mcp_notarium.stores.http import Request
+from mcp_notarium.stores.http import Request, each
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     NoteReader,
-    each,
     foreign_content_error,
     read_content,
 )

@@ -72,11 +72,6 @@ class TriliumSession:
         self._current = token
         return reply
 
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._session.clock_difference
-
     async def close(self) -> None:
         """Close connections. Idempotent."""
         await self._session.close()
