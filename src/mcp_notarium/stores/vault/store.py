@@ -36,12 +36,11 @@ from mcp_notarium.stores.contract import (
 )
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import canvases, note_codec
-from mcp_notarium.stores.vault.file_parts import NotePages
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
-from mcp_notarium.stores.vault.native import NativeVault
+from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.paths import TRASH, Name
