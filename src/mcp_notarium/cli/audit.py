@@ -181,7 +181,6 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
-    """Write a new anchor at the chain's end, and a record of what was wrong with the old one."""
     with open_chain(command_context.prepare(args)) as chain:
         before = chain.verify(None)
         at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
@@ -212,7 +211,6 @@ def _accept(args: argparse.Namespace) -> int:
 
 
 def _require_one_state(database: Database) -> None:
-    """Demand that a mixture of two states can be read through. Raises ``CacheDamaged``."""
     faults = integrity.walk(database, deep=True)
     if faults:
         raise CacheDamaged(

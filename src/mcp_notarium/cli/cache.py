@@ -108,7 +108,6 @@ async def _reset(config: Config, *, yes: bool) -> int:
 
 
 def _require_key(config: Config) -> None:
-    """Demand a key for a new database. Raises ``LockedError`` without one, ``WeakPassphrase``."""
     key = credentials.find_passphrase(config)
     if key is None:
         raise LockedError(

@@ -195,7 +195,6 @@ def progress(what: str) -> Iterator[Report]:
 
 
 def _marked(mark: str, colour: str, text: str) -> None:
-    """Show a mark, and the paragraph to the right of it."""
     out = console()
     first, *rest = wrap(name_account(text[:1].upper() + text[1:]), out.width - len(mark) - 1)
     out.print(Text.assemble((mark, colour), f" {first}"), soft_wrap=True)
@@ -242,7 +241,6 @@ def confirm(question: str, *, default: bool, option: str) -> bool:
 
 
 def _require(option: str) -> Any:
-    """Return questionary. Raises ``ConfigError`` if nobody can be asked."""
     require_terminal(f"Run the command in a terminal, or give `{option}`.")
     import questionary  # noqa: PLC0415 - slow, and only for those who are asked
 

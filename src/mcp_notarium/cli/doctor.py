@@ -101,7 +101,6 @@ def examine(
 def _check_cache(
     config: Config, *, deep: bool, offline: bool, pages: bool
 ) -> tuple[list[Check], int]:
-    """Return the findings about the database, its verdict first, and the exit code."""
     facts, inside = status.collect(config, whole=pages), check_folder(config)
     config = replace(config, on_unreadable="refuse")
     if facts.get("cache") == status.IN_ORDER:
@@ -120,7 +119,6 @@ def _check_cache(
 
 
 def _check_passphrase(config: Config) -> list[Check]:
-    """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config) if config.db_encryption else None
     if key is None:
         return []

@@ -187,7 +187,6 @@ async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
 async def _recorded(
     app: App, args: argparse.Namespace, note_id: str, handle: Callable[[_Person], Any]
 ) -> ManageAnswer:
-    """Run a change whose record is written before it, and its outcome after it."""
 
     def entry(outcome: str, refers: int = 0) -> AuditEntry:
         return AuditEntry(
@@ -314,7 +313,6 @@ def same_title(one: Summary, named: str) -> bool:
 
 
 def _plain_title(title: str) -> str:
-    """Return a title without the signs of a Markdown heading, for comparing."""
     return " ".join(unicodedata.normalize("NFC", title).lstrip("# ").casefold().split())
 
 

@@ -98,7 +98,6 @@ def _as_json(found: SlotList) -> dict[str, Any]:
 
 
 def _table(found: SlotList) -> list[RenderableType]:
-    """Return the slots as a table, with advice about them."""
     rows = [
         (
             str(s.id), s.type.value, describe_cost(s.kdf),

@@ -138,7 +138,6 @@ class _Dialog:
 
 
 def _restore_token(app: App, before: Secret | None) -> None:
-    """Restore the previous token, so that a useless one does not replace it."""
     if before is None:
         with suppress(LockedError):  # then it was not stored there either
             app.tokens.forget()
@@ -245,7 +244,6 @@ def _free_name(store: str, known: Mapping[str, Account]) -> str:
 
 
 def _parse_pairs(option: str, given: list[str]) -> dict[str, str]:
-    """Return what an option sets, by name. Raises ``InvalidRequest``."""
     pairs = [text.partition("=") for text in given]
     if wrong := [name for name, _, value in pairs if not value]:
         raise InvalidRequest(f"`{option}` needs a name, `=` and a value: {wrong[0]} has no value")

@@ -199,7 +199,6 @@ class _Parser(argparse.ArgumentParser):
         return None if searches and excludes else super()._parse_optional(arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check a choice as usual, and suggest one for a value that is none."""
         if action.choices is not None and value not in action.choices:
             names = [str(one) for one in action.choices]
             raise argparse.ArgumentError(

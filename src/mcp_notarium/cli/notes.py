@@ -101,7 +101,6 @@ def _as_json(one: Summary) -> dict[str, Any]:
 
 
 def _hit(one: Summary) -> list[Any]:
-    """Return the lines of a hit: title and tags, where it stands, when it changed and its id."""
     title = Text(one_line(note_title(one.title, one.head)), style="bold")
     tags = "".join(f"  #{one_line(tag)}" for tag in one.tags) + ("  (trash)" if one.trash else "")
     place = Text(f"{console.local_time(one.modified_at)}  {one_line(one.id)}", style="dim")

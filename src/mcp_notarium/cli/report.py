@@ -72,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _first_day(args: argparse.Namespace, today: date) -> date:
-    """Return the first day of the page. Raises ``InvalidRequest``."""
     if args.since is None:
         days = _DAYS if args.days is None else args.days
     else:

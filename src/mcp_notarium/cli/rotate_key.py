@@ -172,7 +172,6 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
 
 
 def _announce_replacement(current: ProvenKey, gone: Sequence[Slot]) -> None:
-    """Tell what happens to the other slots, before a new key is asked for."""
     named = ", ".join(describe_slot(slot) for slot in gone)
     what = f"replaces {named}" if gone else "is added, because there is none to replace"
     talk(
@@ -256,7 +255,6 @@ def _reencrypt(
 
 
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
-    """Name the slots that would be dropped, and raise unless the user agrees."""
     if not can_ask():
         raise rewrite.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
@@ -270,7 +268,6 @@ def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
 
 
 def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
-    """Tell the cost of the new passphrase if it differs from the old one's."""
     if isinstance(made.kdf, kdf.HkdfSha256):
         return
     before = [slot.kdf for slot in gone if not isinstance(slot.kdf, kdf.HkdfSha256)]

@@ -157,7 +157,6 @@ def account_folder(account: Account) -> AccountFolder:
 
 
 def _has_database(account: Account) -> bool:
-    """Return whether the account has a database, and so a key that opens it."""
     return account_folder(account).key_file.exists()
 
 

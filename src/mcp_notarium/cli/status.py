@@ -164,7 +164,6 @@ def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
 
 
 def _key_facts(config: Config) -> dict[str, Any]:
-    """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
     keyfile = key_changes.list_slots(config, None).keyfile
@@ -277,7 +276,6 @@ def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a person wants to know first, each with its label."""
     yield "Account", f"{facts['account']} ({facts['backend']})"
     yield "Folder", display_path(Path(facts["folder"]))
     if "login" in facts:

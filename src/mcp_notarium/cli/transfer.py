@@ -70,7 +70,6 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
 
 
 async def _read_notes(app: App) -> list[ArchivedNote]:
-    """Return all notes in the order in which they were created."""
     transfer, status = app.library.transfer, app.library.status()
     total = status.total or status.loaded
     notes: list[ArchivedNote] = []

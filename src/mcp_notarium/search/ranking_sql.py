@@ -149,7 +149,6 @@ def _is_plain(plan: Plan) -> bool:
 
 
 def _newest(query: Query, expression: str) -> Statement:
-    """Select the newest notes that an expression finds; the index in their order is walked until there are enough."""
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     source = f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]} WHERE {MATCHED}"

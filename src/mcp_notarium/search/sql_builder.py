@@ -205,7 +205,6 @@ def _reads_text(condition: Condition) -> bool:
 
 
 def _tags_of(condition: Condition) -> list[str] | None:
-    """Return the keys if the condition is one tag or a choice of tags."""
     match condition:
         case Tagged(tag):
             return [tag_key(tag)]
@@ -222,7 +221,6 @@ def _is_narrow(condition: Condition) -> bool:
 
 
 def _clause(condition: Condition, query: Query) -> Statement:
-    """Return the condition as an SQL expression on ``m.pk``."""
     if expression := build_match(condition):
         return Statement(MATCHED, (in_scope(query, expression),))
     if keys := _tags_of(condition):
@@ -245,7 +243,6 @@ def _clause(condition: Condition, query: Query) -> Statement:
 
 
 def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:
-    """Return the clauses for these values of ``trash`` and for dates."""
     clauses = [Statement(f"m.trash = {trash[0]}")] if len(trash) == 1 else []
     if query.after is not None:
         clauses.append(Statement("m.modified_at >= ?", (query.after,)))
@@ -287,7 +284,6 @@ def _listing(
 def _rank(
     query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
 ) -> Statement:
-    """Select a page of what full-text search finds, the best match first."""
     columns = f"m.pk AS pk, f.rank AS rank, m.{SORTS[query.sort_by]} AS sorted"
     everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
     found = _select(columns, " AND ", everything)
@@ -295,7 +291,6 @@ def _rank(
 
 
 def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
-    """Count what the conditions find where no word is looked for."""
     if not narrow and not _has_dates(query):
         return _KEPT_COUNTS[query.trash]
     index = "notes_meta" if narrow or _has_created(query) else "notes_listing"

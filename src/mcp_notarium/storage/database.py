@@ -364,7 +364,6 @@ class Database:
             write_ahead_log.note_done(self, number)
 
     def _is_closed_in_order(self) -> bool:
-        """Tell whether closing this connection may move the log into the main file."""
         return self._connection is not None and self._damage is None and not self._is_another
 
     @property

@@ -154,7 +154,6 @@ def _copy_base(opens: Open, target: Database, note_id: str) -> None:
 
 
 def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
-    """Return the rows, or None if they cannot be read."""
     try:
         with closing(opens()) as damaged:
             return damaged.rows(sql, parameters)
@@ -163,7 +162,6 @@ def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> lis
 
 
 def _count(opens: Open, table: str) -> int:
-    """Return how many rows a table has, 0 if that cannot be read."""
     rows = _try_rows(opens, f"SELECT count(*) FROM {table}")  # noqa: S608 - names of our own
     return int(rows[0][0]) if rows else 0
 

@@ -74,7 +74,6 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
 
 
 def _tags_of(text: str) -> tuple[str, ...]:
-    """Return the tags in the front matter of another program; none if it cannot be read."""
     try:
         return tuple(dict.fromkeys(read_tags(text)))
     except NotUnderstood:

@@ -262,7 +262,6 @@ class MementoStore:
 
 
 def _is_ours(held: note_codec.Row, write: PendingWrite) -> bool:
-    """Tell whether a row shows what the write would make."""
     made = note_codec.content_of(write.note_id, write.body).content
     return note_codec.revision(held).content == made
 

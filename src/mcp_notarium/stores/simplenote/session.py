@@ -1,13 +1,9 @@
 """Send requests for one account: each carries a token of that very account, which is chosen here and renewed once.
 
-The token is the configured one, the stored one, or a new one by password.
-No token is used before it is known to be of the account whose notes the index holds; see
-``TokenOwner``.
-
-Many requests may be refused at once; one of them renews the token for all. A refused password is not
-sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
-that only asks to slow down says itself for how long. A token that a login has just given and that is
-refused (for one note, say) is no reason to log in again for a while: that would not help.
+The token is the configured one, the stored one, or a new one by password. Many requests may be refused at once; one of
+them renews the token for all. A refused password is not sent again for minutes, growing to an hour, so that a wrong
+setting never locks the account. A token that a login has just given and that is refused (for one note, say) is no
+reason to log in again for a while.
 
 The data host answers any token with that token's notes and names no account. So a token that
 Simplenote did not give us for the configured user name is tried, before its first use, on notes that

@@ -280,7 +280,6 @@ def _long_poll(url: str) -> Request:
 
 
 def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
-    """Parse the JSON of a good answer. Raises ``StoreProtocolError``."""
     if not reply.ok:
         raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     return parse_json(reply.body, deepest=deepest)

@@ -157,7 +157,6 @@ class NoteWrites:
             ) from error
 
     async def _raise_conflict(self, note_id: str) -> NoReturn:
-        """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
         await self._get(note_id)
         raise _conflict_error(note_id)
 
@@ -207,7 +206,6 @@ def _conflict_error(note_id: str) -> VersionConflict:
 
 
 def _refusal_error(reply: Reply) -> NotariumError:
-    """Return the error for a refused write."""
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if reply.status == _TOO_LARGE:

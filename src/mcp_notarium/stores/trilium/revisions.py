@@ -220,7 +220,6 @@ class Revisions:
         return [attachment(row) for row in rows]
 
     async def _facts(self, ids: Iterable[str]) -> dict[str, Attachment]:
-        """Return the attachments of these ids that exist."""
 
         async def read(one: str) -> Attachment | None:
             if one not in self._copies:

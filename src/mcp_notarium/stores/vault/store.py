@@ -237,7 +237,6 @@ class VaultStore:
 
     @property
     def _pause(self) -> float:
-        """Return the seconds between two looks at all files."""
         return min(max(self.shortest_pause, self._table.seconds * _PAUSES), _LONGEST_PAUSE)
 
     def _probe(self, cursor: str, within: float) -> ChangePage:
