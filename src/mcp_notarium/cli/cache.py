@@ -10,7 +10,6 @@ damaged one; the store has the rest.
 from __future__ import annotations
 
 import argparse
-import asyncio
 from dataclasses import replace
 
 from mcp_notarium.account import copies, purge, rescue, startup_hints
@@ -64,15 +63,11 @@ _OTHER_KEYS = (
 )
 
 
-def run_reset(args: argparse.Namespace) -> int:
+async def _reset(args: argparse.Namespace) -> int:
     """Reset the cache after asking; exit code 0 when the first load is complete."""
-    config = replace(command_context.prepare(args), allow_weak=args.allow_weak)
-    return asyncio.run(_reset(config, yes=args.yes))
-
-
-async def _reset(config: Config, *, yes: bool) -> int:
+    yes, config = args.yes, command_context.prepare(args)
     # Nothing moves to the quarantine before the user agrees.
-    config = replace(config, on_unreadable="refuse")
+    config = replace(config, allow_weak=args.allow_weak, on_unreadable="refuse")
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
@@ -148,7 +143,7 @@ async def _load(app: App) -> int:
     return 0
 
 
-def run_repair(args: argparse.Namespace) -> int:
+def _repair(args: argparse.Namespace) -> int:
     """Repair the cache; exit code 0 when an undamaged database is active, also if it was so before.
 
     Raises ``Unfinished`` if the new one is active and the old files are not all in the quarantine.
@@ -186,8 +181,7 @@ def run_repair(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_purge(args: argparse.Namespace) -> int:
-    """Purge the account after asking; exit code 23 if the keychain could not be asked."""
+def _purge(args: argparse.Namespace) -> int:
     loaded = command_context.prepare_account(args)
     config = loaded.config
     if not args.yes:
@@ -234,7 +228,7 @@ def _require_consent(config: Config) -> None:
 
 
 COMMANDS = {
-    "reset-cache": (command_context.options("--yes", "--allow-weak"), run_reset),
-    "repair": (command_context.options("--ask-key"), run_repair),
-    "purge": (command_context.options("--yes"), run_purge),
+    "reset-cache": (command_context.options("--yes", "--allow-weak"), _reset),
+    "repair": (command_context.options("--ask-key"), _repair),
+    "purge": (command_context.options("--yes"), _purge),
 }

@@ -68,8 +68,7 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     command_context.options("--allow-weak")(parser)
 
 
-def run_login(args: argparse.Namespace) -> int:
-    """Log in; exit code 0 when the token works and is stored."""
+def _run_login(args: argparse.Namespace) -> int:
     return log_in(command_context.prepare(args), args)
 
 
@@ -145,12 +144,7 @@ def _restore_token(app: App, before: Secret | None) -> None:
         app.tokens.store(before)
 
 
-def add_logout_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Add nothing: there are no options."""
-
-
-def run_logout(args: argparse.Namespace) -> int:
-    """Remove the token from keychain and database; exit code 23 if only from the latter."""
+def _run_logout(args: argparse.Namespace) -> int:
     config = command_context.prepare(args)
     login = config.store.require_login()
     folder = AccountFolder(config.account_dir)
@@ -399,6 +393,6 @@ async def _ask_store(trial: Config) -> None:
 
 
 COMMANDS = {
-    "login": (add_login_arguments, run_login),
-    "logout": (add_logout_arguments, run_logout),
+    "login": (add_login_arguments, _run_login),
+    "logout": (command_context.options(), _run_logout),
 }

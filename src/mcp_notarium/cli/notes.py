@@ -61,16 +61,11 @@ def _add_row_arguments(arguments: argparse.ArgumentParser) -> None:
     command_context.options("--json")(arguments)
 
 
-def run_search(args: argparse.Namespace) -> int:
-    """List the notes that match."""
+async def _search(args: argparse.Namespace) -> int:
     if not 0 < args.n <= _MOST_ROWS:
         raise InvalidRequest(
             f"-n wants a number from 1 to {_MOST_ROWS}", resolution_hint="Say how many to show."
         )
-    return asyncio.run(_search(args))
-
-
-async def _search(args: argparse.Namespace) -> int:
     query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
         query = spell_query(app, query)
@@ -127,11 +122,6 @@ def _add_show_arguments(arguments: argparse.ArgumentParser) -> None:
     command_context.options("--json")(arguments)
 
 
-def run_show(args: argparse.Namespace) -> int:
-    """Print a note: its text alone, and exactly, if the output is no terminal."""
-    return asyncio.run(_show(args))
-
-
 async def _show(args: argparse.Namespace) -> int:
     async with open_synced(person_config(args)) as app:
         note = await find_named(app, " ".join(args.note))
@@ -158,11 +148,6 @@ async def _show(args: argparse.Namespace) -> int:
         as_json=False,
     )
     return 0
-
-
-def run_sync(args: argparse.Namespace) -> int:
-    """Bring the notes in step with the store, and wait for it."""
-    return asyncio.run(_sync(args))
 
 
 async def _sync(args: argparse.Namespace) -> int:
@@ -231,8 +216,8 @@ async def _count(app: App) -> int | None:
 
 
 COMMANDS = {
-    "search": (_add_search_arguments, run_search),
-    "list": (_add_list_arguments, run_search),
-    "show": (_add_show_arguments, run_show),
-    "sync": (command_context.options("--json"), run_sync),
+    "search": (_add_search_arguments, _search),
+    "list": (_add_list_arguments, _search),
+    "show": (_add_show_arguments, _show),
+    "sync": (command_context.options("--json"), _sync),
 }
