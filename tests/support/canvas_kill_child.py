@@ -74,10 +74,10 @@ def leaving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if __name__ == "__main__":
-    assert store.canvases is canvases
+    assert store.canvas_files is canvases
     assert note_writer.file_writer is file_writer
     if (place := sys.argv.pop(1)) == LEAVES:
-        store.VaultStore._move_cards = leaving(store.VaultStore._move_cards)
+        store.VaultStore.move_cards = leaving(store.VaultStore.move_cards)
     else:
         owner, name, when, number = PLACES[place]
         setattr(owner, name, dying(getattr(owner, name), when, [number]))

@@ -35,7 +35,8 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.vault import canvases, note_codec
+from mcp_notarium.stores.vault import canvases as canvas_files
+from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
@@ -45,7 +46,7 @@ from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.threads import in_thread, run_in_thread
 
 _MIB = 1024 * 1024
 _ROUNDS = 10
@@ -105,33 +106,28 @@ class VaultStore:
 
     # Files beside the notes
 
-    async def find_files(self, paths: Iterable[str]) -> set[str]:
+    @in_thread
+    def find_files(self, paths: Iterable[str]) -> set[str]:
         """See ``FolderStore.find_files``. Names are compared letter by letter, also where the system does not."""
-        return await run_in_thread(partial(self._find_files, set(paths)))
-
-    def _find_files(self, paths: set[str]) -> set[str]:
         with self._folder.opened() as root:
-            folders = {path.rpartition("/")[0] for path in paths}
-            return {path for one in folders for path in list_files(root, one)} & paths
+            wanted = {*paths}
+            folders = {path.rpartition("/")[0] for path in wanted}
+            return {path for one in folders for path in list_files(root, one)} & wanted
 
-    async def find_cards(self, path: str) -> dict[str, int | None]:
+    @in_thread
+    def find_cards(self, path: str) -> dict[str, int | None]:
         """See ``FolderStore.find_cards``."""
-        return await run_in_thread(partial(self._find_cards, path))
-
-    def _find_cards(self, path: str) -> dict[str, int | None]:
         with self._folder.opened() as root:
             with self._looking:
                 self._look(root, within=self.shortest_pause)
                 folders = self._table.folders
-            return canvases.find_cards(root, folders, path)
+            return canvas_files.find_cards(root, folders, path)
 
-    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+    @in_thread
+    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
         """See ``FolderStore.move_cards``."""
-        return await run_in_thread(partial(self._move_cards, [*canvases], old, new))
-
-    def _move_cards(self, wanted: list[str], old: str, new: str) -> set[str]:
         with self._folder.opened() as root:
-            return {one for one in wanted if canvases.move_cards_in(root, one, old, new)}
+            return {one for one in canvases if canvas_files.move_cards_in(root, one, old, new)}
 
     # Reading
 
@@ -338,11 +334,9 @@ class VaultStore:
         """See ``Store.delete``."""
         await run_in_thread(partial(self._writer.delete, note_id, etag))
 
-    async def describe(self) -> str:
+    @in_thread
+    def describe(self) -> str:
         """Return how many files the vault has."""
-        return await run_in_thread(self._describe)
-
-    def _describe(self) -> str:
         with self._folder.opened() as root:
             count = len(self._list(root).files)
         return f"a vault of {count} {'file' if count == 1 else 'files'}"
