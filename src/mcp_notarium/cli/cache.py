@@ -1,10 +1,7 @@
-"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge``.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge`` (docs/keys.md).
 
-``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
-that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
-a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
-damaged one; the store has the rest.
-``purge`` destroys it permanently; the notes stay at the store.
+``reset-cache`` empties the index of an undamaged database in place. Any other, and one with the notes of another
+account, is moved to the quarantine as a whole, unless the notes are nowhere else.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Render for a person with rich, ask with questionary, and list every variable (``--print-config-vars``).
 
-Messages and questions stand on stderr, wrapped at the terminal's width, and coloured if the terminal asks for
-colour and ``NO_COLOR`` is unset. Data for programs goes to stdout by ``terminal.print_data``; passwords are asked
-by ``terminal.ask_secret``. Questions raise ``ConfigError`` without a terminal, ``InvalidRequest`` without an
-answer, and ``KeyboardInterrupt`` for Ctrl+C.
-
-The list of variables works with an incomplete or wrong configuration too: that is when people call it.
-Secrets appear as their length, never in part.
+Messages and questions stand on stderr; ``terminal`` has data for programs, and asks for passwords. Questions raise
+``ConfigError`` without a terminal, ``InvalidRequest`` without an answer, and ``KeyboardInterrupt`` for Ctrl+C. The list
+of variables works with a wrong configuration too. Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations

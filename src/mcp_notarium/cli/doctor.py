@@ -1,9 +1,7 @@
 """Run ``mcp-notarium doctor``: check configuration, libraries, folder, keys, database and network.
 
-It only reads a database that is in order, and checks a locked one from outside. It writes nothing but
-the mark that tells the next start about damage. It tries a pending migration and undoes it, and tries
-with an empty folder, which it removes again, whether a database can be created. Exit code: the verdict's
-(10-23) if the account is locked or a page is damaged; 1 if the configuration is wrong, a required
+It writes nothing but the mark that tells the next start about damage; it tries a pending migration, and whether a
+database can be created, and undoes both. Exit code: the verdict's (10-23); 1 if the configuration is wrong, a required
 sandbox is not available, or the disk is full; else 0, also if the store cannot be reached.
 """
 

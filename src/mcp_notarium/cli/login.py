@@ -1,10 +1,7 @@
 """Log in to the note store and out of it, and choose the account of ``setup``.
 
-The store's own login gives a token, which goes into the OS keychain, else into the encrypted database;
-never into a plain file. Logging out removes it; the local notes stay.
-
-``setup`` takes a known account, or the settings of a new one, whose store is asked first. Nothing is written
-for it here: an account whose store does not answer leaves no file behind.
+A token goes into the OS keychain, else into the encrypted database; never into a plain file. ``setup`` takes a known
+account, or the settings of a new one, whose store is asked before anything is written.
 """
 
 from __future__ import annotations

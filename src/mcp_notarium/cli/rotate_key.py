@@ -1,8 +1,7 @@
 """Run ``mcp-notarium rotate-key``: set a new passphrase (or KDF, or cost).
 
-Rewrites the key file only: running servers go on. With ``--reencrypt`` the whole database is
-re-encrypted while nobody else has it open. The old key comes from its usual place and is tried before
-anybody is asked for a new one.
+Rewrites the key file only, or with ``--reencrypt`` the whole database while nobody else has it open. The old key is
+tried before anybody is asked for a new one.
 """
 
 from __future__ import annotations

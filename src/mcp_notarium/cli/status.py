@@ -1,9 +1,7 @@
 """Show the state of the account (``status``), or one line for each account.
 
-``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
-finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
-store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
-verdict's (10-23), or 1 if the disk is full.
+It changes no file but the mark of damage that it finds, tries a pending migration and undoes it, and moves nothing to
+the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Copy all rows, or the readable rows of a damaged database, into an empty one.
+"""Copy all rows, or the readable state of a damaged database, into an empty one.
 
-The target's own connection writes its pages under its own key; no bytes of the old file are copied,
-and no statement ever knows two keys. The full-text index is built again from the notes. The ``pk`` of
-notes stay the same, gaps included.
-
-Of a damaged database only the state is copied: the store has the notes. A page with a wrong MAC makes a
-connection useless, so every failure costs a new connection.
+The target's own connection writes its pages under its own key: no statement ever knows two keys. The full-text index
+is built again from the notes, whose ``pk`` stay the same. A page with a wrong MAC makes a connection useless, so every
+failure costs a new connection.
 """
 
 from __future__ import annotations
