@@ -49,10 +49,7 @@ def _run_restore(args: argparse.Namespace) -> int:
         f"Restore {which}? What was changed here since goes to the quarantine.", yes=args.yes
     ):
         return 1
-    options = ChangeOptions(
-        old=ask_secret("Key: ") if args.ask_key else None,
-        system=keychain.system_keychain() if config.keychain else None,
-    )
+    options = command_context.change_options(config, args)
     with console.progress("Restoring the account") as report:
         if args.backup:
             key = find_key(config, options.old)

@@ -10,12 +10,11 @@ import argparse
 from dataclasses import replace
 
 from mcp_notarium.account import copies, purge, rescue, startup_hints
-from mcp_notarium.account.key_changes import ChangeOptions, require_strong
+from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
-    ask_secret,
     ask_yes,
     can_ask,
     say_unless_copied,
@@ -146,10 +145,7 @@ def _repair(args: argparse.Namespace) -> int:
     Raises ``Unfinished`` if the new one is active and the old files are not all in the quarantine.
     """
     config = command_context.prepare(args)
-    options = ChangeOptions(
-        old=ask_secret("Key: ") if args.ask_key else None,
-        system=keychain.system_keychain() if config.keychain else None,
-    )
+    options = command_context.change_options(config, args)
     with console.progress("Repairing the cache") as report:
         done = rescue.repair(config, options=options, on_progress=report)
     if done is None:

@@ -71,8 +71,8 @@ def user_folder(what: str, environ: Mapping[str, str], variable: str, usual: str
         return Path(home or usual).expanduser() / "mcp-notarium"
     import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
 
-    found: Path = getattr(platformdirs, f"user_{what}_path")("mcp-notarium", appauthor=False)
-    return found
+    find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path
+    return find("mcp-notarium", appauthor=False)
 
 
 def choose_account(

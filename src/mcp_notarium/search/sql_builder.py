@@ -74,10 +74,7 @@ _IN_FOLDER = (
     "m.pk IN (SELECT pk FROM note_names WHERE kind = 'path' AND (key = ? OR (key > ? AND key < ?)))"
 )
 MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
-_MATCHED_NOTES = (
-    "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
-    "WHERE notes_fts MATCH ?"
-)
+_FOUND = "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid"
 _MATCHES = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 _TRASHED_MATCHES = (
     f"(SELECT count(*) FROM notes AS m INDEXED BY notes_listing WHERE m.trash = 1 AND {MATCHED})"  # noqa: S608 - constants only
@@ -110,9 +107,8 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
         rows = _listing(query, narrow, limit, offset, few=few)
         return Statements(rows, _listing_count(query, narrow))
     expression = in_scope(query, expression)
-    matched = Statement(_MATCHED_NOTES, (expression,))
     return Statements(
-        _rank(query, matched, narrow, limit, offset), count_of(query, expression, narrow)
+        _rank(query, expression, narrow, limit, offset), count_of(query, expression, narrow)
     )
 
 
@@ -121,9 +117,8 @@ def count_of(query: Query, expression: str, narrow: Sequence[Statement]) -> Stat
     if not narrow and not _has_dates(query):
         sql = _MATCH_COUNTS[query.trash]
         return Statement(sql, (expression,) * sql.count("?"))
-    matched = Statement(_MATCHED_NOTES, (expression,))
-    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
-    return _select("count(*)", " AND ", everything)
+    clauses = [*_metadata(query, _TRASH[query.trash]), *narrow]
+    return select("count(*)", [*matched(expression), *clauses])
 
 
 def build_newest(
@@ -152,8 +147,7 @@ def build_newest(
 def build_some(query: Query, expression: str, *, most: int) -> Statement:
     """Build what counts the notes within the limits that an expression finds, up to ``most``, and names two (pk)."""
     filters, _ = filters_of(query, ())
-    matched = Statement(_MATCHED_NOTES, (in_scope(query, expression),))
-    found = _select("m.pk", " AND ", [matched, *filters])
+    found = select("m.pk", [*matched(in_scope(query, expression)), *filters])
     return Statement(
         f"SELECT count(*), max(pk), min(pk) FROM ({found.sql} LIMIT ?)",  # noqa: S608 - constants only
         (*found.parameters, most),
@@ -274,19 +268,17 @@ def _listing(
         sides, index = [_TRASH[query.trash]], "notes_meta"
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")
-    walks = [
-        _select(columns, " WHERE ", [notes, *_metadata(query, side), *narrow]) for side in sides
-    ]
+    walks = [select(columns, [notes, *_metadata(query, side), *narrow]) for side in sides]
     page = Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
     return _page(page, order_of(query), limit, offset)
 
 
 def _rank(
-    query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
+    query: Query, expression: str, narrow: Sequence[Statement], limit: int, offset: int
 ) -> Statement:
     columns = f"m.pk AS pk, f.rank AS rank, m.{SORTS[query.sort_by]} AS sorted"
-    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
-    found = _select(columns, " AND ", everything)
+    clauses = [*_metadata(query, _TRASH[query.trash]), *narrow]
+    found = select(columns, [*matched(expression), *clauses])
     return _page(found, f"rank, {order_of(query)}", limit, offset)
 
 
@@ -295,14 +287,18 @@ def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
         return _KEPT_COUNTS[query.trash]
     index = "notes_meta" if narrow or _has_created(query) else "notes_listing"
     notes = Statement(f"notes AS m INDEXED BY {index}")
-    everything = [notes, *_metadata(query, _TRASH[query.trash]), *narrow]
-    return _select("count(*)", " WHERE ", everything)
+    return select("count(*)", [notes, *_metadata(query, _TRASH[query.trash]), *narrow])
 
 
-def _select(columns: str, joint: str, parts: Sequence[Statement]) -> Statement:
-    """Select from the first part under the other ones; ``joint`` stands between."""
+def matched(expression: str) -> list[Statement]:
+    """Return the source and the clause for the notes that an expression finds."""
+    return [Statement(_FOUND), Statement("notes_fts MATCH ?", (expression,))]
+
+
+def select(columns: str, parts: Sequence[Statement]) -> Statement:
+    """Select from the first part under the other ones."""
     source, *clauses = (part.sql for part in parts)
-    where = joint + " AND ".join(clauses) if clauses else ""
+    where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
     return Statement(f"SELECT {columns} FROM {source}{where}", _parameters(parts))  # noqa: S608 - constants only
 
 

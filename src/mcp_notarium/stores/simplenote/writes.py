@@ -9,6 +9,7 @@ again only after status 440.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from mcp_notarium.domain.note import PendingWrite, Revision
@@ -44,21 +45,14 @@ _DATES = frozenset({"modificationDate", "creationDate"})
 _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
+@dataclass(frozen=True, slots=True)
 class NoteWrites:
     """Write notes for the store, stamped with ``client_id``."""
 
-    def __init__(
-        self,
-        *,
-        account: AccountSession,
-        urls: Urls,
-        client_id: str,
-        get: Callable[[str], Awaitable[Revision]],
-    ) -> None:
-        self._account = account
-        self._urls = urls
-        self._client_id = client_id
-        self._get = get
+    account: AccountSession
+    urls: Urls
+    client_id: str
+    get: Callable[[str], Awaitable[Revision]]
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
@@ -70,10 +64,10 @@ class NoteWrites:
         if write.base_etag is not None and base is None:
             await self._raise_conflict(write.note_id)
         request = self._push_request(write, base)
-        reply = await self._account.send(request)
+        reply = await self.account.send(request)
         if reply.status == _INVALID_DIFF:
             # The service sometimes fails on its own diff; the same whole object may pass.
-            reply = await self._account.send(request)
+            reply = await self.account.send(request)
         if reply.ok:
             return await self._read_stored(write, reply, base=base or 0)
         if reply.status == _REPEATED:
@@ -97,9 +91,9 @@ class NoteWrites:
         if version is None:
             await self._accept_absence(note_id, etag)
             return
-        query = {"clientid": self._client_id, "ccid": write_id}
-        url = self._urls.item(NOTES, note_id, version=version, query=query)
-        reply = await self._account.send(Request("DELETE", url, write=True, withdrawable=True))
+        query = {"clientid": self.client_id, "ccid": write_id}
+        url = self.urls.item(NOTES, note_id, version=version, query=query)
+        reply = await self.account.send(Request("DELETE", url, write=True, withdrawable=True))
         if reply.status in _NOT_DELETED:
             await self._accept_absence(note_id, etag)
         elif not reply.ok:
@@ -109,10 +103,10 @@ class NoteWrites:
             await self._accept_absence(note_id, etag)
 
     def _push_request(self, write: PendingWrite, base: int | None) -> Request:
-        query = {"clientid": self._client_id, "ccid": write.write_id, "response": "1"}
+        query = {"clientid": self.client_id, "ccid": write.write_id, "response": "1"}
         return Request(
             "POST",
-            self._urls.item(NOTES, write.note_id, version=base, query=query),
+            self.urls.item(NOTES, write.note_id, version=base, query=query),
             headers={"content-type": "application/json"},
             body=write.body,
             write=True,
@@ -150,14 +144,14 @@ class NoteWrites:
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
         try:
-            return await self._get(note_id)
+            return await self.get(note_id)
         except (StoreError, LoginRequired) as error:
             raise OutcomeUnknown(
                 "Simplenote confirmed the write, but the note could not be read back"
             ) from error
 
     async def _raise_conflict(self, note_id: str) -> NoReturn:
-        await self._get(note_id)
+        await self.get(note_id)
         raise _conflict_error(note_id)
 
     async def _accept_absence(self, note_id: str, etag: str) -> None:
