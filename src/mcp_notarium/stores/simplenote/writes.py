@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
-from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.json_answers import parse_json, read_text
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
@@ -209,21 +209,11 @@ def _refusal_error(reply: Reply) -> NotariumError:
             http_status_code=_TOO_LARGE,
             resolution_hint=SHORTEN,
         )
-    if reply.status in _REJECTED and _refused_field(reply) in _DATES:
+    if reply.status in _REJECTED and read_text(reply.body, "field") in _DATES:
         return DateRefused("Simplenote refuses the date of the change")
     if reply.status in _REJECTED:
         return StoreRejected("Simplenote refuses the note in this form")
     return StoreProtocolError(f"Simplenote answered a write with status {reply.status}")
-
-
-def _refused_field(reply: Reply) -> str | None:
-    """Return the field that the service names as the reason, if it names one."""
-    try:
-        answer = parse_json(reply.body)
-    except StoreProtocolError:
-        return None
-    named = answer.get("field") if isinstance(answer, dict) else None
-    return named if isinstance(named, str) else None
 
 
 def version_in(reply: Reply) -> int | None:
