@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
-from typing import Generic, TypeVar
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
 _Result = TypeVar("_Result")
+_Given = ParamSpec("_Given")
 
 _STACK_BYTES = 16 * 1024 * 1024
 """Large enough for deeply nested JSON, which overflows the default stack of some systems. Only the
@@ -41,6 +42,16 @@ async def run_in_thread(
         handover.abandon()
         raise
     return handover.take_result()
+
+
+def in_thread(blocks: Callable[_Given, _Result]) -> Callable[_Given, Coroutine[Any, Any, _Result]]:
+    """Return the function as one that is awaited: each call runs by :func:`run_in_thread`."""
+
+    @wraps(blocks)
+    async def call(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        return await run_in_thread(partial(blocks, *given, **named))
+
+    return call
 
 
 class _Handover(Generic[_Result]):

@@ -12,7 +12,7 @@ import pytest
 
 from support.whole import Server, store_environment, until
 
-MOST = {"list": 38, "get": 33, "save": 59}
+MOST = {"list": 37, "get": 33, "save": 57}
 """As counted: more is a step back. Without words; a search for words enters some more of ``search`` and ``storage``."""
 TRACED = """
 import signal, sys, threading

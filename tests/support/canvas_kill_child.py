@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp_notarium.__main__ import main
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.stores.vault import canvases, file_parts, file_writer, note_writer
+from mcp_notarium.stores.vault import canvases, file_writer, note_writer, store
 from mcp_notarium.sync.journal import Journal
 
 PLACES: dict[str, tuple[Any, str, str, int]] = {
@@ -74,10 +74,10 @@ def leaving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if __name__ == "__main__":
-    assert file_parts.canvases is canvases
+    assert store.canvas_files is canvases
     assert note_writer.file_writer is file_writer
     if (place := sys.argv.pop(1)) == LEAVES:
-        file_parts.NotePages._move_cards = leaving(file_parts.NotePages._move_cards)
+        store.VaultStore.move_cards = leaving(store.VaultStore.move_cards)
     else:
         owner, name, when, number = PLACES[place]
         setattr(owner, name, dying(getattr(owner, name), when, [number]))

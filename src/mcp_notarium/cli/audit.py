@@ -1,11 +1,7 @@
-"""Run ``mcp-notarium audit``: verify, show and export the audit log.
+"""Run ``mcp-notarium audit``: verify, show and export the audit log (docs/audit.md).
 
-``verify`` checks every record, the anchor next to the database, and a head that you noted elsewhere;
-exit code 3 means that something is wrong. No command can change a record. ``accept`` adds a record that
-a person knows why the anchor does not fit.
-
-Exports are signed with detached Ed25519 signatures: base64 in a separate file next to the export. Keys are
-PEM files, as ``openssl genpkey -algorithm ed25519`` and ``openssl pkey -pubout`` make them.
+Exit code 3: something is wrong. No command can change a record. Exports are signed with detached Ed25519 signatures,
+base64 in a file next to the export; keys are PEM files, as ``openssl genpkey -algorithm ed25519`` makes them.
 """
 
 from __future__ import annotations
@@ -180,7 +176,6 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
-    """Write a new anchor at the chain's end, and a record of what was wrong with the old one."""
     with open_chain(command_context.prepare(args)) as chain:
         before = chain.verify(None)
         at_anchor = [fault for fault in before.faults if fault.kind in _ANCHORS]
@@ -211,7 +206,6 @@ def _accept(args: argparse.Namespace) -> int:
 
 
 def _require_one_state(database: Database) -> None:
-    """Demand that a mixture of two states can be read through. Raises ``CacheDamaged``."""
     faults = integrity.walk(database, deep=True)
     if faults:
         raise CacheDamaged(

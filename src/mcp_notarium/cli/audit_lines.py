@@ -86,7 +86,6 @@ def _describe_act(first: Record, last: Record, titles: Mapping[str, str]) -> _Ac
 
 
 def _describe_outcome(result: Result, last: Record) -> str:
-    """Return what became of it, in the words of the report, and why."""
     said = [] if last.decision in _UNSAID else [last.decision]
     if last.outcome == OPEN:
         said.append(_BEGUN)
@@ -101,7 +100,6 @@ def _describe_outcome(result: Result, last: Record) -> str:
 
 
 def _about(last: Record, titles: Mapping[str, str]) -> Iterable[str]:
-    """Yield what it was about: notes, bytes of the answer."""
     notes = export.as_json(last)["notes"]
     notes = notes if isinstance(notes, list) else [notes]
     named = [f"“{titles[str(one)]}”" if str(one) in titles else str(one) for one in notes]
@@ -111,7 +109,6 @@ def _about(last: Record, titles: Mapping[str, str]) -> Iterable[str]:
 
 
 def _facts(last: Record) -> str:
-    """Return what else is on record, as ``name: value``."""
     facts = export.as_json(last)["facts"]
     if not isinstance(facts, dict):
         return str(facts or "")
@@ -153,7 +150,6 @@ def _start(act: _Act, act_width: int, outcome: str) -> tuple[tuple[str, str], ..
 
 
 def _pad(text: str, width: int) -> str:
-    """Return the text as a column of this width; '' for an empty column."""
     return text + " " * (width - cell_len(text)) + "  " if width else ""
 
 

@@ -26,7 +26,7 @@ _LONGEST_COPY = 3600.0
 _NEW_KEY = "Servers have no key yet: `mcp-notarium keys --ask-key add` adds one that they use."
 
 
-def run_restore(args: argparse.Namespace) -> int:
+def _run_restore(args: argparse.Namespace) -> int:
     """List the copies, or restore one after asking; exit code 0 when it is active.
 
     Raises ``Unfinished`` if it is active and the old files are not all in the quarantine.
@@ -49,10 +49,7 @@ def run_restore(args: argparse.Namespace) -> int:
         f"Restore {which}? What was changed here since goes to the quarantine.", yes=args.yes
     ):
         return 1
-    options = ChangeOptions(
-        old=ask_secret("Key: ") if args.ask_key else None,
-        system=keychain.system_keychain() if config.keychain else None,
-    )
+    options = command_context.change_options(config, args)
     with console.progress("Restoring the account") as report:
         if args.backup:
             key = find_key(config, options.old)
@@ -96,7 +93,6 @@ def _restore_key_file(config: Config, args: argparse.Namespace) -> int:
 
 
 def _add_own_key(config: Config, options: ChangeOptions) -> None:
-    """Let the configured key open what was restored with a typed one, so that servers can."""
     try:
         own = secret_places.find_passphrase(config)
         if own is None:
@@ -114,8 +110,7 @@ async def _open_and_close(config: Config) -> None:
         signals.watch_folder(config.account_dir)
 
 
-def run_backup(args: argparse.Namespace) -> int:
-    """Write all of the account that cannot be fetched again to one encrypted file."""
+def _run_backup(args: argparse.Namespace) -> int:
     config = replace(command_context.prepare(args), on_unreadable="refuse")
     system = keychain.system_keychain() if config.keychain else None
     with closing(opener.open_cache(config, read_only=True, system=system)) as opened:
@@ -183,6 +178,6 @@ def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "backup": (_add_backup_arguments, run_backup),
-    "restore": (_add_restore_arguments, run_restore),
+    "backup": (_add_backup_arguments, _run_backup),
+    "restore": (_add_restore_arguments, _run_restore),
 }

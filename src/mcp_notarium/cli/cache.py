@@ -1,25 +1,20 @@
-"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge``.
+"""Replace or destroy the local database: ``reset-cache``, ``repair``, ``purge`` (docs/keys.md).
 
-``reset-cache`` empties the index of an undamaged database in place: its login and its unfinished writes stay. One
-that cannot be opened, has a damaged page, or holds the notes of another account is moved to the quarantine as
-a whole, and a new one is made, unless the notes are nowhere else. ``repair`` recovers what can be read of a
-damaged one; the store has the rest.
-``purge`` destroys it permanently; the notes stay at the store.
+``reset-cache`` empties the index of an undamaged database in place. Any other, and one with the notes of another
+account, is moved to the quarantine as a whole, unless the notes are nowhere else.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from dataclasses import replace
 
 from mcp_notarium.account import copies, purge, rescue, startup_hints
-from mcp_notarium.account.key_changes import ChangeOptions, require_strong
+from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
 from mcp_notarium.cli.terminal import (
     ask_line,
-    ask_secret,
     ask_yes,
     can_ask,
     say_unless_copied,
@@ -64,15 +59,11 @@ _OTHER_KEYS = (
 )
 
 
-def run_reset(args: argparse.Namespace) -> int:
+async def _reset(args: argparse.Namespace) -> int:
     """Reset the cache after asking; exit code 0 when the first load is complete."""
-    config = replace(command_context.prepare(args), allow_weak=args.allow_weak)
-    return asyncio.run(_reset(config, yes=args.yes))
-
-
-async def _reset(config: Config, *, yes: bool) -> int:
+    yes, config = args.yes, command_context.prepare(args)
     # Nothing moves to the quarantine before the user agrees.
-    config = replace(config, on_unreadable="refuse")
+    config = replace(config, allow_weak=args.allow_weak, on_unreadable="refuse")
     try:
         async with open_app(config, whole=True) as app:
             signals.watch_folder(config.account_dir)  # opening may have created the database
@@ -149,16 +140,13 @@ async def _load(app: App) -> int:
     return 0
 
 
-def run_repair(args: argparse.Namespace) -> int:
+def _repair(args: argparse.Namespace) -> int:
     """Repair the cache; exit code 0 when an undamaged database is active, also if it was so before.
 
     Raises ``Unfinished`` if the new one is active and the old files are not all in the quarantine.
     """
     config = command_context.prepare(args)
-    options = ChangeOptions(
-        old=ask_secret("Key: ") if args.ask_key else None,
-        system=keychain.system_keychain() if config.keychain else None,
-    )
+    options = command_context.change_options(config, args)
     with console.progress("Repairing the cache") as report:
         done = rescue.repair(config, options=options, on_progress=report)
     if done is None:
@@ -187,8 +175,7 @@ def run_repair(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_purge(args: argparse.Namespace) -> int:
-    """Purge the account after asking; exit code 23 if the keychain could not be asked."""
+def _purge(args: argparse.Namespace) -> int:
     loaded = command_context.prepare_account(args)
     config = loaded.config
     if not args.yes:
@@ -235,7 +222,7 @@ def _require_consent(config: Config) -> None:
 
 
 COMMANDS = {
-    "reset-cache": (command_context.options("--yes", "--allow-weak"), run_reset),
-    "repair": (command_context.options("--ask-key"), run_repair),
-    "purge": (command_context.options("--yes"), run_purge),
+    "reset-cache": (command_context.options("--yes", "--allow-weak"), _reset),
+    "repair": (command_context.options("--ask-key"), _repair),
+    "purge": (command_context.options("--yes"), _purge),
 }

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium import config, logs
-from mcp_notarium.account.key_changes import CLIENT
+from mcp_notarium.account.key_changes import CLIENT, ChangeOptions
 from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, AuditEntry
 from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_secret, can_ask, talk
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.errors import InvalidRequest, NotariumError
-from mcp_notarium.keys import secret_places
+from mcp_notarium.keys import keychain, secret_places
 from mcp_notarium.protocol.startup_checks import check_configuration
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
@@ -99,6 +99,14 @@ def _ask_key(loaded: Loaded) -> Loaded:
 def with_typed(found: Config, key: Secret) -> Config:
     """Return the configuration with a key that was typed."""
     return replace(found, db_key=key, db_key_origin=secret_places.TYPED, db_key_yields=False)
+
+
+def change_options(config: Config, args: argparse.Namespace) -> ChangeOptions:
+    """Return how a change of keys or files finds the key, as ``--ask-key`` says."""
+    return ChangeOptions(
+        old=ask_secret("Key: ") if args.ask_key else None,
+        system=keychain.system_keychain() if config.keychain else None,
+    )
 
 
 @contextmanager

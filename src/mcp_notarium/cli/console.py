@@ -1,12 +1,8 @@
 """Render for a person with rich, ask with questionary, and list every variable (``--print-config-vars``).
 
-Messages and questions stand on stderr, wrapped at the terminal's width, and coloured if the terminal asks for
-colour and ``NO_COLOR`` is unset. Data for programs goes to stdout by ``terminal.print_data``; passwords are asked
-by ``terminal.ask_secret``. Questions raise ``ConfigError`` without a terminal, ``InvalidRequest`` without an
-answer, and ``KeyboardInterrupt`` for Ctrl+C.
-
-The list of variables works with an incomplete or wrong configuration too: that is when people call it.
-Secrets appear as their length, never in part.
+Messages and questions stand on stderr; ``terminal`` has data for programs, and asks for passwords. Questions raise
+``ConfigError`` without a terminal, ``InvalidRequest`` without an answer, and ``KeyboardInterrupt`` for Ctrl+C. The list
+of variables works with a wrong configuration too. Secrets appear as their length, never in part.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -35,9 +31,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_notarium import config, logs
-from mcp_notarium.cli.terminal import can_ask, columns, name_account, print_data, wrap
+from mcp_notarium.cli.terminal import columns, name_account, print_data, require_terminal, wrap
 from mcp_notarium.config import Setting
-from mcp_notarium.errors import ConfigError, InvalidRequest
+from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.logs.redaction import one_line
 
 Report = Callable[[int, int | None], None]
@@ -195,7 +191,6 @@ def progress(what: str) -> Iterator[Report]:
 
 
 def _marked(mark: str, colour: str, text: str) -> None:
-    """Show a mark, and the paragraph to the right of it."""
     out = console()
     first, *rest = wrap(name_account(text[:1].upper() + text[1:]), out.width - len(mark) - 1)
     out.print(Text.assemble((mark, colour), f" {first}"), soft_wrap=True)
@@ -207,24 +202,17 @@ _BESIDE = 9
 """Columns of what stands before and behind a question."""
 
 
-class Choice(NamedTuple):
-    """Hold one answer to choose: its value, and how it is shown."""
-
-    value: str
-    title: str
-
-
-def choose(question: str, choices: Sequence[Choice], *, default: str, option: str) -> str:
-    """Ask for one of several answers. ``option`` gives the answer without a question."""
+def choose(question: str, choices: Sequence[tuple[str, str]], *, default: str, option: str) -> str:
+    """Ask for one of several answers, each a value and how it is shown. ``option`` gives the answer without a question."""
     asked = _require(option)
-    shown = [asked.Choice(one.title, value=one.value) for one in choices]
+    shown = [asked.Choice(title, value=value) for value, title in choices]
     return str(_ask(asked.select, question, choices=shown, default=default))
 
 
-def choose_some(question: str, choices: Sequence[Choice], *, option: str) -> list[str]:
+def choose_some(question: str, choices: Sequence[tuple[str, str]], *, option: str) -> list[str]:
     """Ask for any number of answers; all are chosen at first."""
     asked = _require(option)
-    shown = [asked.Choice(one.title, value=one.value, checked=True) for one in choices]
+    shown = [asked.Choice(title, value=value, checked=True) for value, title in choices]
     hint = "(space: on or off)"  # no longer: lines of questions break within words
     return list(_ask(asked.checkbox, question, choices=shown, instruction=hint))
 
@@ -249,12 +237,7 @@ def confirm(question: str, *, default: bool, option: str) -> bool:
 
 
 def _require(option: str) -> Any:
-    """Return questionary. Raises ``ConfigError`` if nobody can be asked."""
-    if not can_ask():
-        raise ConfigError(
-            "there is no terminal to ask on",
-            resolution_hint=f"Run the command in a terminal, or give `{option}`.",
-        )
+    require_terminal(f"Run the command in a terminal, or give `{option}`.")
     import questionary  # noqa: PLC0415 - slow, and only for those who are asked
 
     return questionary

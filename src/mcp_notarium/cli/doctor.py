@@ -1,10 +1,8 @@
 """Run ``mcp-notarium doctor``: check configuration, libraries, folder, keys, database and network.
 
-It only reads a database that is in order, and checks a locked one from outside. It writes nothing but
-the mark that tells the next start about damage. It tries a pending migration and undoes it, and tries
-with an empty folder, which it removes again, whether a database can be created. Exit code: the verdict's
-(10-23) if the account is locked or a page is damaged; 1 if the configuration is wrong, the store cannot
-work as it is set up, a required sandbox is not available, or the disk is full; else 0, also if the store
+It writes nothing but the mark that tells the next start about damage; it tries a pending migration, and whether a
+database can be created, and undoes both. Exit code: the verdict's (10-23); 1 if the configuration is wrong, the store
+cannot work as it is set up, a required sandbox is not available, or the disk is full; else 0, also if the store
 cannot be reached now.
 """
 
@@ -105,7 +103,6 @@ def _exit_code(found: list[Check]) -> int:
 def _check_cache(
     config: Config, *, deep: bool, offline: bool, pages: bool
 ) -> tuple[list[Check], int]:
-    """Return the findings about the database, its verdict first, and the exit code."""
     facts, inside = status.collect(config, whole=pages), check_folder(config)
     config = replace(config, on_unreadable="refuse")
     if facts.get("cache") == status.IN_ORDER:
@@ -124,7 +121,6 @@ def _check_cache(
 
 
 def _check_passphrase(config: Config) -> list[Check]:
-    """Return whether the key that opens the database can be guessed."""
     key = find_passphrase(config) if config.db_encryption else None
     if key is None:
         return []

@@ -109,7 +109,6 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check
 
 
 def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Check]:
-    """Return who has the account open, and who is changing its keys or moving its files."""
     users = "; ".join(str(one) for one in find_holders(folder.server_lock))
     yield Check("open by", OK, users or "nobody else that could be seen")
     changers = "; ".join(str(one) for one in find_holders(folder.keys_lock))
@@ -137,7 +136,6 @@ def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Check]
 
 
 def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Check]:
-    """Report the copies of a database whose notes are nowhere else."""
     if config.store.tables is None:
         return
     found = list_copies(folder)

@@ -8,7 +8,6 @@ rules on notes and the read-only mode of the policy hold; its limits and hidden 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import difflib
 import re
 import unicodedata
@@ -75,13 +74,8 @@ class _Person:
         """Report nothing: it is over at once."""
 
 
-def run_history(args: argparse.Namespace) -> int:
-    """List versions of the note, newest first."""
-    return asyncio.run(_history(person_config(args), args))
-
-
-async def _history(config: Config, args: argparse.Namespace) -> int:
-    async with open_synced(config) as app:
+async def _history(args: argparse.Namespace) -> int:
+    async with open_synced(person_config(args)) as app:
         named = _unrecorded(app, " ".join(args.note))
         removed = app.library.history.read_removed(named)
         note_id = named if removed else (await _find_told(app, named)).id
@@ -108,13 +102,8 @@ def _local(at: str) -> str:
     return console.local_time(datetime.fromisoformat(at).timestamp()) if at else "at no known time"
 
 
-def run_diff(args: argparse.Namespace) -> int:
-    """Show what changed between two versions, as a unified diff."""
-    return asyncio.run(_diff(person_config(args), args))
-
-
-async def _diff(config: Config, args: argparse.Namespace) -> int:
-    async with open_synced(config) as app:
+async def _diff(args: argparse.Namespace) -> int:
+    async with open_synced(person_config(args)) as app:
         note = await _find_told(app, args.note)
         versions = app.library.history
         found = [await versions.read(note.id, name) for name in (args.version, args.other) if name]
@@ -152,17 +141,8 @@ async def _first(walk: AsyncIterator[Any], most: int) -> AsyncIterator[Any]:
             return
 
 
-def run_restore_version(args: argparse.Namespace) -> int:
-    """Save title and text of a version again."""
-    return asyncio.run(_change(person_config(args), args, "restore_version"))
-
-
-def run_undo(args: argparse.Namespace) -> int:
-    """Take back the last change that was saved from here."""
-    return asyncio.run(_change(person_config(args), args, "undo"))
-
-
-async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
+async def _change(args: argparse.Namespace, *, action: str) -> int:
+    config = person_config(args)
     config.policy.require_use("manage", action)
     async with open_synced(config) as app:
         typed = args.note if isinstance(args.note, str) else " ".join(args.note)
@@ -187,7 +167,6 @@ async def _change(config: Config, args: argparse.Namespace, action: str) -> int:
 async def _recorded(
     app: App, args: argparse.Namespace, note_id: str, handle: Callable[[_Person], Any]
 ) -> ManageAnswer:
-    """Run a change whose record is written before it, and its outcome after it."""
 
     def entry(outcome: str, refers: int = 0) -> AuditEntry:
         return AuditEntry(
@@ -314,7 +293,6 @@ def same_title(one: Summary, named: str) -> bool:
 
 
 def _plain_title(title: str) -> str:
-    """Return a title without the signs of a Markdown heading, for comparing."""
     return " ".join(unicodedata.normalize("NFC", title).lstrip("# ").casefold().split())
 
 
@@ -360,18 +338,18 @@ def _arguments(
 
 
 COMMANDS = {
-    "history": (_arguments("history", before=True), run_history),
+    "history": (_arguments("history", before=True), _history),
     "diff": (
         _arguments(
             "diff",
             "the older version, as `history` shows it (default: the one before the present state)",
             "the newer version (default: the present state)",
         ),
-        run_diff,
+        _diff,
     ),
     "restore-version": (
         _arguments("restore-version", "a version as `history` shows it", changes=True),
-        run_restore_version,
+        partial(_change, action="restore_version"),
     ),
-    "undo": (_arguments("undo", changes=True), run_undo),
+    "undo": (_arguments("undo", changes=True), partial(_change, action="undo")),
 }

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.cli import console, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
@@ -44,8 +43,7 @@ _ADDED = "What was added so far stays; `mcp-notarium uninstall` takes it out."
 _TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it again."
 
 
-def add_install_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which clients, and whether to print only."""
+def _add_install_arguments(parser: argparse.ArgumentParser) -> None:
     _add_clients(parser)
     parser.add_argument(
         "--print",
@@ -54,11 +52,6 @@ def add_install_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CLIENT",
         help=f"print what to add by hand, and change nothing ({', '.join((*_NAMES, *_ONLY_PRINTED))})",
     )
-
-
-def add_uninstall_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which clients."""
-    _add_clients(parser)
 
 
 def _add_clients(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +65,7 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run_install(args: argparse.Namespace) -> int:
-    """Add the server to clients; exit code 1 if one of them could not be given it."""
+def _run_install(args: argparse.Namespace) -> int:
     account = chosen_account(args.account)
     if args.printed:
         print_entry(args.printed, account)
@@ -89,8 +81,7 @@ def chosen_account(name: str) -> Account:
     return found
 
 
-def found_clients() -> list[Client]:
-    """Return the clients that this user has."""
+def _found_clients() -> list[Client]:
     return [one for one in CLIENTS if one.is_here(os.environ)]
 
 
@@ -98,10 +89,10 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     """Return the named clients, or ask which of those that are found here."""
     if names:
         return [found for one in names if (found := client(one)) is not None]
-    here = found_clients()
+    here = _found_clients()
     if yes or not here:
         return here
-    shown = [Choice(one.name, one.title) for one in here]
+    shown = [(one.name, one.title) for one in here]
     chosen = console.choose_some(
         "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )
@@ -175,10 +166,11 @@ def _start(entries: Mapping[str, Mapping[str, Any]]) -> bool:
     return wrong
 
 
-def run_uninstall(args: argparse.Namespace) -> int:
-    """Take the server out of clients; exit code 1 if one of the files could not be changed."""
+def _run_uninstall(args: argparse.Namespace) -> int:
     failed = found = False
-    for one in pick_uninstall(args.client):
+    for one in CLIENTS:
+        if args.client and one.name not in args.client:
+            continue
         try:
             found = _uninstall_one(one, args.account, yes=args.yes) or found
         except NotariumError as error:
@@ -193,11 +185,6 @@ def run_uninstall(args: argparse.Namespace) -> int:
             "notebook too."
         )
     return int(failed)
-
-
-def pick_uninstall(names: Sequence[str] | None) -> list[Client]:
-    """Return the named clients, or all."""
-    return [one for one in CLIENTS if not names or one.name in names]
 
 
 def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
@@ -305,6 +292,6 @@ def _print(text: str) -> None:
 
 
 COMMANDS = {
-    "install": (add_install_arguments, run_install),
-    "uninstall": (add_uninstall_arguments, run_uninstall),
+    "install": (_add_install_arguments, _run_install),
+    "uninstall": (_add_clients, _run_uninstall),
 }

@@ -43,8 +43,7 @@ _UNCERTAIN = (
 )
 
 
-def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands below ``keys``."""
+def _add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     command_context.options("--ask-key")(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listing = actions.add_parser("list", help="show the slots")
@@ -63,8 +62,7 @@ def add_keys_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_keys(args: argparse.Namespace) -> int:
-    """Run the action ``args.action``."""
+def _run_keys(args: argparse.Namespace) -> int:
     config = command_context.prepare(args)
     asked = ask_secret("Key: ") if args.ask_key else None
     return _ACTIONS[args.action](config, asked, args)
@@ -98,7 +96,6 @@ def _as_json(found: SlotList) -> dict[str, Any]:
 
 
 def _table(found: SlotList) -> list[RenderableType]:
-    """Return the slots as a table, with advice about them."""
     rows = [
         (
             str(s.id), s.type.value, str(s.kdf),
@@ -224,16 +221,14 @@ _ACTIONS: dict[str, Callable[[Config, Secret | None, argparse.Namespace], int]] 
 }
 
 
-def add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the action and the source of the key."""
+def _add_keychain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=("enable", "disable"), metavar="ACTION", help="enable or disable"
     )
     command_context.options("--ask-key")(parser)
 
 
-def run_keychain(args: argparse.Namespace) -> int:
-    """Enable or disable the keychain slot; exit code 0 when it is done and proven."""
+def _run_keychain(args: argparse.Namespace) -> int:
     config = command_context.prepare(args)
     if not config.keychain:
         raise InvalidRequest(
@@ -256,6 +251,6 @@ def run_keychain(args: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "keys": (add_keys_arguments, run_keys),
-    "keychain": (add_keychain_arguments, run_keychain),
+    "keys": (_add_keys_arguments, _run_keys),
+    "keychain": (_add_keychain_arguments, _run_keychain),
 }

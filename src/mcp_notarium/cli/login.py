@@ -1,10 +1,7 @@
 """Log in to the note store and out of it, and choose the account of ``setup``.
 
-The store's own login gives a token, which goes into the OS keychain, else into the encrypted database;
-never into a plain file. Logging out removes it; the local notes stay.
-
-``setup`` takes a known account, or the settings of a new one, whose store is asked first. Nothing is written
-for it here: an account whose store does not answer leaves no file behind.
+A token goes into the OS keychain, else into the encrypted database; never into a plain file. ``setup`` takes a known
+account, or the settings of a new one, whose store is asked before anything is written.
 """
 
 from __future__ import annotations
@@ -22,12 +19,11 @@ from pathlib import Path
 from mcp_notarium import config, logs
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, new_key_input, setup_key, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.terminal import (
     ask_secret,
-    can_ask,
     input_is_ready,
     read_line,
+    require_terminal,
     talk,
 )
 from mcp_notarium.config import Config, accounts
@@ -69,8 +65,7 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     command_context.options("--allow-weak")(parser)
 
 
-def run_login(args: argparse.Namespace) -> int:
-    """Log in; exit code 0 when the token works and is stored."""
+def _run_login(args: argparse.Namespace) -> int:
     return log_in(command_context.prepare(args), args)
 
 
@@ -83,11 +78,8 @@ def log_in(config: Config, args: argparse.Namespace) -> int:
 
 def require_dialog(login: Login, args: argparse.Namespace) -> None:
     """Raise ``ConfigError`` if nobody can answer what the login asks."""
-    if not args.code_stdin and not can_ask():
-        raise ConfigError(
-            "there is no terminal to ask on",
-            resolution_hint=f"Run the command in a terminal. {login.unattended}",
-        )
+    if not args.code_stdin:
+        require_terminal(f"Run the command in a terminal. {login.unattended}")
 
 
 async def _log_in(config: Config, login: Login, args: argparse.Namespace) -> int:
@@ -142,7 +134,6 @@ class _Dialog:
 
 
 def _restore_token(app: App, before: Secret | None) -> None:
-    """Restore the previous token, so that a useless one does not replace it."""
     if before is None:
         with suppress(LockedError):  # then it was not stored there either
             app.tokens.forget()
@@ -150,12 +141,7 @@ def _restore_token(app: App, before: Secret | None) -> None:
         app.tokens.store(before)
 
 
-def add_logout_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Add nothing: there are no options."""
-
-
-def run_logout(args: argparse.Namespace) -> int:
-    """Remove the token from keychain and database; exit code 23 if only from the latter."""
+def _run_logout(args: argparse.Namespace) -> int:
     config = command_context.prepare(args)
     login = config.store.require_login()
     folder = AccountFolder(config.account_dir)
@@ -213,10 +199,10 @@ def choose_account(args: argparse.Namespace) -> Account:
 def _choose_known(known: Mapping[str, Account], *, yes: bool) -> str:
     if yes and len(known) == 1:
         return next(iter(known))
-    shown = [Choice(name, f"{name}  ({one.store})") for name, one in known.items()]
+    shown = [(name, f"{name}  ({one.store})") for name, one in known.items()]
     return console.choose(
-        "Which account?", [*shown, Choice(_ANOTHER, "another one")],
-        default=shown[0].value, option="--account NAME",
+        "Which account?", [*shown, (_ANOTHER, "another one")],
+        default=shown[0][0], option="--account NAME",
     )  # fmt: skip
 
 
@@ -225,7 +211,7 @@ def _choose_store(*, yes: bool) -> str:
     if yes or os.environ.get(STORE):
         return default
     kinds = [one for one in registry.kinds() if one.persistent]
-    shown = [Choice(one.name, one.place) for one in kinds]
+    shown = [(one.name, one.place) for one in kinds]
     return console.choose("Where do the notes live?", shown, default=default, option="--store")
 
 
@@ -249,7 +235,6 @@ def _free_name(store: str, known: Mapping[str, Account]) -> str:
 
 
 def _parse_pairs(option: str, given: list[str]) -> dict[str, str]:
-    """Return what an option sets, by name. Raises ``InvalidRequest``."""
     pairs = [text.partition("=") for text in given]
     if wrong := [name for name, _, value in pairs if not value]:
         raise InvalidRequest(f"`{option}` needs a name, `=` and a value: {wrong[0]} has no value")
@@ -405,6 +390,6 @@ async def _ask_store(trial: Config) -> None:
 
 
 COMMANDS = {
-    "login": (add_login_arguments, run_login),
-    "logout": (add_logout_arguments, run_logout),
+    "login": (add_login_arguments, _run_login),
+    "logout": (command_context.options(), _run_logout),
 }

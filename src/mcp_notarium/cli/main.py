@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -31,7 +31,7 @@ BROKEN_PIPE_EXIT = 141
 
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
-RunCommand = Callable[[argparse.Namespace], int]
+RunCommand = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 
 
 class Command(NamedTuple):
@@ -199,7 +199,6 @@ class _Parser(argparse.ArgumentParser):
         return None if searches and excludes else super()._parse_optional(arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check a choice as usual, and suggest one for a value that is none."""
         if action.choices is not None and value not in action.choices:
             names = [str(one) for one in action.choices]
             raise argparse.ArgumentError(
@@ -241,7 +240,12 @@ def _dispatch(arguments: list[str]) -> int:
     add_arguments, run_command = load_command(options.command)
     parsed = _parse_command(options, add_arguments, command)
     signals.end_by_exception()
-    return run_command(parsed)
+    done = run_command(parsed)
+    if isinstance(done, int):
+        return done
+    import asyncio  # noqa: PLC0415 - not every command waits
+
+    return asyncio.run(done)
 
 
 def _suggest_command(typed: str) -> str:

@@ -186,7 +186,6 @@ _IF_LOST = "Without it nobody can open the database: notes at a note store can b
 
 
 def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the key goes."""
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--file",

@@ -60,16 +60,11 @@ def _add_row_arguments(arguments: argparse.ArgumentParser) -> None:
     command_context.options("--json")(arguments)
 
 
-def run_search(args: argparse.Namespace) -> int:
-    """List the notes that match."""
+async def _search(args: argparse.Namespace) -> int:
     if not 0 < args.n <= _MOST_ROWS:
         raise InvalidRequest(
             f"-n wants a number from 1 to {_MOST_ROWS}", resolution_hint="Say how many to show."
         )
-    return asyncio.run(_search(args))
-
-
-async def _search(args: argparse.Namespace) -> int:
     query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
         query = spell_query(app, query)
@@ -100,7 +95,6 @@ def _as_json(one: Summary) -> dict[str, Any]:
 
 
 def _hit(one: Summary) -> list[Any]:
-    """Return the lines of a hit: title and tags, where it stands, when it changed and its id."""
     title = Text(one_line(note_title(one.title, one.head)), style="bold")
     tags = "".join(f"  #{one_line(tag)}" for tag in one.tags) + ("  (trash)" if one.trash else "")
     place = Text(f"{console.local_time(one.modified_at)}  {one_line(one.id)}", style="dim")
@@ -125,11 +119,6 @@ def _say_count(found: Found, words: list[str]) -> None:
 def _add_show_arguments(arguments: argparse.ArgumentParser) -> None:
     arguments.add_argument("note", nargs="+", metavar="NOTE", help="its id, or words of it alone")
     command_context.options("--json")(arguments)
-
-
-def run_show(args: argparse.Namespace) -> int:
-    """Print a note: its text alone, and exactly, if the output is no terminal."""
-    return asyncio.run(_show(args))
 
 
 async def _show(args: argparse.Namespace) -> int:
@@ -158,11 +147,6 @@ async def _show(args: argparse.Namespace) -> int:
         as_json=False,
     )
     return 0
-
-
-def run_sync(args: argparse.Namespace) -> int:
-    """Bring the notes in step with the store, and wait for it."""
-    return asyncio.run(_sync(args))
 
 
 async def _sync(args: argparse.Namespace) -> int:
@@ -231,8 +215,8 @@ async def _count(app: App) -> int | None:
 
 
 COMMANDS = {
-    "search": (_add_search_arguments, run_search),
-    "list": (_add_list_arguments, run_search),
-    "show": (_add_show_arguments, run_show),
-    "sync": (command_context.options("--json"), run_sync),
+    "search": (_add_search_arguments, _search),
+    "list": (_add_list_arguments, _search),
+    "show": (_add_show_arguments, _show),
+    "sync": (command_context.options("--json"), _sync),
 }

@@ -219,7 +219,6 @@ def _find_by_words(cache: Cache, words: str) -> tuple[Note | None, str]:
 
 
 def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
-    """Return what can be said of a note whose tags are unknown."""
     rule = config.policy.visibility.hidden_by_name(note_id)
     return {} if rule is None else {"rule": rule, "visible": False}
 

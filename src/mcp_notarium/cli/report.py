@@ -1,8 +1,7 @@
 """Run ``mcp-notarium report``: write one HTML page of what assistants did with the notes.
 
-Reads the whole audit log once, verifies it and counts the days asked for; changes no file of the account and
-asks the store nothing. The page has no script and loads nothing. Exit code 3: the page was written, and the
-audit log is not whole.
+Changes no file of the account and asks the store nothing. Exit code 3: the page was written, and the audit log is
+not whole.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _first_day(args: argparse.Namespace, today: date) -> date:
-    """Return the first day of the page. Raises ``InvalidRequest``."""
     if args.since is None:
         days = _DAYS if args.days is None else args.days
     else:

@@ -1,8 +1,7 @@
 """Run ``mcp-notarium rotate-key``: set a new passphrase (or KDF, or cost).
 
-Rewrites the key file only: running servers go on. With ``--reencrypt`` the whole database is
-re-encrypted while nobody else has it open. The old key comes from its usual place and is tried before
-anybody is asked for a new one.
+Rewrites the key file only, or with ``--reencrypt`` the whole database while nobody else has it open. The old key is
+tried before anybody is asked for a new one.
 """
 
 from __future__ import annotations
@@ -171,7 +170,6 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
 
 
 def _announce_replacement(current: ProvenKey, gone: Sequence[Slot]) -> None:
-    """Tell what happens to the other slots, before a new key is asked for."""
     named = ", ".join(describe_slot(slot) for slot in gone)
     what = f"replaces {named}" if gone else "is added, because there is none to replace"
     talk(
@@ -255,7 +253,6 @@ def _reencrypt(
 
 
 def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
-    """Name the slots that would be dropped, and raise unless the user agrees."""
     if not can_ask():
         raise rewrite.dropped_slots_error(dropped)
     talk("These cannot be kept under a new data key, because their keys are not available:")
@@ -269,7 +266,6 @@ def _confirm_dropped(dropped: tuple[Slot, ...]) -> None:
 
 
 def _tell_cost(config: Config, gone: Sequence[Slot], made: Slot) -> None:
-    """Tell the cost of the new passphrase if it differs from the old one's."""
     if not made.kdf.for_passphrases:
         return
     before = [slot.kdf for slot in gone if slot.kdf.for_passphrases]

@@ -112,7 +112,6 @@ def _run(chosen: Account, args: argparse.Namespace) -> int:
 
 
 def _make(chosen: Account, args: argparse.Namespace) -> tuple[Config, Account]:
-    """Remember the account and give it its key; return its configuration."""
     account = setup_key.place_key(chosen, args)
     args.account = account.name
     config, account = setup_key.make_key(account, args)
@@ -122,7 +121,6 @@ def _make(chosen: Account, args: argparse.Namespace) -> tuple[Config, Account]:
 
 
 def _fetch(config: Config, account: Account, args: argparse.Namespace) -> int:
-    """Log in and load the notes; return how many there are."""
     console.heading("Notes")
     _log_in(config, account, args)
     return asyncio.run(_load_notes(config))
@@ -146,7 +144,6 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
 
 
 def _log_in(config: Config, account: Account, args: argparse.Namespace) -> None:
-    """Log in if the store has a login, and none is stored or read from a file."""
     kind = config.store.login
     if kind is None or login.given_logins(account):
         return

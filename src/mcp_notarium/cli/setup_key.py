@@ -19,7 +19,6 @@ from mcp_notarium.account import inspection
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.cli import command_context, console, signals
-from mcp_notarium.cli.console import Choice
 from mcp_notarium.cli.terminal import ask_secret, require_terminal
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, Account, KeyPlace
@@ -154,7 +153,6 @@ def account_folder(account: Account) -> AccountFolder:
 
 
 def _has_database(account: Account) -> bool:
-    """Return whether the account has a database, and so a key that opens it."""
     return account_folder(account).key_file.exists()
 
 
@@ -228,7 +226,7 @@ def _choose_place(account: Account, *, yes: bool) -> str:
     if yes:
         return default
     places = [place for place in _TITLES if usable or place != "keychain"]
-    shown = [Choice(place, _TITLES[place]) for place in places]
+    shown = [(place, _TITLES[place]) for place in places]
     return console.choose("Encrypt with which key?", shown, default=default, option="--key")
 
 

@@ -1,9 +1,7 @@
 """Show the state of the account (``status``), or one line for each account.
 
-``status`` checks every page, with ``--deep`` also what is on them, and changes no file; only damage that it
-finds is marked, so that the next start knows it too. It tries a pending migration and undoes it. It asks the
-store nothing, and moves nothing to the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the
-verdict's (10-23), or 1 if the disk is full.
+It changes no file but the mark of damage that it finds, tries a pending migration and undoes it, and moves nothing to
+the quarantine, whatever DB_ON_UNREADABLE says. Exit code: 0, the verdict's (10-23), or 1 if the disk is full.
 """
 
 from __future__ import annotations
@@ -164,7 +162,6 @@ def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
 
 
 def _key_facts(config: Config) -> dict[str, Any]:
-    """Return what opens the database, and since when."""
     if not config.db_encryption:
         return {}
     keyfile = key_changes.list_slots(config, None).keyfile
@@ -277,7 +274,6 @@ def format_facts(facts: dict[str, Any]) -> list[RenderableType]:
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a person wants to know first, each with its label."""
     yield "Account", f"{facts['account']} ({facts['backend']})"
     yield "Folder", display_path(Path(facts["folder"]))
     if "login" in facts:

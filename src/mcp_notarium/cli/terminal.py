@@ -122,7 +122,9 @@ def read_line() -> str:
 def show_once(words: str, secret: Secret) -> None:
     """Show a secret on the terminal and nowhere else. Raises like :func:`ask_secret`."""
     if not can_show():
-        raise _no_terminal()
+        raise ConfigError(
+            "there is no terminal to show it on", resolution_hint="Run the command in a terminal."
+        )
     talk(f"{words}\n\n    {secret.reveal_text()}\n")
 
 
@@ -145,10 +147,12 @@ def can_show() -> bool:
     return can_ask() and sys.stderr.isatty()
 
 
-def require_terminal() -> None:
-    """Raise ``ConfigError`` if nobody can be asked."""
+def require_terminal(
+    way: str = "Run the command in a terminal, or use the options that read a file.",
+) -> None:
+    """Raise ``ConfigError`` if nobody can be asked; ``way`` is what helps."""
     if not can_ask():
-        raise _no_terminal()
+        raise ConfigError("there is no terminal to ask on", resolution_hint=way)
 
 
 def _ask(prompt: str, read: Callable[[str], str]) -> str:
@@ -226,13 +230,6 @@ def _interruptible() -> Iterator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, before)
-
-
-def _no_terminal() -> ConfigError:
-    return ConfigError(
-        "there is no terminal to ask on",
-        resolution_hint="Run the command in a terminal, or use the options that read a file.",
-    )
 
 
 class OutputError(NotariumError):

@@ -7,7 +7,6 @@ Notes that such a rule hides are in the database of a local notebook only. The r
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -38,12 +37,8 @@ _LONGEST_SHOWN = 40
 _NOT_DONE = "Nothing was written. (In a script, say --yes.)"
 
 
-def run_export(args: argparse.Namespace) -> int:
-    """Write all notes to a new folder or file."""
-    return asyncio.run(_export(_config(args), args))
-
-
-async def _export(config: Config, args: argparse.Namespace) -> int:
+async def _export(args: argparse.Namespace) -> int:
+    config = _config(args)
     path, began = args.path.absolute(), time.monotonic()
     form = args.format or formats.guess(path)
     async with _open(config) as app:
@@ -70,7 +65,6 @@ async def _export(config: Config, args: argparse.Namespace) -> int:
 
 
 async def _read_notes(app: App) -> list[ArchivedNote]:
-    """Return all notes in the order in which they were created."""
     transfer, status = app.library.transfer, app.library.status()
     total = status.total or status.loaded
     notes: list[ArchivedNote] = []
@@ -81,12 +75,9 @@ async def _read_notes(app: App) -> list[ArchivedNote]:
     return sorted(notes, key=lambda note: (note.created_at, note.id))
 
 
-def run_import(args: argparse.Namespace) -> int:
+async def _import(args: argparse.Namespace) -> int:
     """Show what an import would do, ask, and do it; exit code 1 if a note was refused."""
-    return asyncio.run(_import(_config(args), args))
-
-
-async def _import(config: Config, args: argparse.Namespace) -> int:
+    config = _config(args)
     config.policy.require_use("save")
     notes = formats.read(args.path)
     async with _open(config, complete=True) as app:
@@ -234,6 +225,6 @@ def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "export": (_add_export_arguments, run_export),
-    "import": (_add_import_arguments, run_import),
+    "export": (_add_export_arguments, _export),
+    "import": (_add_import_arguments, _import),
 }

@@ -57,14 +57,22 @@ class Account:
 
 def config_dir(environ: Mapping[str, str]) -> Path:
     """Return the platform's folder for settings of this user. Raises ``RuntimeError`` without a home folder."""
+    return user_folder("config", environ, "XDG_CONFIG_HOME", "~/.config")
+
+
+def user_folder(what: str, environ: Mapping[str, str], variable: str, usual: str) -> Path:
+    """Return the platform's folder of this user for ``config`` or ``data``; on Linux by the XDG rule.
+
+    Importing platformdirs costs as much as the rest of a start.
+    """
     platform: str = sys.platform
     if platform == "linux":
-        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
-        home = environ.get("XDG_CONFIG_HOME", "").strip()
-        return Path(home or "~/.config").expanduser() / "mcp-notarium"
+        home = environ.get(variable, "").strip()
+        return Path(home or usual).expanduser() / "mcp-notarium"
     import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
 
-    return platformdirs.user_config_path("mcp-notarium", appauthor=False)
+    find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path
+    return find("mcp-notarium", appauthor=False)
 
 
 def choose_account(

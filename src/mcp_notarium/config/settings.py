@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
 from mcp_notarium.config import policy_file
+from mcp_notarium.config.accounts import user_folder
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
@@ -90,15 +90,8 @@ class Config:
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Return the platform's folder for application data of this user."""
-    platform: str = sys.platform
-    if platform == "linux":
-        # The XDG rule as in platformdirs, whose import costs as much as the rest of a start.
-        home = environ.get("XDG_DATA_HOME", "").strip()
-        return Path(home or "~/.local/share").expanduser() / "mcp-notarium"
-    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
-
-    return platformdirs.user_data_path("mcp-notarium", appauthor=False)
+    """Return the platform's folder for application data of this user. Raises ``RuntimeError``."""
+    return user_folder("data", environ, "XDG_DATA_HOME", "~/.local/share")
 
 
 def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:

@@ -98,7 +98,6 @@ def _read_account(name: str, environ: Mapping[str, str], better: Sequence[Source
 
 
 def _warn_unused(folder: Path, better: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return a warning if there are accounts, none of which is used."""
     with suppress(ConfigError):  # a file that is not used is not complained of
         known = accounts.read_accounts(folder)
         names = filter(None, map(accounts.naming_variable, better))

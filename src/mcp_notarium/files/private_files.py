@@ -285,11 +285,22 @@ def _create_temporary(path: Path) -> tuple[int, Path]:
     raise FileExistsError(errno.EEXIST, "no free temporary name")
 
 
+def flush_file(path: Path) -> None:
+    """Flush what was written to an existing file. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if sys.platform == "linux":
+            os.fdatasync(descriptor)
+        else:
+            _flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _flush(descriptor: int) -> None:
     if sys.platform == "darwin":
         import fcntl  # noqa: PLC0415 - POSIX only
 
-        # fsync does not reach the platter on macOS.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync does not reach the platter
     else:
         os.fsync(descriptor)

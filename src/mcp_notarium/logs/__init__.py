@@ -1,17 +1,8 @@
 """Log events: named loggers, one redacted line per event, to stderr and a file.
 
-No other package configures logging. stdout belongs to the protocol and is never written to. The import is
-cheap: the stdlib's logging is loaded with the first line that is really written.
-
-::
-
-    _log = logs.get("sync")
-    _log.info("sync.cycle_done", stored=12, removed=0)
-    _log.error("sync.failed", exc=error)
-
-Event names are dotted and constant, facts are keywords. An allow-list in
-``logs/redaction.py`` names the facts that may carry text. ``exc`` takes an exception and shows its type
-and place.
+No other package configures logging. The import is cheap: the stdlib's logging is loaded with the first line that is
+really written. ``logs.get("sync").info("sync.cycle_done", stored=12)``: event names are dotted and constant, facts are
+keywords, and an allow-list in ``logs/redaction.py`` names those that may carry text. ``exc`` takes an exception.
 """
 
 from mcp_notarium.logs.logger import (

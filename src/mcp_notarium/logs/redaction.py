@@ -167,7 +167,6 @@ def _quoted(text: str) -> str:
 
 
 def _run(run: str) -> str:
-    """Return a pattern for a character or for a run of backslashes."""
     if run[0] == "\\":
         return rf"(?>(?:\\|{_PERCENT}5c){{{len(run)},{len(run) * 16}}})"
     if run.isascii() and run.isalnum():

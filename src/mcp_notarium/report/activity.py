@@ -173,7 +173,6 @@ class ActivityCounter:
             self._known.add(split_version(record.client)[0])
 
     def _join(self, record: Record) -> None:
-        """Join an outcome with the record that began the act."""
         if record.refers:
             first = self._begun.pop(record.refers, None)
             if first is not None:
@@ -254,7 +253,6 @@ def classify(first: Record, last: Record) -> Result:
 
 
 def _newest(acts: Iterable[Act]) -> list[Act]:
-    """Return the acts that are shown one by one, the newest first."""
     return heapq.nlargest(MOST_LATEST, acts, key=lambda act: act.at_ms)
 
 

@@ -243,7 +243,6 @@ def _begin(day: date, unit: str) -> date:
 
 
 def _names(begins: date, unit: str) -> tuple[str, str]:
-    """Return the name, and the day of the week of a day."""
     if unit == "month":
         return f"{begins:%b %Y}", ""
     return f"{begins.day} {begins:%b}", f"{begins:%a}" if unit == "day" else ""
@@ -344,7 +343,6 @@ def _shown_results(activity: Activity) -> list[Result]:
 
 
 def _most_used(notes: Mapping[str, NoteUse]) -> list[tuple[str, NoteUse]]:
-    """Return the notes that were changed or read most."""
     used = [(note, use) for note, use in notes.items() if use.changed or use.read]
     used.sort(key=lambda one: (-one[1].changed, -one[1].read, -one[1].listed, one[0]))
     return used[:_MOST_NOTES]

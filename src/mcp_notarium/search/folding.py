@@ -50,7 +50,6 @@ def _identifiers(text: str) -> Iterator[str]:
 
 
 def _places(text: str) -> list[int]:
-    """Return where identifiers are, in their order."""
     shape = text.encode("ascii", "replace").translate(_SHAPE)
     places = []
     for hint in _HINTS:

@@ -120,7 +120,6 @@ def _match_any(texts: tuple[str, ...]) -> str | None:
 
 
 def _word(text: str, *, prefix: bool) -> str | None:
-    """Write a bare word: in any of the ways in which notes write it."""
     unit = None if prefix else unit_of(text)
     return match_any(unit.spellings) if unit else _leaf(text, prefix=prefix)
 
@@ -148,7 +147,6 @@ def _words(text: str, *, prefix: bool) -> str | None:
 
 
 def _mix(found: Sequence[str], *, prefix: bool) -> str:
-    """Write words and runs in a row. The first may begin, the last end, inside a longer run."""
     *_, last = found
     before = tokens(" ".join(found[:-1]))
     if not is_run(last):

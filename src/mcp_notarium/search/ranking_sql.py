@@ -27,19 +27,16 @@ from mcp_notarium.search.sql_builder import (
     Statement,
     filters_of,
     in_scope,
+    matched,
     order_of,
+    select,
 )
 
 _WHOLE, ALL_IN_TITLE, IS_TITLE = 1, 2, 3
 """What puts a note before others, whatever it scores."""
 _BM25 = "bm25(notes_fts, 1.0, 5.0, 3.0, 1.0)"
-_MATCH = (
-    "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
-    "WHERE notes_fts MATCH ?"
-)
 _TITLED = (
-    "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk "
-    "WHERE t.title_key = ?"
+    "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk"
 )
 _FACTS = ("piece", "plain", "grade", "weight", "more", "added")
 _SCORE = "sum(plain * weight) + sum(more) - sum(added) * sum(plain)"
@@ -70,7 +67,7 @@ def titled(query: Query) -> Statement:
     """Build what finds the notes (pk) whose title is what was typed, in the order of the query."""
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
-    found = _select(columns, Statement(_TITLED, (title_key(typed_words(query)),)), filters)
+    found = select(columns, [*_titled(query), *filters])
     return Statement(f"{found.sql} ORDER BY {order_of(query)}", found.parameters)
 
 
@@ -78,14 +75,14 @@ def permitted(query: Query, pks: Sequence[int]) -> Statement:
     """Build what finds those of these notes (pk) that everything but the bare words of the query permits."""
     filters, _ = filters_of(query, strict_conditions(query))
     wanted = "json_each(?) AS wanted CROSS JOIN notes AS m INDEXED BY notes_meta"
-    source = Statement(f"{wanted} ON m.pk = wanted.value WHERE 1", (json.dumps(list(pks)),))
-    return _select("m.pk", source, filters)
+    source = Statement(f"{wanted} ON m.pk = wanted.value", (json.dumps(list(pks)),))
+    return select("m.pk", [source, *filters])
 
 
 def filtered_notes(query: Query, *, most: int) -> Statement:
     """Build what finds up to ``most`` notes (pk) that everything but the bare words of the query permits."""
     filters, _ = filters_of(query, strict_conditions(query))
-    found = _select("m.pk", Statement("notes AS m INDEXED BY notes_meta WHERE 1", ()), filters)
+    found = select("m.pk", [Statement("notes AS m INDEXED BY notes_meta"), *filters])
     return Statement(f"{found.sql} LIMIT {most}", found.parameters)
 
 
@@ -115,12 +112,12 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     facts = _FACTS[:3] if _is_plain(plan) else _FACTS
 
-    def arm(source: Statement, **more: str | float) -> Statement:
+    def arm(source: list[Statement], **more: str | float) -> Statement:
         shown = ", ".join(f"{more.get(name, 0)} AS {name}" for name in facts)
-        return _select(f"{columns}, {shown}", source, filters)
+        return select(f"{columns}, {shown}", [*source, *filters])
 
-    def match(expression: str) -> Statement:
-        return Statement(_MATCH, (in_scope(query, expression),))
+    def match(expression: str) -> list[Statement]:
+        return matched(in_scope(query, expression))
 
     for number, piece in plan.scored:
         first = _WHOLE if len(sought) == 1 and piece.kind is Kind.WHOLE else 0
@@ -139,8 +136,11 @@ def _arms(query: Query, plan: Plan, sought: Sequence[Sought]) -> Iterator[Statem
     if all(one.notes for one in sought):
         titles = match(in_heading([one.whole.expression for one in sought]))
         yield arm(titles, grade=ALL_IN_TITLE)
-    is_title = Statement(_TITLED, (title_key(typed_words(query)),))
-    yield arm(is_title, grade=IS_TITLE)
+    yield arm(_titled(query), grade=IS_TITLE)
+
+
+def _titled(query: Query) -> list[Statement]:
+    return [Statement(_TITLED), Statement("t.title_key = ?", (title_key(typed_words(query)),))]
 
 
 def _is_plain(plan: Plan) -> bool:
@@ -149,20 +149,10 @@ def _is_plain(plan: Plan) -> bool:
 
 
 def _newest(query: Query, expression: str) -> Statement:
-    """Select the newest notes that an expression finds; the index in their order is walked until there are enough."""
     filters, _ = filters_of(query, strict_conditions(query))
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
-    source = f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]} WHERE {MATCHED}"
-    found = _select(columns, Statement(source, (expression,)), filters)
+    source = Statement(f"notes AS m INDEXED BY {IN_ORDER[query.sort_by]}")
+    found = select(columns, [source, Statement(MATCHED, (expression,)), *filters])
     return Statement(
         f"{found.sql} ORDER BY {order_of(query)} LIMIT {planning.MOST_RANKED}", found.parameters
-    )
-
-
-def _select(columns: str, source: Statement, filters: Sequence[Statement]) -> Statement:
-    clauses = "".join(f" AND {one.sql}" for one in filters)
-    values = tuple(value for one in filters for value in one.parameters)
-    return Statement(
-        f"SELECT {columns} FROM {source.sql}{clauses}",  # noqa: S608 - constants only
-        (*source.parameters, *values),
     )

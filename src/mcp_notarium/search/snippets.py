@@ -92,7 +92,6 @@ def _terms(condition: Condition | None) -> Iterator[Term]:
 
 
 def _terms_of_words(words: Sequence[Word]) -> Iterator[Term]:
-    """Yield bare words in all their spellings."""
     for word in words:
         if word.prefix:
             yield from spelled([word.text], word.text, prefix=True)
@@ -125,7 +124,6 @@ def find_snippet(text: str, terms: Sequence[Term], *, shown: str) -> Snippet | N
 
 
 def _hits(folded: str, term: Term) -> Iterator[int]:
-    """Yield where the term stands in a folded text."""
     parts = [_part(term, index) for index in range(len(term.pieces))]
     if not all(part in folded for part in parts):
         return
@@ -140,7 +138,6 @@ def _hits(folded: str, term: Term) -> Iterator[int]:
 
 
 def _part(term: Term, index: int) -> str:
-    """Return what stands in every text that has this piece."""
     piece = term.pieces[index]
     return piece if is_run(piece) or term.inside or _is_prefix(term, index) else _common_part(piece)
 

@@ -74,10 +74,7 @@ _IN_FOLDER = (
     "m.pk IN (SELECT pk FROM note_names WHERE kind = 'path' AND (key = ? OR (key > ? AND key < ?)))"
 )
 MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
-_MATCHED_NOTES = (
-    "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid "
-    "WHERE notes_fts MATCH ?"
-)
+_FOUND = "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid"
 _MATCHES = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 _TRASHED_MATCHES = (
     f"(SELECT count(*) FROM notes AS m INDEXED BY notes_listing WHERE m.trash = 1 AND {MATCHED})"  # noqa: S608 - constants only
@@ -101,7 +98,8 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
     Bare words are any of them here; ``ranking_sql.py`` ranks by them.
     """
     terms = query.terms.conditions if isinstance(query.terms, And) else (query.terms,)
-    expression, rest = split([term for term in terms if term])
+    typed = [term for term in terms if term]
+    expression, rest = split(typed) if typed else (None, [])
     conditions = sorted(_conditions(query, rest), key=_reads_text)
     narrow = [_clause(condition, query) for condition in conditions]
     if expression is None:
@@ -109,9 +107,8 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
         rows = _listing(query, narrow, limit, offset, few=few)
         return Statements(rows, _listing_count(query, narrow))
     expression = in_scope(query, expression)
-    matched = Statement(_MATCHED_NOTES, (expression,))
     return Statements(
-        _rank(query, matched, narrow, limit, offset), count_of(query, expression, narrow)
+        _rank(query, expression, narrow, limit, offset), count_of(query, expression, narrow)
     )
 
 
@@ -120,9 +117,8 @@ def count_of(query: Query, expression: str, narrow: Sequence[Statement]) -> Stat
     if not narrow and not _has_dates(query):
         sql = _MATCH_COUNTS[query.trash]
         return Statement(sql, (expression,) * sql.count("?"))
-    matched = Statement(_MATCHED_NOTES, (expression,))
-    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
-    return _select("count(*)", " AND ", everything)
+    clauses = [*_metadata(query, _TRASH[query.trash]), *narrow]
+    return select("count(*)", [*matched(expression), *clauses])
 
 
 def build_newest(
@@ -151,8 +147,7 @@ def build_newest(
 def build_some(query: Query, expression: str, *, most: int) -> Statement:
     """Build what counts the notes within the limits that an expression finds, up to ``most``, and names two (pk)."""
     filters, _ = filters_of(query, ())
-    matched = Statement(_MATCHED_NOTES, (in_scope(query, expression),))
-    found = _select("m.pk", " AND ", [matched, *filters])
+    found = select("m.pk", [*matched(in_scope(query, expression)), *filters])
     return Statement(
         f"SELECT count(*), max(pk), min(pk) FROM ({found.sql} LIMIT ?)",  # noqa: S608 - constants only
         (*found.parameters, most),
@@ -204,7 +199,6 @@ def _reads_text(condition: Condition) -> bool:
 
 
 def _tags_of(condition: Condition) -> list[str] | None:
-    """Return the keys if the condition is one tag or a choice of tags."""
     match condition:
         case Tagged(tag):
             return [tag_key(tag)]
@@ -221,7 +215,6 @@ def _is_narrow(condition: Condition) -> bool:
 
 
 def _clause(condition: Condition, query: Query) -> Statement:
-    """Return the condition as an SQL expression on ``m.pk``."""
     if expression := build_match(condition):
         return Statement(MATCHED, (in_scope(query, expression),))
     if keys := _tags_of(condition):
@@ -244,7 +237,6 @@ def _clause(condition: Condition, query: Query) -> Statement:
 
 
 def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:
-    """Return the clauses for these values of ``trash`` and for dates."""
     clauses = [Statement(f"m.trash = {trash[0]}")] if len(trash) == 1 else []
     if query.after is not None:
         clauses.append(Statement("m.modified_at >= ?", (query.after,)))
@@ -276,37 +268,37 @@ def _listing(
         sides, index = [_TRASH[query.trash]], "notes_meta"
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")
-    walks = [
-        _select(columns, " WHERE ", [notes, *_metadata(query, side), *narrow]) for side in sides
-    ]
+    walks = [select(columns, [notes, *_metadata(query, side), *narrow]) for side in sides]
     page = Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
     return _page(page, order_of(query), limit, offset)
 
 
 def _rank(
-    query: Query, matched: Statement, narrow: Sequence[Statement], limit: int, offset: int
+    query: Query, expression: str, narrow: Sequence[Statement], limit: int, offset: int
 ) -> Statement:
-    """Select a page of what full-text search finds, the best match first."""
     columns = f"m.pk AS pk, f.rank AS rank, m.{SORTS[query.sort_by]} AS sorted"
-    everything = [matched, *_metadata(query, _TRASH[query.trash]), *narrow]
-    found = _select(columns, " AND ", everything)
+    clauses = [*_metadata(query, _TRASH[query.trash]), *narrow]
+    found = select(columns, [*matched(expression), *clauses])
     return _page(found, f"rank, {order_of(query)}", limit, offset)
 
 
 def _listing_count(query: Query, narrow: Sequence[Statement]) -> Statement:
-    """Count what the conditions find where no word is looked for."""
     if not narrow and not _has_dates(query):
         return _KEPT_COUNTS[query.trash]
     index = "notes_meta" if narrow or _has_created(query) else "notes_listing"
     notes = Statement(f"notes AS m INDEXED BY {index}")
-    everything = [notes, *_metadata(query, _TRASH[query.trash]), *narrow]
-    return _select("count(*)", " WHERE ", everything)
+    return select("count(*)", [notes, *_metadata(query, _TRASH[query.trash]), *narrow])
 
 
-def _select(columns: str, joint: str, parts: Sequence[Statement]) -> Statement:
-    """Select from the first part under the other ones; ``joint`` stands between."""
+def matched(expression: str) -> list[Statement]:
+    """Return the source and the clause for the notes that an expression finds."""
+    return [Statement(_FOUND), Statement("notes_fts MATCH ?", (expression,))]
+
+
+def select(columns: str, parts: Sequence[Statement]) -> Statement:
+    """Select from the first part under the other ones."""
     source, *clauses = (part.sql for part in parts)
-    where = joint + " AND ".join(clauses) if clauses else ""
+    where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
     return Statement(f"SELECT {columns} FROM {source}{where}", _parameters(parts))  # noqa: S608 - constants only
 
 

@@ -47,7 +47,6 @@ def _consonant(word: str, index: int) -> bool:
 
 
 def _measure(stem: str) -> int:
-    """Count how often a consonant follows a vowel."""
     kinds = [_consonant(stem, index) for index in range(len(stem))]
     return sum(not kind and after for kind, after in pairwise(kinds))
 

@@ -139,7 +139,6 @@ def _exists(one: _Date) -> bool:
 
 
 def _forms(one: _Date) -> Iterator[str]:
-    """Yield phrases that mean a date."""
     if one.day is None:
         yield from _month_and_year(one.year, one.month)
         return
@@ -159,7 +158,6 @@ def _forms(one: _Date) -> Iterator[str]:
 
 
 def _forms_of_month(one: _Date) -> Iterator[str]:
-    """Yield phrases in digits that mean the month of a day."""
     if one.day and one.year:
         yield from (f"{one.year} {one.month:02}", f"{one.month:02} {one.year}")
 
@@ -298,13 +296,11 @@ def _spellings(word: str, found: Sequence[str]) -> Iterator[str]:
 
 
 def _word_parts(found: Sequence[str]) -> tuple[str, ...]:
-    """Return the pieces that say something alone."""
     telling = [piece for piece in found if len(piece) >= _SHORTEST_PART and _has_letter(piece)]
     return tuple(dict.fromkeys(telling))[:MOST_PARTS]
 
 
 def _script_parts(found: Sequence[str]) -> Iterator[str]:
-    """Yield the pairs of the runs, and the words beside them."""
     left = MOST_PARTS
     for piece in found:
         pairs = [a + b for a, b in pairwise(piece)] if is_run(piece) else _word_parts([piece])

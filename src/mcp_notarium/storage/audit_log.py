@@ -164,7 +164,6 @@ class AuditLog:
         return True
 
     def _due(self) -> list[AuditEntry]:
-        """Return the records in memory, after one that counts the dropped ones."""
         if not self._lost:
             return list(self._waiting)
         gap = AuditEntry(at=self._clock(), act=ActName.GAP, facts={"not_recorded": self._lost})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage import write_ahead_log
@@ -23,10 +23,13 @@ from mcp_notarium.storage.authorizer import (
     reads_texts,
     storable,
 )
-from mcp_notarium.storage.driver import SQL_ERROR, Connection, copy_pages, translate
+from mcp_notarium.storage.driver import SQL_ERROR, copy_pages, translate
 from mcp_notarium.storage.witness import Witness
 from mcp_notarium.storage.write_ahead_log import pages_in_log, reaches
 from mcp_notarium.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from mcp_notarium.storage.driver import Connection
 
 MEMORY = Path(":memory:")
 """The path of a database in memory."""
@@ -361,7 +364,6 @@ class Database:
             write_ahead_log.note_done(self, number)
 
     def _is_closed_in_order(self) -> bool:
-        """Tell whether closing this connection may move the log into the main file."""
         return self._connection is not None and self._damage is None and not self._is_another
 
     @property

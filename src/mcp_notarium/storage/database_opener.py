@@ -16,16 +16,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
-from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.files.private_files import flush_file, sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
 from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
-from mcp_notarium.storage.driver import Connection
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.write_ahead_log import has_header
+
+if TYPE_CHECKING:
+    from mcp_notarium.storage.driver import Connection
 
 __all__ = ["Database", "companions", "connect", "create"]
 
@@ -151,7 +154,7 @@ def copy(
             source.require_authentic()  # defence: damaged-page-not-copied
         finally:
             target.close()
-        _flush(path)
+        flush_file(path)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -172,14 +175,6 @@ def _create_private(path: Path) -> None:
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     # WAL and shared-memory index inherit this mode, whatever the umask is.
     os.close(os.open(path, flags, 0o600))  # defence: database-private-first 0o600=0o666
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _require_private(path: Path) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import (
     REINSTALL,
@@ -49,39 +49,17 @@ _REASONS = {
 }
 
 
-class Connection(Protocol):
-    """Describe the part of the driver's connection that we use."""
+if TYPE_CHECKING:
+    import sqlite3
 
-    @property
-    def in_transaction(self) -> bool:
-        """Tell whether a transaction is open."""
+    class Connection(sqlite3.Connection):
+        """Add to the standard connection what the driver's has beside it."""
 
-    @property
-    def total_changes(self) -> int:
-        """Return how many rows this connection has changed so far."""
+        def set_key(self, key: str, /) -> None:
+            """Set the key without any SQL text."""
 
-    def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        """Run one statement and return its cursor."""
-
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
-        """Run one statement once per row of parameters."""
-
-    def set_key(self, key: str, /) -> None:
-        """Set the key without any SQL text."""
-
-    def set_busy_timeout(self, seconds: float, /) -> None:
-        """Wait this long for another connection's transaction."""
-
-    def set_authorizer(self, callback: Callable[..., int] | None, /) -> None:
-        """Ask ``callback`` before each statement is prepared."""
-
-    def backup(
-        self, target: Any, /, *, pages: int, progress: Callable[[int, int, int], object]
-    ) -> None:
-        """Copy all pages to another connection, and call ``progress`` after each step."""
-
-    def close(self) -> None:
-        """Close the file."""
+        def set_busy_timeout(self, seconds: float, /) -> None:
+            """Wait this long for another connection's transaction."""
 
 
 @dataclass(frozen=True, slots=True)

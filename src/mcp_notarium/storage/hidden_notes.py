@@ -91,8 +91,9 @@ class VisibilityFilter:
         """Return the rule that hides a note with these tags; ``clear`` False: it has others, too."""
         rule = self.rules.hidden_by(note_id, tags, clear=clear)
         # defence: rule-follows-renamed-note
-        if rule is None and (named := self.names.find_rule(note_id, identity)) is not None:
-            rule = f'hidden_ids "{named}"'
+        if rule is None and self.rules.hidden_ids:
+            named = self.names.find_rule(note_id, identity)
+            rule = named and f'hidden_ids "{named}"'
         return rule
 
     def sees(self, note_id: str, tags: Sequence[str]) -> bool:

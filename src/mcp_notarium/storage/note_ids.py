@@ -58,7 +58,6 @@ class HiddenNames:
         self._db.run_many("DELETE FROM hidden_names WHERE rule = ?", [(rule,) for rule in gone])
 
     def _spread(self, seen: Iterable[Named]) -> set[tuple[str, str, str]]:
-        """Return the rows (kind, name, rule) to add."""
         notes = [((_ID, note_id), (_IDENTITY, one)) for note_id, one in seen if one]
         if not self._hidden_ids or not notes:
             return set()

@@ -63,7 +63,6 @@ def batches(changes: Iterable[Change]) -> Iterator[dict[str, Change]]:
 
 
 def _clean(change: Change) -> Change:
-    """Return the change without lone surrogates, which cannot be stored."""
     if isinstance(change, Tombstone):
         return Tombstone(replace_surrogates(change.id))
     before = change.id, change.etag, change.content, change.links

@@ -238,7 +238,9 @@ class NoteTable:
             raise RuntimeError(msg)
 
     def _apply_batch(self, batch: dict[str, Change]) -> Applied:
-        self.follow((one.id, one.identity) for one in batch.values() if isinstance(one, Revision))
+        revisions = (one for one in batch.values() if isinstance(one, Revision))
+        if named := [(one.id, one.identity) for one in revisions if one.identity]:
+            self.follow(named)
         admitted = self.visibility.filter_changes(batch)
         done = self._apply_admitted(admitted)
         if done.removed and admitted != batch:
@@ -318,7 +320,10 @@ class NoteTable:
     def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
         self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
-        self.links.put([(pk, one.revision) for pk, one in rows_by_pk])
+        if linked := [
+            (pk, one.revision) for pk, one in rows_by_pk if one.revision.links is not None
+        ]:
+            self.links.put(linked)
 
 
 _GET = """

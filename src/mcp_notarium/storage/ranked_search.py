@@ -202,7 +202,6 @@ def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
 
 
 def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
-    """Return how many notes a short page has; the best score is the lowest."""
     least, lacking = min(scores) * _CLOSE, 0
     for count, (score, words) in enumerate(zip(scores, lacks, strict=False)):
         lacking += bool(words)

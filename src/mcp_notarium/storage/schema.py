@@ -2,47 +2,17 @@
 
 A store may have tables of its own beside them (``StoreKind.tables``); every database has those of all stores.
 
-Shapes that matter:
+docs/format.md says what the tables hold. What a change of them must keep:
 
-* In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a
-  row and never its overflow pages. ``head`` is the first line, for the same reason.
-* ``title`` is NULL where the store has no titles; ``head`` is of the text in any case.
-* ``title_key`` is the folded title, or first line, by which an exact title is found.
-* ``heading`` (the title, or the first line), ``tag_words`` and ``supplement`` are there to be searched
-  (``search/folding.py``).
-* ``pk`` is explicit because the search index refers to it; an implicit rowid may change when the
-  database is copied.
-* ``note_base.raw`` and ``journal.body`` are made and read by the store's codec alone. The codec
-  leaves the note's text out of ``raw``: storing each text twice would double the file.
-* ``storage/fts_index.py`` keeps ``notes_fts`` in step. ``changes`` grows when words come into the index,
-  and ``index_changes`` tells for the last of them which note it was, so that a copy of the terms can be
-  kept up without reading the whole index again. ``left_behind``: words of replaced texts are in the index since
-  the whole of it was merged last (``merged_at``, epoch seconds).
-* ``note_counts`` holds the totals every listing needs. Triggers keep it, but whoever inserts notes adds them:
-  a trigger for each row is a twelfth of what a first load writes.
-* ``journal.copied`` marks a conflict copy, and ``journal.repair`` the repair of a note, so that each is
-  known as one after a crash. ``journal.after`` is the write_id of an entry that is finished first: links are
-  rewritten after the note that they mean was renamed.
-* ``note_base.written_here`` marks a revision that a write from here has made, in a store that need not keep each and that
-  other programs write: it becomes a version when one of these replaces it.
-* ``note_versions`` has the revisions that our writes have replaced (``version_table.py``); ``text`` is NULL
-  where the store keeps the revision, under ``etag``. Its ``number`` is a ``local_version``, ``made`` the etag of
-  what the write has made of it, NULL if somebody else's change came into that. A ``keepsake`` has what the store
-  held of a note that was removed from here, so that it can be made again. ``native`` has, in the store's own form, what
-  the write has replaced beside text, title, tags and properties; ``journal.replaced`` has it before the write is sent.
-* ``note_names`` and ``note_links`` (``note_links.py``) have rows of stores with paths only: a note's path, name
-  and aliases, and what it links to, each with the key by which they are compared.
-* ``merge_bases`` has the last revisions of each note that remote changes replaced (``merge_bases.py``).
-* ``note_vectors`` has what a model made of each note's text (``vector_table.py``); ``search_index.vectors`` is the
-  highest ``number`` that was ever given.
-* ``note_aliases`` has the old ids of notes that their store has renamed or named.
-* ``hidden_names`` has every id and identity of the notes that a rule hides by an id (``rule``), so that the
-  rule holds after renames (``note_ids.py``).
-* ``hidden_notes`` has only what sync needs to leave a hidden note alone while it does not change: id, etag,
-  version, and the rule that hides it, for the user who asks why.
-* ``audit`` is append-only as far as a database can enforce it: records are never changed, follow each
-  other without a gap, and only the oldest may go. ``audit/chain.py`` says what the columns mean. Who has
-  the key can drop these triggers; the MACs are for the rest.
+* In ``notes`` the small columns come first and ``text`` last: a listing reads the first bytes of a row and never its
+  overflow pages.
+* ``pk`` is explicit because the search index refers to it; an implicit rowid may change when a database is copied.
+* The codec of the store leaves the note's text out of ``note_base.raw``: each text twice would double the file.
+* ``title_key`` is the folded title, or first line. ``heading``, ``tag_words`` and ``supplement`` are there to be searched.
+* ``search_index.changes`` grows when words come into the index, and ``index_changes`` names the notes of the last ones.
+  ``left_behind``: words of replaced texts are in it since it was merged (``merged_at``, epoch seconds).
+* Triggers keep ``note_counts``, but whoever inserts notes adds them: a trigger for each row is a twelfth of what a
+  first load writes.
 """
 
 from __future__ import annotations

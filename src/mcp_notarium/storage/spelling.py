@@ -124,7 +124,6 @@ class Speller:
         return self._read_some(expression, within, most)[0]
 
     def _nearby(self, wanted: str) -> list[Candidate]:
-        """Return the terms near a word or its stem, the likeliest first."""
         reach, digits = reach_of(wanted), _DIGITS.findall(wanted)
         nearest: dict[str, NearTerm] = {}
         for form in dict.fromkeys((wanted, stem(wanted))):
@@ -258,7 +257,6 @@ def _written(speller: Speller, word: str, near: Iterable[Candidate], within: Que
 
 
 def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
-    """Return some of the words, the first of each list before the second of any."""
     found = dict.fromkeys(chain.from_iterable(zip_longest(*words)))
     return [word for word in found if word is not None][:MOST_SUGGESTED]
 
@@ -287,13 +285,11 @@ def _choose(
 
 
 def _words(one: Sought) -> list[str]:
-    """Return the words that may be misspelt in what was typed as one."""
     words = pieces(fold(one.text))
     return [] if one.text.endswith("*") or any(map(is_run, words)) else list(dict.fromkeys(words))
 
 
 def _expression(one: Sought, word: str) -> str:
-    """Return what finds the notes that have a word, or have it inside another."""
     if word != words_only(one.text):
         return match_any([word]) or one.whole.expression
     return _join(piece.expression for piece in one.pieces if piece.kind is not Kind.PART)

@@ -1,11 +1,8 @@
-"""Copy all rows, or the readable rows of a damaged database, into an empty one.
+"""Copy all rows, or the readable state of a damaged database, into an empty one.
 
-The target's own connection writes its pages under its own key; no bytes of the old file are copied,
-and no statement ever knows two keys. The full-text index is built again from the notes. The ``pk`` of
-notes stay the same, gaps included.
-
-Of a damaged database only the state is copied: the store has the notes. A page with a wrong MAC makes a
-connection useless, so every failure costs a new connection.
+The target's own connection writes its pages under its own key: no statement ever knows two keys. The full-text index
+is built again from the notes, whose ``pk`` stay the same. A page with a wrong MAC makes a connection useless, so every
+failure costs a new connection.
 """
 
 from __future__ import annotations
@@ -154,7 +151,6 @@ def _copy_base(opens: Open, target: Database, note_id: str) -> None:
 
 
 def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> list[Row] | None:
-    """Return the rows, or None if they cannot be read."""
     try:
         with closing(opens()) as damaged:
             return damaged.rows(sql, parameters)
@@ -163,7 +159,6 @@ def _try_rows(opens: Open, sql: str, parameters: tuple[object, ...] = ()) -> lis
 
 
 def _count(opens: Open, table: str) -> int:
-    """Return how many rows a table has, 0 if that cannot be read."""
     rows = _try_rows(opens, f"SELECT count(*) FROM {table}")  # noqa: S608 - names of our own
     return int(rows[0][0]) if rows else 0
 

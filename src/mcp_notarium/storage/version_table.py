@@ -1,13 +1,9 @@
-"""Keep the revisions that our writes have replaced, for undo.
+"""Keep the revisions that our writes have replaced, for undo; docs/format.md says when they go.
 
-They are state: no store has them for ever. Where its own history has the newest ones, the row of a save that only added
-names the revision there and holds no text. Rows belong to the id of their note; they go when the note is removed or hidden
-(``note_table.py``), by age, and oldest first when all together are too large. A note that was removed from here
-leaves one with a *keepsake*, if its store can make it again; a later note of its id does not take that away.
-A version *stays* for a day, whatever comes later, if the change took something away (``domain/loss.py``); so do keepsakes.
-A version that has no room beside these loses its text. ``has_room`` tells that before the change. The row of a note's last
-change stays then, without a text, because it names who made the change.
-The row of number ``CREATION`` is no version: it says who made the note.
+Where the store's own history has a revision, the row of a save that only added names it there and holds no text. A
+note that was removed from here leaves a row with a *keepsake*, if its store can make it again. A version *stays* for a
+day, whatever comes later, if the change took something away (``domain/loss.py``); so do keepsakes. A version that has no
+room beside these loses its text. The row of number ``CREATION`` is no version: it says who made the note.
 """
 
 from __future__ import annotations

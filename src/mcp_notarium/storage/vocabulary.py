@@ -138,7 +138,6 @@ class Vocabulary:
         return found
 
     def _with(self, part: Part, word: str, reach: int) -> dict[str, int]:
-        """Return the terms about as long as ``word`` that have the part, and how common they are."""
         letters = part.letters.encode()
         rest = self._find(letters + b"\n" * part.last, after=self._in_order if part.first else 0)
         lines = chain(self._find_first(letters), rest) if part.first else rest
@@ -195,7 +194,6 @@ class Vocabulary:
         return few or not self._index.tidy_due or time.monotonic() > self._read_at + _PATIENCE
 
     def _terms_of(self, pks: list[int]) -> set[str]:
-        """Return the index terms of the words of these notes."""
         texts = self._db.rows(_TEXTS, (json.dumps(pks),))
         both = (said for (text,) in texts for said in (text, spaced(text)))
         words = {word for said in both for word in words_only(said).split()}

@@ -11,8 +11,6 @@ The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.private_files import flush_file
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.database import Database
@@ -112,7 +111,7 @@ class WalFlusher:
         self._flushed_at = waited_for.get_loop().time()
         try:
             flushed = self._before()
-            _flush(self._path)
+            flush_file(self._path)
         except CacheError as error:
             waited_for.set_exception(error)
         except OSError as error:
@@ -122,19 +121,6 @@ class WalFlusher:
         else:
             flushed()
             waited_for.set_result(None)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    try:
-        if sys.platform == "darwin":
-            import fcntl  # noqa: PLC0415 - POSIX only
-
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync does not reach the platter
-        else:
-            getattr(os, "fdatasync", os.fsync)(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _HEADER, _FRAME_HEADER = 32, 24

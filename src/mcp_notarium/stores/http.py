@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_notarium import __version__
 from mcp_notarium.errors import ConfigError, OutcomeUnknown, StoreProtocolError
@@ -62,6 +62,8 @@ _HEADERS = {
 }
 
 
+One = TypeVar("One")
+Made = TypeVar("Made")
 _REASONS: dict[type[BaseException], str] = {
     socket.gaierror: "its name does not resolve",
     ConnectionRefusedError: "connection refused",
@@ -263,6 +265,23 @@ class HttpSession:
                 raise
             if transport in self._opened:  # it is not closed
                 free.append(transport)
+
+
+async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]]) -> list[Made]:
+    """Make something of each, as many at a time as there are connections; None is left out."""
+    turn = asyncio.Semaphore(MOST_CONNECTIONS)
+
+    async def in_turn(one: One) -> Made | None:
+        async with turn:
+            return await make(one)
+
+    tasks = [asyncio.ensure_future(in_turn(one)) for one in ones]
+    try:
+        made = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [one for one in made if one is not None]
 
 
 def _open_transport() -> httpx.AsyncHTTPTransport:

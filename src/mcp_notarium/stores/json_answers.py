@@ -51,6 +51,16 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST, most: int = MOST_V
     return value
 
 
+def read_text(body: bytes, name: str) -> str:
+    """Return a text by its name in the JSON object of an answer; '' if there is none."""
+    try:
+        answer = parse_json(body)
+    except StoreProtocolError:
+        return ""
+    found = answer.get(name) if isinstance(answer, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def to_json(value: Any) -> bytes:
     """Encode compact JSON in UTF-8; lone surrogates become escapes."""
     try:

@@ -10,7 +10,7 @@ from mcp_notarium.stores.kind import StoreKind
 _MODULES = {
     "simplenote": "mcp_notarium.stores.simplenote.kind",
     "local": "mcp_notarium.stores.local.kind",
-    "memory": "mcp_notarium.stores.local.memory_kind",
+    "memory": "mcp_notarium.stores.local.kind",
     "trilium": "mcp_notarium.stores.trilium.kind",
     "memento": "mcp_notarium.stores.memento.kind",
     "vault": "mcp_notarium.stores.vault.kind",
@@ -28,8 +28,8 @@ def names() -> tuple[str, ...]:
 @cache
 def kind(name: str) -> StoreKind:
     """Return the kind of that name, which is one of :func:`names`."""
-    module = _MODULES[name]
-    found: StoreKind = import_module(module).KIND
+    module = import_module(_MODULES[name])
+    found: StoreKind = module.MEMORY if name == "memory" else module.KIND
     return found
 
 

@@ -414,6 +414,6 @@ def test_plain_http_to_elsewhere_is_refused_at_construction() -> None:
 def test_rest_after_a_refused_password_is_measured_by_a_clock_that_nobody_sets() -> None:
     async def run() -> None:
         async with account() as (_, simplenote):
-            assert simplenote._account._tokens._clock is time.monotonic
+            assert simplenote._account._tokens.clock is time.monotonic
 
     asyncio.run(run())

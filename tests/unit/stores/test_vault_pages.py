@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.stores.vault import file_parts
-from mcp_notarium.stores.vault.file_parts import NotePages
+from mcp_notarium.stores.vault import native
 from mcp_notarium.stores.vault.folder import NotANote, VaultFolder
+from mcp_notarium.stores.vault.native import NotePages
 
 CLUSTERS = (
     "\r\n",
@@ -34,13 +34,13 @@ class Vault:
     def __init__(self, root, monkeypatch):
         self.root, self.reads = root, 0
         self.notes = NotePages(VaultFolder(root))
-        read = file_parts.read_settled
+        read = native.read_settled
 
         def counted(file, *, largest):
             self.reads += 1
             return read(file, largest=largest)
 
-        monkeypatch.setattr(file_parts, "read_settled", counted)
+        monkeypatch.setattr(native, "read_settled", counted)
 
     def put(self, data, name="n.md"):
         (self.root / name).write_bytes(data if isinstance(data, bytes) else data.encode())
@@ -75,32 +75,18 @@ def test_a_page_tells_which_version_it_is_of_and_how_long_the_note_is(vault):
 @given(
     st.lists(st.sampled_from(CLUSTERS) | st.text(max_size=3), max_size=40),
     st.integers(8, 30),
-    st.integers(1, 9),
 )
-def test_pages_put_together_are_the_text_and_none_ends_inside_a_visible_character(
-    parts, most, block
-):
-    data = "".join(parts).encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_parts, "_BLOCK", block + 4)  # each text has several
-        snapshot = file_parts.Snapshot(
-            (0,) * 5,
-            "",
-            0,
-            data,
-            *file_parts._index(data),
-            total_lines=0,
-            tags=(),
-            tags_understood=True,
-            identity=None,
-        )
-        assert snapshot.total_chars == len(data.decode())
-        found, at = [], 0
-        while page := snapshot.cut(at, most):
-            assert len(page) <= most
-            found.append(page)
-            at += len(page)
-    assert "".join(found) == data.decode()
+def test_pages_put_together_are_the_text_and_none_ends_inside_a_visible_character(parts, most):
+    text = "".join(parts)
+    snapshot = native.Snapshot(
+        (0,) * 5, "", 0, text, total_lines=0, tags=(), tags_understood=True, identity=None
+    )
+    found, at = [], 0
+    while page := snapshot.cut(at, most):
+        assert len(page) <= most
+        found.append(page)
+        at += len(page)
+    assert "".join(found) == text
     joined = "|".join(found)
     whole = [one for one in CLUSTERS if len(one) > 1]
     assert all(joined.count(one) >= "".join(found).count(one) for one in whole)
@@ -123,18 +109,13 @@ def test_a_byte_order_mark_and_nul_are_characters_and_line_ends_stay(vault):
     assert page.tags_understood
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_leave_the_tags_unknown(vault, monkeypatch):
+def test_bytes_that_are_no_utf8_are_replaced_and_leave_the_tags_unknown(vault):
     data = b"caf\xe9 #a \xe2\x82 \xf0\x9f\x98\x80" * 50
     vault.put(data)
-    monkeypatch.setattr(file_parts, "_BLOCK", 7)
     found = vault.all(200)
     assert "".join(one.text for one in found) == data.decode(errors="replace")
     assert found[0].token == "sha256:" + hashlib.sha256(data).hexdigest()
     assert not found[0].tags_understood
-    vault.put(b"\xff" * 1000)
-    monkeypatch.setattr(file_parts, "LARGEST", 2999)
-    with pytest.raises(NotANote):
-        vault.page()
 
 
 def test_tags_are_read_if_somebody_asks(vault):
@@ -144,7 +125,7 @@ def test_tags_are_read_if_somebody_asks(vault):
 
 
 def test_the_tags_of_a_file_that_is_too_large_for_the_index_are_unknown(vault, monkeypatch):
-    monkeypatch.setattr(file_parts.file_writer, "LARGEST", 500)
+    monkeypatch.setattr(native.file_writer, "LARGEST", 500)
     vault.put("#a\n" + "x" * 500)
     page = vault.page(most=200, tags=True)
     assert (page.tags, page.tags_understood) == ((), False)
@@ -191,10 +172,10 @@ def test_a_file_that_changes_all_the_time_is_never_kept(vault, monkeypatch):
     vault.page()
     monkeypatch.setattr("mcp_notarium.stores.vault.folder.LONGEST_WAIT", 0.1)
     now = (vault.root / "n.md").stat().st_ctime_ns / 1e9
-    monkeypatch.setattr(file_parts.time, "time", lambda: now + 0.01)
+    monkeypatch.setattr(native.time, "time", lambda: now + 0.01)
     assert vault.page(most=200).text
     assert vault.notes.kept_bytes == 0
-    monkeypatch.setattr(file_parts.time, "time", lambda: now + 1)
+    monkeypatch.setattr(native.time, "time", lambda: now + 1)
     os.utime(vault.root / "n.md", (now // 1, now // 1))  # a file system with coarse times
     assert vault.page(most=200).text
     assert vault.notes.kept_bytes == 0
@@ -204,17 +185,17 @@ def test_what_is_kept_stays_within_the_limits(vault, monkeypatch):
     for number in range(200):
         vault.put("x" * 1000, f"{number}.md")
         (vault.root / f"{number}.md").touch()
-    monkeypatch.setattr(file_parts, "SETTLED", 0.0)
+    monkeypatch.setattr(native, "SETTLED", 0.0)
     for number in range(200):
         vault.page(most=200, name=f"{number}.md")
-        assert len(vault.notes._kept) <= file_parts.MOST_NOTES
-    assert len(vault.notes._kept) == file_parts.MOST_NOTES
+        assert len(vault.notes._kept) <= native.MOST_NOTES
+    assert len(vault.notes._kept) == native.MOST_NOTES
     vault.reads = 0
     vault.page(200, most=200, name="199.md")
     assert vault.reads == 0
     vault.page(200, most=200, name="0.md")
     assert vault.reads == 1
-    monkeypatch.setattr(file_parts, "MOST_BYTES", 10_500)
+    monkeypatch.setattr(native, "MOST_BYTES", 10_500)
     for number in range(200):
         vault.page(most=200, name=f"{number}.md")
         assert vault.notes.kept_bytes <= 10_500
@@ -224,7 +205,7 @@ def test_what_is_kept_stays_within_the_limits(vault, monkeypatch):
 
 
 def test_a_file_beyond_the_limit_is_refused_and_nothing_is_kept(vault, monkeypatch):
-    monkeypatch.setattr(file_parts, "LARGEST", 999)
+    monkeypatch.setattr(native, "LARGEST", 999)
     vault.put("x" * 1000)
     with pytest.raises(NotANote):
         vault.page()

@@ -630,7 +630,7 @@ def test_two_calls_for_the_same_new_text_make_two_notes(client, store):
 
 def test_writes_that_come_together_share_a_flush(client, monkeypatch):
     flushed = []
-    monkeypatch.setattr(write_ahead_log, "_flush", flushed.append)
+    monkeypatch.setattr(write_ahead_log, "flush_file", flushed.append)
 
     async def scenario():
         await asyncio.gather(*(client.create(f"{number}\n") for number in range(8)))
@@ -643,7 +643,7 @@ def test_nothing_is_sent_if_the_disk_does_not_take_what_was_recorded(client, sto
     def full(_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(write_ahead_log, "_flush", full)
+    monkeypatch.setattr(write_ahead_log, "flush_file", full)
     with pytest.raises(NotRecorded) as refusal:
         asyncio.run(client.create("one\n"))
     assert refusal.value.details["reason"] == "disk_full"

@@ -1,4 +1,4 @@
-"""Declare the local notebook: its settings, what names an account, and its tables. It needs no login and no network.
+"""Declare the local notebook, and the same in memory: settings, what names an account, tables. No login, no network.
 
 * ``notebook_notes.change`` is the notebook's number of the note's last change. It is etag, version and place
   in the stream of changes at once, and no number is given twice.
@@ -135,3 +135,18 @@ KIND = StoreKind(
     native_toolset="plain_{names}",
     copies=lambda settings: int(settings.text(COPIES)),
 )
+MEMORY = StoreKind(
+    name="memory",
+    title="the notebook in memory",
+    truth=Truth.LOCAL,
+    variables=(),
+    identity=lambda _settings: AccountIdentity("memory", "", ""),
+    open=_open,
+    access=_access,
+    titles=True,
+    trash=True,
+    properties=KIND.properties,
+    native_toolset=KIND.native_toolset,
+    persistent=False,
+)
+"""No file ever holds its database, which has the tables already, as every database of the program has."""

@@ -215,7 +215,6 @@ def _not_found(note_id: str) -> NoteNotFound:
 
 
 def _columns(body: bytes) -> tuple[Any, ...]:
-    """Return the columns of a composed body, from ``created_at`` on."""
     fields = json.loads(body)
     properties = {name: value for name, value in fields.items() if name not in _FIELDS}
     return (
@@ -230,7 +229,6 @@ def _columns(body: bytes) -> tuple[Any, ...]:
 
 
 def _set_in(fields: Any) -> frozenset[str]:
-    """Return the properties that are set in the JSON object of a note."""
     return frozenset(name for name in LocalStore.traits.properties if fields.get(name) is True)
 
 

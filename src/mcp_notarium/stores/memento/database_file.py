@@ -135,7 +135,6 @@ class DatabaseFile:
             self._drop()
 
     def _keep(self) -> _Kept:
-        """Return the connection that stays open, to the file that is there now."""
         identity = self._identity()
         if self._kept is not None and self._kept.identity != identity:
             self._drop()
@@ -200,7 +199,6 @@ class DatabaseFile:
         return found.st_dev, found.st_ino
 
     def _columns(self, connection: sqlite3.Connection) -> Columns:
-        """Return the columns of the notes. Raises ``StoreUnavailable`` if there are not those that are needed."""
         rows = connection.execute('PRAGMA table_info("Note")').fetchall()
         columns = frozenset(row["name"] for row in rows)
         if not columns:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, Truth
@@ -15,7 +15,7 @@ from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings, 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
+    from mcp_notarium.stores.memento.store import MementoStore
 
 DATABASE, USER_ID = "MEMENTO_DATABASE", "MEMENTO_USER_ID"
 PROPERTIES = frozenset({"pinned", "archived", "markdown"})
@@ -61,20 +61,6 @@ def _access(settings: StoreSettings) -> Access:
     return Access(write=(path_of(settings).parent,), attributes=True)
 
 
-def _native(store: Store, index: NoteIndex) -> NativeReads:
-    from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
-
-    if not isinstance(store, MementoStore):
-        raise TypeError("this is another store")
-    return store.native(index)
-
-
-async def _describe(store: Store) -> str:
-    from mcp_notarium.stores.memento.store import MementoStore  # noqa: PLC0415 - see the top
-
-    return await store.describe() if isinstance(store, MementoStore) else "Memento"
-
-
 KIND = StoreKind(
     name="memento",
     title="Memento",
@@ -86,7 +72,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     properties=PROPERTIES,
-    describe=_describe,
+    describe=lambda store: cast("MementoStore", store).describe(),
     native_toolset="memento",
-    native=_native,
+    native=lambda store, index: cast("MementoStore", store).native(index),
 )

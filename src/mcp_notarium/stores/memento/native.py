@@ -117,7 +117,6 @@ def missing_error(note_id: str) -> NoteNotFound:
 def _readable(
     rows: Sequence[note_codec.Row], values: Callable[[note_codec.Row], Mapping[str, Any]]
 ) -> list[NoteCard]:
-    """Return the rows that are notes."""
     found = []
     for row in rows:
         try:

@@ -371,7 +371,6 @@ def _beside(row: Row) -> dict[str, Any]:
 
 
 def _body(base: Revision | None) -> str:
-    """Return the content without the items."""
     if base is None:
         return ""
     lines = checklist.render("", _items(json.loads(base.raw)) or [])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -41,7 +40,7 @@ from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_DIGITS = 24
@@ -81,7 +80,8 @@ class MementoStore:
         """Return what the native tools read."""
         return NativeMemento(self._file, self._user_id, index)
 
-    async def list_page(
+    @in_thread
+    def list_page(
         self,
         *,
         since: str | None,  # noqa: ARG002 - every listing is of everything
@@ -90,9 +90,6 @@ class MementoStore:
         with_content: bool,
     ) -> ListingPage:
         """See ``Store.list_page``. The first page finds all ids; each page reads its notes as they are then."""
-        return await run_in_thread(partial(self._list_page, mark, max(1, limit), with_content))
-
-    def _list_page(self, mark: str | None, limit: int, with_content: bool) -> ListingPage:  # noqa: FBT001
         cursor = self._file.stamp()  # first: the listing may have more
         left_out, place = 0, 0
         if mark is None:
@@ -103,8 +100,8 @@ class MementoStore:
         else:
             raise CursorLost("the place in the listing is not known")
         with self._file.reading() as opened:
-            found = NoteTable(*opened, self._user_id).read_all(ids[place : place + limit])
-        end = place + limit
+            found = NoteTable(*opened, self._user_id).read_all(ids[place : place + max(1, limit)])
+        end = place + max(1, limit)
         more = random_id(f"{id(ids)}/{end}") if end < len(ids) else None
         self._listed = {} if more is None else {more: (ids, end)}
         entries: list[Revision | Entry] = []
@@ -129,22 +126,18 @@ class MementoStore:
         if await run_in_thread(self._file.stamp) != cursor:
             raise CursorLost("something may have changed in Memento's file")
 
-    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
+    @in_thread
+    def get(self, note_id: str, *, etag: str | None = None) -> Revision:  # noqa: ARG002
         """See ``Store.get``. Raises ``StoreProtocolError`` for a row that cannot be read."""
-        return await run_in_thread(partial(self._get, note_id))
-
-    def _get(self, note_id: str) -> Revision:
         with self._file.reading() as opened:
             found = NoteTable(*opened, self._user_id).read(note_id)
         if found is None:
             raise _missing_error(note_id)
         return note_codec.revision(found)
 
-    async def keepsake(self, note_id: str) -> bytes:
+    @in_thread
+    def keepsake(self, note_id: str) -> bytes:
         """See ``RevivingStore.keepsake``: the whole row, and those of other tables that hang on it."""
-        return await run_in_thread(partial(self._keepsake, note_id))
-
-    def _keepsake(self, note_id: str) -> bytes:
         with self._file.reading() as opened:
             table = NoteTable(*opened, self._user_id)
             shown, found = table.read(note_id), table.keepsake(note_id)
@@ -153,11 +146,9 @@ class MementoStore:
         self._kept_of[note_id] = shown["updatedAt"]
         return found
 
-    async def find_replaced(self, note_id: str, body: bytes) -> Replaced:
+    @in_thread
+    def find_replaced(self, note_id: str, body: bytes) -> Replaced:
         """See ``RevivingStore.find_replaced``."""
-        return await run_in_thread(partial(self._find_replaced, note_id, body))
-
-    def _find_replaced(self, note_id: str, body: bytes) -> Replaced:
         with self._file.reading() as opened:
             found = NoteTable(*opened, self._user_id).find_replaced(note_id, body)
         if found is None:
@@ -190,11 +181,9 @@ class MementoStore:
             digits.append(_DIGITS[digit])
         return "c" + "".join(digits)
 
-    async def push(self, write: PendingWrite) -> Acknowledgement:
+    @in_thread
+    def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
-        return await run_in_thread(partial(self._push, write))
-
-    def _push(self, write: PendingWrite) -> Acknowledgement:
         change = note_codec.read_change(write.body)
         with self._file.writing() as opened:
             table = NoteTable(*opened, self._user_id)
@@ -221,11 +210,9 @@ class MementoStore:
             revision = note_codec.revision(stored)
         return Acknowledgement(revision, status, alone=True)
 
-    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
+    @in_thread
+    def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``."""
-        await run_in_thread(partial(self._delete, note_id, etag))
-
-    def _delete(self, note_id: str, etag: str) -> None:
         with self._file.writing() as opened:
             table = NoteTable(*opened, self._user_id)
             held = table.read(note_id)
@@ -261,7 +248,6 @@ class MementoStore:
 
 
 def _is_ours(held: note_codec.Row, write: PendingWrite) -> bool:
-    """Tell whether a row shows what the write would make."""
     made = note_codec.content_of(write.note_id, write.body).content
     return note_codec.revision(held).content == made
 

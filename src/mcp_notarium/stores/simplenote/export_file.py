@@ -64,7 +64,6 @@ def _titled(content: Content) -> str:
 
 
 def _date(exact: str) -> str:
-    """Return an ISO date as JavaScript writes it."""
     at = datetime.fromisoformat(exact)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -6,7 +6,7 @@ Every start imports this module, so it imports what talks to the service only wh
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.secret import Secret
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_notarium.domain.note_archive import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.simplenote.store import SimplenoteStore
 
 USERNAME, PASSWORD, TOKEN = "SIMPLENOTE_USERNAME", "SIMPLENOTE_PASSWORD", "SIMPLENOTE_TOKEN"
 REQUEST_SOURCE, API_KEY = "SIMPLENOTE_REQUEST_SOURCE", "SIMPERIUM_API_KEY"
@@ -150,12 +151,6 @@ def _export_format() -> DocumentFormat:
     return FORMAT
 
 
-def _clock(store: Store) -> float | None:
-    from mcp_notarium.stores.simplenote.store import SimplenoteStore  # noqa: PLC0415 - every start imports this
-
-    return store.clock_difference if isinstance(store, SimplenoteStore) else None
-
-
 KIND = StoreKind(
     name="simplenote",
     title="Simplenote",
@@ -169,7 +164,7 @@ KIND = StoreKind(
     properties=PROPERTIES,
     takes_id=is_plain_id,
     export_format=_export_format,
-    clock=_clock,
+    clock=lambda store: cast("SimplenoteStore", store).http.clock_difference,
     login=Login(
         get_token=_log_in,
         variables=(PASSWORD, TOKEN),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Self
+from typing import Self
 
 from mcp_notarium.errors import (
     ConfigError,
@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import LoginDialog
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.json_answers import read_text
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.simplenote import kind
 from mcp_notarium.stores.simplenote.urls import Urls
@@ -119,7 +119,7 @@ class Authenticator:
         body = {"username": normal_username(username), "auth_code": typed}
         reply = await self._post(self._urls.account("complete-login"), body, {})
         if not reply.ok:
-            if _error_word(reply) == "request-not-found":
+            if read_text(reply.body, "error") == "request-not-found":
                 raise _copy_of(_OLD_CODE)
             raise WrongCode("Simplenote does not accept this code.")
         return _token(reply, "sync_token")
@@ -237,18 +237,8 @@ def _copy_of(refusal: LoginRequired) -> LoginRequired:
     return LoginRequired(refusal.message, resolution_hint=refusal.resolution_hint)
 
 
-def _error_word(reply: Reply) -> str:
-    try:
-        answer = parse_json(reply.body)
-    except StoreProtocolError:
-        return ""
-    word = answer.get("error") if isinstance(answer, dict) else None
-    return word if isinstance(word, str) else ""
-
-
 def _token(reply: Reply, key: str) -> Secret:
-    answer: Any = parse_json(reply.body)
-    token = answer.get(key) if isinstance(answer, dict) else None
-    if not isinstance(token, str) or not token.isascii() or not usable_in_header(Secret(token)):
+    token = read_text(reply.body, key)
+    if not token.isascii() or not usable_in_header(Secret(token)):
         raise StoreProtocolError("Simplenote answered a login without a token")
     return Secret(token)

@@ -11,10 +11,8 @@ other programs. A value that it does not understand reads as empty and stays unt
 ``raw`` is the object as JSON, without ``content`` where that is the revision's text. An object that
 stays whole is wrapped in a list.
 
-A page of a listing is read whole or not at all. A single note in it that is no note, is nested too
-deeply or has no version number becomes an entry without content, so it neither hides nor spoils its
-neighbours. One without an id, or with one that no URL can hold (other clients make such notes by
-mistake), is left out and counted.
+A page of a listing is read whole or not at all. What is no note in it, is nested too deeply or has no version number
+becomes an entry without content, and spoils no neighbour. One without a usable id is left out and counted.
 """
 
 from __future__ import annotations

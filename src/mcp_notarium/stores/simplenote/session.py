@@ -1,13 +1,9 @@
 """Send requests for one account: each carries a token of that very account, which is chosen here and renewed once.
 
-The token is the configured one, the stored one, or a new one by password.
-No token is used before it is known to be of the account whose notes the index holds; see
-``TokenOwner``.
-
-Many requests may be refused at once; one of them renews the token for all. A refused password is not
-sent again for minutes, growing to an hour, so that a wrong setting never locks the account. A service
-that only asks to slow down says itself for how long. A token that a login has just given and that is
-refused (for one note, say) is no reason to log in again for a while: that would not help.
+The token is the configured one, the stored one, or a new one by password. Many requests may be refused at once; one of
+them renews the token for all. A refused password is not sent again for minutes, growing to an hour, so that a wrong
+setting never locks the account. A token that a login has just given and that is refused (for one note, say) is no
+reason to log in again for a while.
 
 The data host answers any token with that token's notes and names no account. So a token that
 Simplenote did not give us for the configured user name is tried, before its first use, on notes that
@@ -154,27 +150,20 @@ class _Refusal:
     until: float
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Tokens:
     """Choose tokens for one account. ``clock`` gives seconds that nobody sets: it measures pauses."""
 
-    def __init__(
-        self,
-        *,
-        authenticator: Authenticator,
-        username: str,
-        password: Secret | None,
-        token: Secret | None,
-        store: TokenStore,
-        owner: TokenOwner,
-        clock: Callable[[], float],
-    ) -> None:
-        self._authenticator = authenticator
-        self._username = username
-        self._password = password or None
-        self._configured = token or None
-        self._store = store
-        self._owner = owner
-        self._clock = clock
+    authenticator: Authenticator
+    username: str
+    password: Secret | None
+    token: Secret | None
+    store: TokenStore
+    owner: TokenOwner
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        """Begin without a token."""
         self._current: Secret | None = None
         self._refusal: _Refusal | None = None
         self._from_login: Secret | None = None
@@ -191,7 +180,7 @@ class Tokens:
         async with self._lock:
             if self._current is None:
                 self._current = await self._configured_token() or await self._next_token(
-                    self._configured
+                    self.token or None
                 )
             return self._current
 
@@ -213,17 +202,17 @@ class Tokens:
         """Record whether the service accepted a renewed token."""
         if accepted:
             self._no_login_until, self._relogin_pause = 0.0, RELOGIN_PAUSE
-        elif renewed == self._from_login and self._clock() >= self._no_login_until:
-            self._no_login_until = self._clock() + self._relogin_pause
+        elif renewed == self._from_login and self.clock() >= self._no_login_until:
+            self._no_login_until = self.clock() + self._relogin_pause
             self._relogin_pause = min(LONGEST_PAUSE, self._relogin_pause * 2)
 
     async def _configured_token(self) -> Secret | None:
         """Return the configured token; None if there is none, or the service refuses it."""
-        configured = _check_usable(self._configured)
-        if configured is None or self._owner.recognises(configured):
+        configured = _check_usable(self.token or None)
+        if configured is None or self.owner.recognises(configured):
             return configured
         logged_in = self._stored_token() == configured
-        return configured if await self._owner.accepts(configured, from_service=logged_in) else None
+        return configured if await self.owner.accepts(configured, from_service=logged_in) else None
 
     async def _next_token(self, refused: Secret | None) -> Secret:
         """Return the stored token, unless it is the refused one, or a new one by password."""
@@ -231,41 +220,41 @@ class Tokens:
         if (
             stored is not None
             and stored != refused
-            and await self._owner.accepts(stored, from_service=True)
+            and await self.owner.accepts(stored, from_service=True)
         ):
             return stored
-        if refused == self._from_login and self._clock() < self._no_login_until:
+        if refused == self._from_login and self.clock() < self._no_login_until:
             self._current = refused  # other requests may well be served with it
             raise login_required("Simplenote does not accept the login for this")
         made = await self._log_in()
-        if not await self._owner.accepts(made, from_service=True):
+        if not await self.owner.accepts(made, from_service=True):
             raise login_required("Simplenote does not accept the login any more")
         return made
 
     def _stored_token(self) -> Secret | None:
         try:
-            return self._store.load() or None
+            return self.store.load() or None
         except NotariumError:
             return None
 
     async def _log_in(self) -> Secret:
-        if self._password is None:
+        if not self.password:
             raise login_required("Simplenote does not accept the login, or there is none yet")
         self._check_pause()
         try:
-            token = await self._authenticator.by_password(self._username, self._password)
+            token = await self.authenticator.by_password(self.username, self.password)
         except (LoginRequired, RateLimited) as error:
             self._remember(error)
             raise
         self._refusal, self._from_login = None, token
         try:
-            self._store.store(token)
+            self.store.store(token)
         except NotariumError:
             return token  # it lives as long as the process
         return token
 
     def _check_pause(self) -> None:
-        refusal, now = self._refusal, self._clock()
+        refusal, now = self._refusal, self.clock()
         if refusal is None or now >= refusal.until:
             return
         if refusal.rate_limited:
@@ -280,7 +269,7 @@ class Tokens:
             error.resolution_hint,
             isinstance(error, RateLimited),
             pause,
-            self._clock() + (pause if asked is None else asked),
+            self.clock() + (pause if asked is None else asked),
         )
 
 
@@ -308,11 +297,6 @@ class AccountSession:
         if reply.status in _REFUSED:
             raise login_required("Simplenote does not accept the login any more")
         return reply
-
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._session.clock_difference
 
     async def close(self) -> None:
         """Close connections."""

@@ -32,7 +32,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.http import HttpSession, Reply, Request
+from mcp_notarium.stores.http import HttpSession, Reply, Request, each
 from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 from mcp_notarium.stores.simplenote import note_codec
@@ -52,7 +52,6 @@ QUICK_SECONDS = 2.0
 POLL_SECONDS = 70.0
 SHORTEST_POLL_SECONDS = 1.0
 """A long poll that breaks off sooner is a failure; an empty answer sooner is delayed."""
-VERSIONS_AT_ONCE = 6
 MISSING_VERSIONS = 30
 """Versions in a row without one that is kept: there is none before them. Of old ones each tenth is kept."""
 THREAD_BYTES = 256 * 1024
@@ -102,6 +101,7 @@ class SimplenoteStore:
         session: HttpSession | None = None,
     ) -> None:
         session = session or HttpSession(bases=urls.all(), timeout=timeout)
+        self.http: HttpSession = session
         logins = Tokens(
             authenticator=Authenticator(session=session, urls=urls, api_key=api_key),
             username=username,
@@ -216,27 +216,13 @@ class SimplenoteStore:
         return VersionPage(tuple(found), str(place) if found and place > 1 else None)
 
     async def _read_versions(self, note_id: str, numbers: Iterable[int]) -> list[Revision]:
-        turn = asyncio.Semaphore(VERSIONS_AT_ONCE)
-
         async def read(number: int) -> Revision | None:
-            async with turn:
-                try:
-                    return await self.get(note_id, etag=note_codec.etag_of(number))
-                except NoteNotFound:
-                    return None
+            try:
+                return await self.get(note_id, etag=note_codec.etag_of(number))
+            except NoteNotFound:
+                return None
 
-        tasks = [asyncio.ensure_future(read(number)) for number in numbers]
-        try:
-            found = await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-        return [one for one in found if one is not None]
-
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._account.clock_difference
+        return await each(numbers, read)
 
     async def close(self) -> None:
         """See ``Store.close``."""
@@ -294,7 +280,6 @@ def _long_poll(url: str) -> Request:
 
 
 def _value(reply: Reply, *, deepest: int | None = DEEPEST) -> Any:
-    """Parse the JSON of a good answer. Raises ``StoreProtocolError``."""
     if not reply.ok:
         raise StoreProtocolError(f"Simplenote answered with status {reply.status}")
     return parse_json(reply.body, deepest=deepest)

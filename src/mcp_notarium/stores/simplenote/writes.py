@@ -9,6 +9,7 @@ again only after status 440.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from mcp_notarium.domain.note import PendingWrite, Revision
@@ -26,7 +27,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
-from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.json_answers import parse_json, read_text
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.session import AccountSession
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
@@ -44,21 +45,14 @@ _DATES = frozenset({"modificationDate", "creationDate"})
 _NOT_DELETED = frozenset({_NOT_FOUND, _BAD_VERSION, _REPEATED, _EMPTY_CHANGE})
 
 
+@dataclass(frozen=True, slots=True)
 class NoteWrites:
     """Write notes for the store, stamped with ``client_id``."""
 
-    def __init__(
-        self,
-        *,
-        account: AccountSession,
-        urls: Urls,
-        client_id: str,
-        get: Callable[[str], Awaitable[Revision]],
-    ) -> None:
-        self._account = account
-        self._urls = urls
-        self._client_id = client_id
-        self._get = get
+    account: AccountSession
+    urls: Urls
+    client_id: str
+    get: Callable[[str], Awaitable[Revision]]
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
@@ -70,10 +64,10 @@ class NoteWrites:
         if write.base_etag is not None and base is None:
             await self._raise_conflict(write.note_id)
         request = self._push_request(write, base)
-        reply = await self._account.send(request)
+        reply = await self.account.send(request)
         if reply.status == _INVALID_DIFF:
             # The service sometimes fails on its own diff; the same whole object may pass.
-            reply = await self._account.send(request)
+            reply = await self.account.send(request)
         if reply.ok:
             return await self._read_stored(write, reply, base=base or 0)
         if reply.status == _REPEATED:
@@ -97,9 +91,9 @@ class NoteWrites:
         if version is None:
             await self._accept_absence(note_id, etag)
             return
-        query = {"clientid": self._client_id, "ccid": write_id}
-        url = self._urls.item(NOTES, note_id, version=version, query=query)
-        reply = await self._account.send(Request("DELETE", url, write=True, withdrawable=True))
+        query = {"clientid": self.client_id, "ccid": write_id}
+        url = self.urls.item(NOTES, note_id, version=version, query=query)
+        reply = await self.account.send(Request("DELETE", url, write=True, withdrawable=True))
         if reply.status in _NOT_DELETED:
             await self._accept_absence(note_id, etag)
         elif not reply.ok:
@@ -109,10 +103,10 @@ class NoteWrites:
             await self._accept_absence(note_id, etag)
 
     def _push_request(self, write: PendingWrite, base: int | None) -> Request:
-        query = {"clientid": self._client_id, "ccid": write.write_id, "response": "1"}
+        query = {"clientid": self.client_id, "ccid": write.write_id, "response": "1"}
         return Request(
             "POST",
-            self._urls.item(NOTES, write.note_id, version=base, query=query),
+            self.urls.item(NOTES, write.note_id, version=base, query=query),
             headers={"content-type": "application/json"},
             body=write.body,
             write=True,
@@ -150,15 +144,14 @@ class NoteWrites:
     async def _head(self, note_id: str) -> Revision:
         """Fetch the newest revision after a write was answered; without it the outcome is unknown."""
         try:
-            return await self._get(note_id)
+            return await self.get(note_id)
         except (StoreError, LoginRequired) as error:
             raise OutcomeUnknown(
                 "Simplenote confirmed the write, but the note could not be read back"
             ) from error
 
     async def _raise_conflict(self, note_id: str) -> NoReturn:
-        """Raise ``VersionConflict``, or ``NoteNotFound`` if the note is gone."""
-        await self._get(note_id)
+        await self.get(note_id)
         raise _conflict_error(note_id)
 
     async def _accept_absence(self, note_id: str, etag: str) -> None:
@@ -207,7 +200,6 @@ def _conflict_error(note_id: str) -> VersionConflict:
 
 
 def _refusal_error(reply: Reply) -> NotariumError:
-    """Return the error for a refused write."""
     if reply.in_doubt:
         return OutcomeUnknown("the write was sent and no answer came back")
     if reply.status == _TOO_LARGE:
@@ -217,21 +209,11 @@ def _refusal_error(reply: Reply) -> NotariumError:
             http_status_code=_TOO_LARGE,
             resolution_hint=SHORTEN,
         )
-    if reply.status in _REJECTED and _refused_field(reply) in _DATES:
+    if reply.status in _REJECTED and read_text(reply.body, "field") in _DATES:
         return DateRefused("Simplenote refuses the date of the change")
     if reply.status in _REJECTED:
         return StoreRejected("Simplenote refuses the note in this form")
     return StoreProtocolError(f"Simplenote answered a write with status {reply.status}")
-
-
-def _refused_field(reply: Reply) -> str | None:
-    """Return the field that the service names as the reason, if it names one."""
-    try:
-        answer = parse_json(reply.body)
-    except StoreProtocolError:
-        return None
-    named = answer.get("field") if isinstance(answer, dict) else None
-    return named if isinstance(named, str) else None
 
 
 def version_in(reply: Reply) -> int | None:

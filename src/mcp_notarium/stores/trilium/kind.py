@@ -6,7 +6,7 @@ Every start imports this module, so it imports what talks to the server only whe
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
+    from mcp_notarium.stores.trilium.store import TriliumStore
     from mcp_notarium.stores.trilium.urls import Urls
 
 URL, TOKEN, ALLOW_HTTP = "TRILIUM_URL", "TRILIUM_TOKEN", "TRILIUM_ALLOW_HTTP"
@@ -85,27 +85,6 @@ async def _log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) 
     return await session.log_in(settings, seconds, dialog)
 
 
-def _native(store: Store, index: NoteIndex) -> NativeReads:
-    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
-
-    if not isinstance(store, TriliumStore):
-        raise TypeError("this is another store")
-    return store.native(index)
-
-
-async def _describe(store: Store) -> str:
-    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
-
-    now = time.time()
-    return await store.describe(now=now) if isinstance(store, TriliumStore) else "Trilium"
-
-
-def _clock(store: Store) -> float | None:
-    from mcp_notarium.stores.trilium.store import TriliumStore  # noqa: PLC0415 - see the top
-
-    return store.clock_difference if isinstance(store, TriliumStore) else None
-
-
 KIND = StoreKind(
     name="trilium",
     title="Trilium",
@@ -116,10 +95,10 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     titles=True,
-    describe=_describe,
-    clock=_clock,
+    describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),
+    clock=lambda store: cast("TriliumStore", store).http.clock_difference,
     native_toolset="trilium",
-    native=_native,
+    native=lambda store, index: cast("TriliumStore", store).native(index),
     login=Login(
         get_token=_log_in,
         variables=(TOKEN,),

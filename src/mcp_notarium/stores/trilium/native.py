@@ -22,9 +22,10 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.search.folding import fold
 from mcp_notarium.stores.extensions import NoteIndex
+from mcp_notarium.stores.http import each
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
-from mcp_notarium.stores.trilium.note_reader import NoteReader, each, missing_error
+from mcp_notarium.stores.trilium.note_reader import NoteReader, missing_error
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.threads import run_in_thread
 

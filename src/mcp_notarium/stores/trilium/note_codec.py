@@ -391,7 +391,6 @@ def _tags(fields: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
-    """Return the names of the labels that the note is to own, in their order."""
     inherited = held.get("inherited", [])
     missing = [name for name in inherited if name not in tags]
     if missing:
@@ -429,7 +428,6 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
 
 
 def _title_of(text: str) -> str:
-    """Make a title of the first line that has words."""
     for line in text.splitlines():
         words = " ".join(_MARKUP.sub("", line).split())
         if words:

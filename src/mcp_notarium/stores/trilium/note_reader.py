@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreUnavailable
-from mcp_notarium.stores.http import MIB, Reply, Request
+from mcp_notarium.stores.http import MIB, Reply, Request, each
 from mcp_notarium.stores.json_answers import AnswerTooLarge, parse_json
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject, blob_id, is_possible_id
@@ -23,14 +21,10 @@ LARGEST_LISTING = 64 * MIB
 MOST_NOTES = 100_000
 MOST_LISTED_VALUES = 4_000_000
 LISTING_SECONDS = 60.0
-AT_ONCE = 8
-"""As many as connections to the server."""
 THREAD_BYTES = 32 * 1024
 _ROUNDS = 3
 _SEARCHES = 2
 """A search that overflows the server's stack does so again."""
-One = TypeVar("One")
-Made = TypeVar("Made")
 
 
 class NoteReader:
@@ -145,23 +139,6 @@ class NoteReader:
             return await self.object(note_id)
         except NoteNotFound:
             return None
-
-
-async def each(ones: Iterable[One], make: Callable[[One], Awaitable[Made | None]]) -> list[Made]:
-    """Make something of each, a few at a time; None is left out."""
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def in_turn(one: One) -> Made | None:
-        async with turn:
-            return await make(one)
-
-    tasks = [asyncio.ensure_future(in_turn(one)) for one in ones]
-    try:
-        made = await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return [one for one in made if one is not None]
 
 
 async def read_content(note: NoteObject, content: bytes | None) -> Revision:

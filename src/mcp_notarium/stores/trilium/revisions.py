@@ -19,12 +19,11 @@ from typing import Any
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
-from mcp_notarium.stores.http import Request
+from mcp_notarium.stores.http import Request, each
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     NoteReader,
-    each,
     foreign_content_error,
     read_content,
 )
@@ -221,7 +220,6 @@ class Revisions:
         return [attachment(row) for row in rows]
 
     async def _facts(self, ids: Iterable[str]) -> dict[str, Attachment]:
-        """Return the attachments of these ids that exist."""
 
         async def read(one: str) -> Attachment | None:
             if one not in self._copies:

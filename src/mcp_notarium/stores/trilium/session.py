@@ -27,7 +27,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import LoginDialog, TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
-from mcp_notarium.stores.json_answers import parse_json
+from mcp_notarium.stores.json_answers import parse_json, read_text
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.trilium import kind
 from mcp_notarium.stores.trilium.kind import LOGIN_HINT, TOKEN
@@ -72,11 +72,6 @@ class TriliumSession:
         self._current = token
         return reply
 
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._session.clock_difference
-
     async def close(self) -> None:
         """Close connections. Idempotent."""
         await self._session.close()
@@ -117,7 +112,7 @@ def login_required(message: str) -> LoginRequired:
 
 def is_missing(reply: Reply) -> bool:
     """Tell whether the note does not exist; an address that the server does not know is another 404."""
-    return reply.status == _NOT_FOUND and _code(reply) in _MISSING
+    return reply.status == _NOT_FOUND and read_text(reply.body, "code") in _MISSING
 
 
 def date_of(reply: Reply) -> float | None:
@@ -137,7 +132,7 @@ def value_of(reply: Reply) -> Any:
 
 def refusal_of(reply: Reply) -> NotariumError:
     """Return the error for a write that was refused."""
-    if _code(reply) == "NOTE_IS_PROTECTED":
+    if read_text(reply.body, "code") == "NOTE_IS_PROTECTED":
         return protected_error()
     if reply.status == _BAD_REQUEST:
         return StoreRejected("Trilium refuses the note in this form")
@@ -150,15 +145,6 @@ def protected_error() -> StoreRejected:
         "the note is protected in Trilium and cannot be changed from here",
         resolution_hint="Ask the user to change it in Trilium.",
     )
-
-
-def _code(reply: Reply) -> str:
-    try:
-        answer = parse_json(reply.body)
-    except StoreProtocolError:
-        return ""
-    code = answer.get("code") if isinstance(answer, dict) else None
-    return code if isinstance(code, str) else ""
 
 
 TOKEN_NAME = "MCP Notarium"  # noqa: S105 - the name of a token
@@ -196,8 +182,7 @@ async def log_in(settings: StoreSettings, seconds: float, dialog: LoginDialog) -
         )
     if not reply.ok:
         raise StoreProtocolError(f"Trilium answered a login with status {reply.status}")
-    answer = parse_json(reply.body)
-    token = answer.get("authToken") if isinstance(answer, dict) else None
-    if not isinstance(token, str) or not token.isascii() or not token:
+    token = read_text(reply.body, "authToken")
+    if not token.isascii() or not token:
         raise StoreProtocolError("Trilium answered a login without a token")
     return Secret(token)

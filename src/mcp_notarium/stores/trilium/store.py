@@ -44,7 +44,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.http import MIB, HttpSession, Request
+from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
@@ -54,7 +54,6 @@ from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     LARGEST_CONTENT,
     NoteReader,
-    each,
     read_content,
     require_note,
 )
@@ -103,6 +102,7 @@ class TriliumStore:
         session = session or HttpSession(
             bases=[urls.base], timeout=timeout, plain_http=urls.plain_http
         )
+        self.http: HttpSession = session
         self._session = TriliumSession(session, token=token, tokens=tokens)
         self._urls = urls
         self._reader = NoteReader(self._session, urls)
@@ -334,11 +334,6 @@ class TriliumStore:
         reply = await self._session.send(Request("GET", self._urls.api("app-info")))
         facts = note_codec.server_facts(value_of(reply), date=date_of(reply), now=now)
         return f"Trilium {facts}"
-
-    @property
-    def clock_difference(self) -> float | None:
-        """Return the seconds that the server's clock is ahead of ours, as far as it has said."""
-        return self._session.clock_difference
 
     async def close(self) -> None:
         """See ``Store.close``."""

@@ -120,7 +120,6 @@ def _find_places(text: str, path: str) -> list[tuple[int, int]]:
 
 
 def _cards(text: str) -> list[str]:
-    """Return the paths of all cards that show a file."""
     if not text.strip("\ufeff \t\r\n"):
         return []  # as Obsidian makes a new one
     try:

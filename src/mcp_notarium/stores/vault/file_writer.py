@@ -261,7 +261,6 @@ def _temporary_name(ours: str, read: str) -> str:
 
 
 def _move_away(folder: int, name: str) -> None:
-    """Give a file another name, with a number."""
     stem, ending = name[: name.rfind(".")], name[name.rfind(".") :]
     for number in range(2, _MOST_NAMES):
         with suppress(FileExistsError):

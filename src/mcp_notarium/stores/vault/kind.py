@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.errors import ConfigError
@@ -18,7 +18,7 @@ from mcp_notarium.stores.kind import AccountIdentity, Ids, StoreKind, StoreSetti
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
     from mcp_notarium.stores.contract import Store
-    from mcp_notarium.stores.extensions import NativeReads, NoteIndex
+    from mcp_notarium.stores.vault.store import VaultStore
 
 PATH = "VAULT_PATH"
 _OTHERS_WRITE = (
@@ -68,24 +68,14 @@ def _notices(settings: StoreSettings) -> tuple[str, ...]:
     return (_OTHERS_WRITE,)
 
 
-async def _describe(store: Store) -> str:
-    from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
-
-    return await store.describe() if isinstance(store, VaultStore) else "a vault"
-
-
-def _native(store: Store, index: NoteIndex) -> NativeReads:
-    from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
-
-    if not isinstance(store, VaultStore):
-        raise TypeError("this is another store")
-    return store.native(index)
-
-
 def _takes_id(note_id: str) -> bool:
     from mcp_notarium.stores.vault.paths import split_path  # noqa: PLC0415 - every start imports this
 
     return split_path(note_id) is not None
+
+
+async def _describe(store: Store) -> str:
+    return await cast("VaultStore", store).describe()
 
 
 KIND = StoreKind(
@@ -111,5 +101,5 @@ KIND = StoreKind(
     describe=_describe,
     notices=_notices,
     native_toolset="vault",
-    native=_native,
+    native=lambda store, index: cast("VaultStore", store).native(index),
 )

@@ -219,7 +219,6 @@ class Listing:
 
 
 def _once(pairs: Iterable[tuple[str, _Value]]) -> dict[str, _Value]:
-    """Return those pairs whose key stands once."""
     listed = [*pairs]
     often = Counter(key for key, _ in listed)
     return {key: value for key, value in listed if often[key] == 1}

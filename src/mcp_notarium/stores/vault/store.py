@@ -34,19 +34,19 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
+from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault import note_codec
-from mcp_notarium.stores.vault.file_parts import NotePages
 from mcp_notarium.stores.vault.file_table import FileTable, Found
 from mcp_notarium.stores.vault.file_writer import NoteFile
-from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder
+from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
 from mcp_notarium.stores.vault.kind import KIND
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
-from mcp_notarium.stores.vault.native import NativeVault
+from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.paths import TRASH, Name
 from mcp_notarium.stores.vault.watch import Watch
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.threads import in_thread, run_in_thread
 
 _MIB = 1024 * 1024
 _ROUNDS = 10
@@ -95,7 +95,7 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
-        self._note_pages = NotePages(self._folder, self._find_folders)
+        self._note_pages = NotePages(self._folder)
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -103,17 +103,30 @@ class VaultStore:
         """Return what the native tools read."""
         return NativeVault(self._note_pages, index)
 
-    async def find_files(self, paths: Iterable[str]) -> set[str]:
-        """See ``FolderStore.find_files``."""
-        return await self._note_pages.find_files(paths)
+    # Files beside the notes
 
-    async def find_cards(self, path: str) -> dict[str, int | None]:
+    @in_thread
+    def find_files(self, paths: Iterable[str]) -> set[str]:
+        """See ``FolderStore.find_files``. Names are compared letter by letter, also where the system does not."""
+        with self._folder.opened() as root:
+            wanted = {*paths}
+            folders = {path.rpartition("/")[0] for path in wanted}
+            return {path for one in folders for path in list_files(root, one)} & wanted
+
+    @in_thread
+    def find_cards(self, path: str) -> dict[str, int | None]:
         """See ``FolderStore.find_cards``."""
-        return await self._note_pages.find_cards(path)
+        with self._folder.opened() as root:
+            with self._looking:
+                self._look(root, within=self.shortest_pause)
+                folders = self._table.folders
+            return canvas_files.find_cards(root, folders, path)
 
-    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+    @in_thread
+    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
         """See ``FolderStore.move_cards``."""
-        return await self._note_pages.move_cards(canvases, old=old, new=new)
+        with self._folder.opened() as root:
+            return {one for one in canvases if canvas_files.move_cards_in(root, one, old, new)}
 
     # Reading
 
@@ -219,7 +232,6 @@ class VaultStore:
 
     @property
     def _pause(self) -> float:
-        """Return the seconds between two looks at all files."""
         return min(max(self.shortest_pause, self._table.seconds * _PAUSES), _LONGEST_PAUSE)
 
     def _probe(self, cursor: str, within: float) -> ChangePage:
@@ -278,11 +290,6 @@ class VaultStore:
                 break
             self._table.scan(root)  # a folder was not watched meanwhile
 
-    def _find_folders(self, root: int) -> tuple[str, ...]:
-        with self._looking:
-            self._look(root, within=self.shortest_pause)
-            return self._table.folders
-
     def _tell(self, cursor: str) -> None:
         self._told = cursor
         self._table.mark_told()
@@ -326,11 +333,9 @@ class VaultStore:
         """See ``Store.delete``."""
         await run_in_thread(partial(self._writer.delete, note_id, etag))
 
-    async def describe(self) -> str:
+    @in_thread
+    def describe(self) -> str:
         """Return how many files the vault has."""
-        return await run_in_thread(self._describe)
-
-    def _describe(self) -> str:
         with self._folder.opened() as root:
             count = len(self._list(root).files)
         return f"a vault of {count} {'file' if count == 1 else 'files'}"

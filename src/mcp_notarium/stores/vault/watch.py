@@ -97,7 +97,6 @@ class Watch:
                 pass
 
     async def _event(self, seconds: float) -> bool:
-        """Wait for events and read them; return whether any came."""
         loop, file, came = asyncio.get_running_loop(), self._file, asyncio.Event()
         assert file is not None  # noqa: S101 - a defect of ours, not a case
         loop.add_reader(file, came.set)
@@ -110,7 +109,6 @@ class Watch:
         return came.is_set()
 
     def _read(self) -> None:
-        """Read the events that there are."""
         with self._lock, suppress(BlockingIOError):
             while self._file is not None and (events := os.read(self._file, _BUFFER)):
                 self._sort(events)

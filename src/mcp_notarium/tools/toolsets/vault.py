@@ -20,8 +20,7 @@ from mcp_notarium.tools.tool import CallContext, Tool
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.stores.vault.file_parts import Page
-    from mcp_notarium.stores.vault.native import NativeVault
+    from mcp_notarium.stores.vault.native import NativeVault, Page
 
 LEAST, USUAL, MOST = 200, 20_000, 200_000
 """Characters of a page: the fewest and the most that may be asked for, and what is given unasked."""
