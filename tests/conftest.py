@@ -34,6 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not LONG:
         settings.register_profile("short", max_examples=50)
         settings.load_profile("short")
+    if config.getoption("cov_source", default=None):  # measuring branches takes its time
+        settings.register_profile("measured", settings(deadline=None))
+        settings.load_profile("measured")
     config.addinivalue_line(
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
     )
