@@ -178,6 +178,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         else:
             self._add_event(label, happen, turns, context)
 
+    def expect_after(self, turns: int, label: str, happen: Callable[[], object]) -> None:
+        """Add an event that so many later ones go before."""
+        self._add_event(label, happen, turns)
+
     def _add_event(
         self, label: str, happen: Callable[[], object], turns: int, context: Context | None = None
     ) -> None:

@@ -66,8 +66,7 @@ def _play(name: str, chooser: Chooser, folder: Path, *, seed: str, rests: bool) 
             world.heal()
             if rests:
                 world.rest()
-            if loop.errors:
-                raise loop.errors[0]
+            world.require_no_errors()
         except Exception as error:  # noqa: BLE001 - it is the result
             fault = f"{type(error).__name__}: {error}"
             trace = traceback.format_exc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,7 @@ class Server:
             cache = open_cache(self.machine.folder, self.policy.visibility)
             cache.versions.clock = run.clock.time
             self.machine.watch(cache, process)
-            remote = run.remote(process, cache)
+            remote = run.place.remote(process, cache)
             writer = Writer(
                 cache,
                 remote,
@@ -226,8 +227,6 @@ class Server:
         if self.alive:
             with self.process.running():
                 self.app.audit.flush(wait=True)
-            try:
+            with suppress(CacheError):
                 self.app.cache.close()
-            except CacheError:
-                pass
             self.process.kill()

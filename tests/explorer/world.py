@@ -11,14 +11,12 @@ from explorer.choices import Chooser
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.oracle import UNKNOWN, Oracle
+from explorer.place import MemoryPlace, Place
 from explorer.server import Answer, Server
-from explorer.wire import WiredClient
 from mcp_notarium.domain.note import PendingWrite
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
-from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Ids, Store, Traits
+from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
-from support.memory_store import MemoryStore
 
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -26,9 +24,12 @@ QUIET_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Describe a world. ``apart``: the two servers run on two computers, else on one."""
+    """Describe a world. ``apart``: the two servers run on two computers, else on one.
 
-    traits: Traits
+    ``place`` makes what holds the notes.
+    """
+
+    place: Callable[[World], Place]
     apart: bool = False
     hides: bool = False
     acts: int = 3
@@ -57,8 +58,8 @@ class World:
         self._words = 0
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
-        self.store = MemoryStore()
-        self.clients: list[WiredClient] = []
+        self.folder = folder
+        self.place = plan.place(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
@@ -88,28 +89,10 @@ class World:
             one.name == owner and one.dead for machine in self.machines for one in machine.processes
         )
 
-    def remote(self, process: Process, _cache: Cache) -> Store:
-        """Return a client of the store for a process."""
-        client = WiredClient(
-            self.store,
-            process=process,
-            loop=self.loop,
-            chooser=self.chooser,
-            note=self.note,
-            traits=self.plan.traits,
-            calm=lambda: self.calm,
-            sends=lambda write: self._see_push(process, write),
-            deletes=lambda note_id: self.oracle.forgive(self._text(note_id)),
-        )
-        self.clients.append(client)
-        return client  # type: ignore[return-value]
-
-    def _see_push(self, process: Process, write: PendingWrite) -> None:
+    def see_push(self, process: Process, write: PendingWrite) -> None:
+        """Judge a write that leaves a process."""
         server = next(one for one in self.servers if one.process is process)
         self.oracle.see_push(server, write)
-
-    def _text(self, note_id: str) -> str:
-        return self.store.text(note_id) if note_id in self.store.ids() else ""
 
     # The parts of a run.
 
@@ -119,9 +102,7 @@ class World:
         for number in range(2):
             word = self.word("old")
             self.oracle.promise(word, "the store")
-            self.store.put(
-                f"note{number}", f"title {number}\n{word}\n", tags=("t",), now=self.clock.time()
-            )
+            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
         if self.plan.hides:
             self._hide("note-hidden")
         for server in self.servers:
@@ -146,26 +127,30 @@ class World:
         for server in self.servers:
             if not server.alive:
                 self._restart(server)
-        if not self.store.ids():
-            self._put("put")
+        if not self.place.ids():
+            self._put(self.word("them"))
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
-        self.oracle.judge([one for one in self.servers if one.alive], self.store.contents())
+        self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
     def rest(self) -> None:
         """Let ten quiet minutes pass, and see that little happens in them."""
-        before = {id(one): one.requests for one in self.clients}
+        before = self.place.requests()
         until = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: False, deadline=until)
-        asked = {
-            f"{one.process.name}": one.requests - before.get(id(one), 0) for one in self.clients
-        }
+        asked = {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
         self.oracle.judge_quiet(self.loop.waiting(), asked)
+
+    def require_no_errors(self) -> None:
+        """Raise what no task took."""
+        if self.loop.errors:
+            raise self.loop.errors[0]
 
     def close(self) -> None:
         """End everything."""
         for server in self.servers:
             server.close()
         self._take_away()
+        self.place.close()
 
     def after_step(self) -> None:
         """Take away what a killed process leaves, and start another one in its place."""
@@ -211,7 +196,7 @@ class World:
         rules = self.servers[0].policy.visibility
         truth = {
             one: content
-            for one, content in self.store.contents().items()
+            for one, content in self.place.contents().items()
             if rules.sees(one, content.tags)
         }
         return all(
@@ -245,7 +230,7 @@ class World:
         return acts[number - 1] if number <= len(acts) else "nothing"
 
     def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
-        traits = self.plan.traits
+        traits = self.place.traits
         acts = {
             "create": self._create,
             "append": self._append,
@@ -320,8 +305,8 @@ class World:
     async def _remove(self, server: Server) -> None:
         note_id = self._some_note(server)
         note = server.app.cache.notes.get(note_id) if note_id else None
-        if note is None or (self.plan.traits.trash and not note.trash):
-            await self._trash(server) if self.plan.traits.trash else None
+        if note is None or (self.place.traits.trash and not note.trash):
+            await self._trash(server) if self.place.traits.trash else None
             return
         words = note.text
         await self._guarded(
@@ -389,98 +374,65 @@ class World:
 
     def _plan_foreign(self) -> None:
         self._foreign_left = 0
-        names = [
-            "edit the top",
-            "edit the end",
-            "rewrite",
-            "put",
-            "remove",
-            "forget cursors",
-            "forget versions",
-            "set a clock",
-        ]
-        names += ["trash"] if self.plan.traits.trash else []
-        names += ["rename"] if self.plan.traits.ids is Ids.NAMED else []
-        names += ["hide", "edit what is hidden"] if self.plan.hides else []
+        names = [*self._foreign_acts()]
         for number in range(1, self.acts + 1):
             name = self._next_act(number, "another device", names)
             if name == "nothing":
                 continue
             self._foreign_left += 1
             turns = self.chooser.choose(f"act {number} of another device comes after", 30, rate=1.0)
-            self.loop._add_event(
-                f"another device: {name}", lambda name=name: self._foreign(name), turns
+            self.loop.expect_after(
+                turns, f"another device: {name}", lambda name=name: self._foreign(name)
             )
+
+    def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
+        acts = self.place.acts() | {
+            "put": lambda _one, word: self._put(word),
+            "set a clock": lambda _one, _word: self._set_clock(),
+        }
+        if self.plan.hides:
+            acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
+        return acts
 
     def _foreign(self, name: str) -> None:
         self._foreign_left -= 1
-        store, traits = self.store, self.plan.traits
-        ids = sorted(one for one in store.ids() if not one.startswith("note-hidden"))
+        ids = [one for one in self.place.ids() if "hidden" not in one]
         at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
         note_id = ids[at] if ids else ""
         word = self.word("them")
-        match name:
-            case "put":
-                self._put("put")
-                return
-            case "set a clock":
-                self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[
-                    self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
-                ]
-            case "forget cursors":
-                store.forget_cursors()
-            case "hide":
-                self._hide(f"note-hidden-{word}")
-            case "edit what is hidden":
-                word = f"secret{word}"
-                self.oracle.hidden.add(word)
-                store.edit("note-hidden", lambda text: f"{text}{word}\n", now=self.clock.time())
-            case _ if not note_id:
-                return
-            case "edit the top":
-                self.oracle.promise(word, "another device")
-                store.edit(note_id, lambda text: f"{word}\n{text}", now=self.clock.time())
-            case "edit the end":
-                self.oracle.promise(word, "another device")
-                store.edit(note_id, lambda text: f"{text}{word}\n", now=self.clock.time())
-            case "rewrite":
-                self.oracle.forgive(store.text(note_id))
-                self.oracle.promise(word, "another device")
-                store.edit(note_id, lambda _text: f"{word} other\n", now=self.clock.time())
-            case "trash":
-                fields = store.fields(note_id)
-                store.overwrite(note_id, fields | {"trash": True, "modified": self.clock.time()})
-            case "remove" if len(ids) > 1:
-                self.oracle.forgive(store.text(note_id))
-                store.remove(note_id)
-            case "forget versions":
-                store.forget_versions(note_id)
-            case "rename":
-                store.rename(note_id, f"{word}.md")
+        if not note_id and name not in ("put", "set a clock", "hide"):
+            return
+        self._foreign_acts()[name](note_id, word)
+        if word in " ".join(one.text for one in self.place.contents().values()).split():
+            self.oracle.promise(word, "another device")
         self.note(f"another device: {name} {note_id} ({word})")
-        del traits
 
-    def _put(self, what: str) -> None:
-        word = self.word("them")
-        self.oracle.promise(word, "another device")
-        self.store.put(f"other-{word}", f"{word} title\nline\n", now=self.clock.time())
-        self.note(f"another device: {what} ({word})")
+    def _put(self, word: str) -> None:
+        self.place.put(f"other-{word}", f"{word} title\nline\n")
 
-    def _hide(self, note_id: str) -> None:
+    def _set_clock(self) -> None:
+        at = self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
+        self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
+
+    def _hide(self, name: str) -> None:
         word = self.word("secret")
         self.oracle.hidden.add(word)
-        self.store.put(note_id, f"{word}\nhidden\n", tags=("hidden",), now=self.clock.time())
+        self.place.put(name, f"{word}\nhidden\n", tags=("hidden",))
+
+
+def _memory(traits: Traits) -> Callable[[World], Place]:
+    return lambda world: MemoryPlace(world, traits)
 
 
 WORLDS: dict[str, Plan] = {
-    **{row: Plan(traits) for row, traits in ROWS.items()},
-    **{f"{row}, apart": Plan(traits, apart=True) for row, traits in ROWS.items()},
-    **{f"{row}, hidden": Plan(traits, hides=True) for row, traits in ROWS.items()},
+    **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
+    **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
+    **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
     f"{row}, {foreign}": Plan(
-        traits,
+        _memory(traits),
         kills=1,
         syncing=False,
         acts=2,
