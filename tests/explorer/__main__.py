@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from explorer.world import SMALL, WORLDS
 
 def main() -> int:
     """Explore as the arguments say."""
-    _repeat_hashes()
     args = _arguments()
     if args.replay:
         given = json.loads(Path(args.replay).read_text())
@@ -78,13 +76,6 @@ def _arguments() -> argparse.Namespace:
         "--digests", action="store_true", help="print what a run came to, as a hash"
     )
     return parser.parse_args()
-
-
-def _repeat_hashes() -> None:
-    """Start again with the same hashes of strings each time, by which sets are ordered."""
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        environ = os.environ | {"PYTHONHASHSEED": "0"}
-        os.execve(sys.executable, [sys.executable, "-m", "explorer", *sys.argv[1:]], environ)
 
 
 if __name__ == "__main__":

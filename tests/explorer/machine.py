@@ -24,6 +24,7 @@ from explorer.loop import OWNER, DeterministicLoop
 from mcp_notarium import threads
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
+from support.sync_rig import DATABASE
 
 NOW = 1_700_000_000.0
 """The wall clock at the beginning, in epoch seconds."""
@@ -180,7 +181,7 @@ class Machine:
         cut = kept[-1 - at]
         self.note(f"the power of {self.name} fails ({what}); {at} commits are lost")
         before, self.folder = self.folder, self._next_folder()
-        shutil.copy(before / _DATABASE, self.folder / _DATABASE)
+        shutil.copy(before / DATABASE, self.folder / DATABASE)
         if size:
             data = (before / _LOG).read_bytes()[:cut]
             (self.folder / _LOG).write_bytes(data)
@@ -212,8 +213,7 @@ class Machine:
             return 0
 
 
-_DATABASE = "cache.sqlite.encrypted"
-_LOG = f"{_DATABASE}-wal"
+_LOG = f"{DATABASE}-wal"
 
 
 def _cut_off(database: Database) -> None:

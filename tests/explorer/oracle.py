@@ -16,12 +16,13 @@ from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.sync.conflict_copy import MARK
 
 if TYPE_CHECKING:
+    from explorer.machine import Process
     from explorer.server import Answer, Server
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
-MOST_IDLE_REQUESTS = 40
-"""Requests of one server in ten minutes in which nothing happens."""
+MOST_REQUESTS = 100
+"""Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
 UNKNOWN = "in_doubt"
 
 
@@ -42,7 +43,12 @@ class Oracle:
     """Machine, id and ``local_version`` to what the note was."""
     recorded: list[tuple[Server, str]] = field(default_factory=list)
     """Digests of acts that were answered as done."""
-    _pushed: set[str] = field(default_factory=set)
+    sent: list[tuple[Server, str]] = field(default_factory=list)
+    """Digests of acts of which a write has left the process."""
+    _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
+    _owed: list[tuple[Process, str]] = field(default_factory=list)
+    broken: str = ""
+    """The first thing that did not hold while servers ran, who may have caught it."""
     last: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Client and id to the words that it added to the note, the newest last."""
 
@@ -51,11 +57,19 @@ class Oracle:
         if word not in self.taken:
             self.promised[word] = whom
 
+    def promise_while(self, process: Process, word: str) -> None:
+        """Expect a word that only a process knows to be there in the end, unless the process is killed."""
+        self._owed.append((process, word))
+
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
         for word in text.split():
             self.taken.add(word)
             self.promised.pop(word, None)
+
+    def _break(self, what: str) -> Broken:
+        self.broken = self.broken or what
+        return Broken(what)
 
     # While it runs.
 
@@ -70,10 +84,10 @@ class Oracle:
     ) -> None:
         """Judge an answer, and what the index says of the notes that it names; ``begun``: it was an act."""
         if not answer.ok and answer.value.get("category") == "INTERNAL":
-            raise Broken(f"{tool} of {server.name} meets what nobody planned")
+            raise self._break(f"{tool} of {server.name} meets what nobody planned")
         leaked = sorted(word for word in self.hidden if word in answer.text)
         if leaked:
-            raise Broken(f"{tool} shows {server.name} what is hidden: {leaked}")
+            raise self._break(f"{tool} shows {server.name} what is hidden: {leaked}")
         rows = [answer.value, *answer.value.get("content", [])] if answer.ok else []
         for row in rows:
             if isinstance(row, dict):
@@ -95,24 +109,28 @@ class Oracle:
         whole = "uuid" not in row and not row.get("text_is_partial")
         shown = text if whole else text.partition("\n")[0].rstrip("…")
         if (shown != known.text) if whole else (shown.strip() not in known.text + "(empty note)"):
-            raise Broken(
+            raise self._break(
                 f"{server.name} reads {text!r} as version {version} of {note_id}, which is {known.text!r}"
             )
 
-    def see_push(self, server: Server, write: PendingWrite) -> None:
-        """Demand that the act of a new write is on the disk before it is sent."""
-        if write.write_id in self._pushed:
-            return
-        self._pushed.add(write.write_id)
-        if (server.digest, OPEN) not in server.verify()[1]:
-            raise Broken(f"{server.name} sends a write, and its act is not in the audit chain")
+    def see_recorded(self, server: Server) -> None:
+        """Remember by which act the new writes in the journal of a server were begun."""
+        for write in server.app.cache.journal.all():
+            ours = write.client in ("", server.name) and write.write_id not in server.earlier
+            if ours and not write.repair and not write.content.text.startswith(MARK):
+                self._begun.setdefault(write.write_id, (server, server.digest))
+
+    def see_push(self, write: PendingWrite) -> None:
+        """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""
+        if write.write_id in self._begun:
+            self.sent.append(self._begun[write.write_id])
 
     def see_version(self, server: Server, note_id: str, version: int, content: Content) -> None:
         """Demand that a version never stands for two contents."""
         key = (server.machine.name, note_id, version)
         seen = self.versions.setdefault(key, content)
         if seen != content:
-            raise Broken(
+            raise self._break(
                 f"version {version} of {note_id} was {seen.text!r}, and is {content.text!r}"
             )
 
@@ -120,6 +138,11 @@ class Oracle:
 
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
         """Demand all that must hold once everything works again and is quiet."""
+        if self.broken:
+            raise Broken(self.broken)
+        for process, word in self._owed:
+            if not process.dead:
+                self.promise(word, "another device")
         refused = [text for server in servers for text in server.refused()]
         for server in servers:
             self._judge_server(server, store)
@@ -157,17 +180,27 @@ class Oracle:
         found, records = server.verify()
         if not found.whole:
             raise Broken(f"the audit chain of {server.name}: {[one.words for one in found.faults]}")
+        for whose, digest in dict.fromkeys(self.sent):
+            if whose.machine is server.machine and (digest, OPEN) not in records:
+                raise Broken(f"an act of {whose.name} was sent, and is not in the audit chain")
         for whose, digest in self.recorded:
             if whose.machine is server.machine and (digest, "ok") not in records:
                 raise Broken(f"an act of {whose.name} that was answered is not in the audit chain")
 
-    def judge_quiet(self, waiting: int, requests: dict[str, int]) -> None:
-        """Demand that little happens when nothing is to be done."""
+    def judge_quiet(self, servers: list[Server], waiting: int, requests: dict[str, int]) -> None:
+        """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
+        kept = {one.name: one.kept() for one in servers if one.kept()}
+        if kept:
+            raise Broken(f"kept after everything was done: {kept}")
         if waiting > MOST_WAITING:
             raise Broken(f"{waiting} tasks, timers and events are left")
-        busy = {name: count for name, count in requests.items() if count > MOST_IDLE_REQUESTS}
+        self.judge_requests(requests, "quiet minutes")
+
+    def judge_requests(self, requests: dict[str, int], when: str) -> None:
+        """Demand that a server does not ask again and again."""
+        busy = {name: count for name, count in requests.items() if count > MOST_REQUESTS}
         if busy:
-            raise Broken(f"requests in ten quiet minutes: {busy}")
+            raise Broken(f"requests in ten {when}: {busy}")
 
 
 def _texts(contents: Iterable[Content]) -> list[str]:

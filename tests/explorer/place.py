@@ -22,6 +22,8 @@ class Place(Protocol):
     """Describe what holds the notes of a run."""
 
     traits: Traits
+    repeats: bool
+    """What an index remembers of it is the same in every run."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """Return what another device may do to a note: name to a function of its id and a new word."""
@@ -47,6 +49,8 @@ class Place(Protocol):
 
 class MemoryPlace:
     """A note service in memory, of any row of the contract."""
+
+    repeats = True
 
     def __init__(self, world: World, traits: Traits) -> None:
         self._world = world
@@ -99,7 +103,10 @@ class MemoryPlace:
             note=world.note,
             traits=self.traits,
             calm=lambda: world.calm,
-            sends=lambda write: world.see_push(process, write),
+            down=lambda: world.down,
+            meddle=world.meddle,
+            owes=world.oracle.promise_while,
+            sends=world.oracle.see_push,
             deletes=lambda one: world.oracle.forgive(
                 self.store.text(one) if one in self.store.ids() else ""
             ),

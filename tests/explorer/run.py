@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
 from explorer.choices import Chooser, EveryOrder, Schedule
 from explorer.loop import DeterministicLoop
@@ -42,46 +42,51 @@ class Outcome:
 
 def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
     """Play one schedule to its end, in a folder of its own."""
-    with quick_folder() as folder, _without_collector():
-        return _play(world, chooser, folder, seed=seed, rests=rests)
-
-
-def _play(name: str, chooser: Chooser, folder: Path, *, seed: str, rests: bool) -> Outcome:
-    loop = DeterministicLoop(chooser, now=0.0)
-    clock = Clock(loop)
+    loaded = _loaded(world)
     digest = hashlib.sha256()
     fault = trace = ""
-    with simulated(loop, clock, seed=seed):
-        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser)
+    with _opened(world, chooser, seed=seed) as playing:
 
         def on_step(label: str) -> None:
             if label:
-                digest.update(f"{loop.time():.6f} {label}\n".encode())
-            world.after_step()
+                digest.update(f"{playing.loop.time():.6f} {label}\n".encode())
+            playing.after_step()
 
-        loop.on_step = on_step
+        playing.loop.on_step = on_step
         try:
-            world.begin()
-            world.act()
-            world.heal()
+            playing.begin(loaded)
+            playing.act()
+            playing.heal()
             if rests:
-                world.rest()
-            world.require_no_errors()
+                playing.rest()
+            playing.require_no_errors()
         except Exception as error:  # noqa: BLE001 - it is the result
             fault = f"{type(error).__name__}: {error}"
             trace = traceback.format_exc()
+        story = tuple(playing.story)
+    digest.update("\n".join([*story, fault]).encode())
+    orders = tuple(chooser.words) if isinstance(chooser, EveryOrder) else ()
+    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders)
+
+
+@cache
+def _loaded(world: str) -> bytes | None:
+    with _opened(world, Chooser(schedule={}), seed="") as prepared:
+        prepared.loop.on_step = lambda _label: prepared.after_step()
+        prepared.begin(None)
+        return prepared.loaded()
+
+
+@contextmanager
+def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
+    loop = DeterministicLoop(chooser, now=0.0)
+    clock = Clock(loop)
+    with quick_folder() as folder, _without_collector(), simulated(loop, clock, seed=seed):
+        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser)
+        try:
+            yield world
         finally:
             world.close()
-    digest.update("\n".join([*world.story, fault]).encode())
-    return Outcome(
-        name,
-        chooser.made,
-        fault,
-        tuple(world.story),
-        digest.hexdigest(),
-        trace,
-        tuple(chooser.words) if isinstance(chooser, EveryOrder) else (),
-    )
 
 
 @contextmanager

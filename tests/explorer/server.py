@@ -111,6 +111,8 @@ class Server:
         """Acts of its plan that have begun."""
         self.digest = ""
         """That of the call which is being answered."""
+        self.earlier: set[str] = set()
+        """Ids of the writes that were in the journal before it."""
         self.busy = 0
         """Acts that have not ended."""
 
@@ -125,7 +127,7 @@ class Server:
         run = self.world
         self.process = process = self.machine.start(f"{self.name}{self._lives}")
         with process.running():
-            cache = open_cache(self.machine.folder, self.policy.visibility)
+            cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
             cache.versions.clock = run.clock.time
             self.machine.watch(cache, process)
             remote = run.place.remote(process, cache)
@@ -137,7 +139,7 @@ class Server:
                 lease=LEASE,
                 stopwatch=run.clock.monotonic,
                 owner_ended=run.has_ended,
-                on_step=process.place,
+                on_step=self._reached,
             )
             scheduler = Scheduler(
                 cache,
@@ -175,11 +177,17 @@ class Server:
             if syncing:
                 run.loop.create_task(scheduler.run())
 
+    def _reached(self, step: str) -> None:
+        if step == "recorded":
+            self.world.oracle.see_recorded(self)
+        self.process.place(step)
+
     async def call(self, tool: str, **arguments: Any) -> Answer:
         """Call a tool as its client does."""
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
         self.digest = self.app.audit.digest(tool, arguments)
+        self.earlier = {write.write_id for write in self.app.cache.journal.all()}
         before = self.app.audit.last_begun
         result = await self._pipeline.answer(asked)
         if self.process.dead:
@@ -221,6 +229,11 @@ class Server:
             anchored=None, also=lambda one: seen.add((one.digest, one.outcome))
         )
         return found, seen
+
+    def kept(self) -> int:
+        """Return how many tasks, calls and records are kept in memory."""
+        locks = self.app.writer._locks
+        return len(locks._running) + len(locks._calls) + len(locks._locks) + self.app.audit.waiting
 
     def close(self) -> None:
         """End it in order."""

@@ -54,7 +54,9 @@ _Result = TypeVar("_Result")
 class WiredClient(MemoryClient):
     """One process's client of the store, whose every request and answer is an event of the schedule.
 
-    ``sends`` is told of each write that arrives, ``deletes`` of each id whose note is about to go.
+    ``sends`` is told of each write that is sent, ``deletes`` of each id whose note is about to go. ``meddle`` lets
+    another device act at that moment on the note of this id, and gives the word it wrote; ``owes`` is told of a word
+    that a push may have covered: the process knows it until it ends.
     """
 
     def __init__(
@@ -67,6 +69,9 @@ class WiredClient(MemoryClient):
         note: Callable[[str], None],
         traits: Traits,
         calm: Callable[[], bool],
+        down: Callable[[], bool],
+        meddle: Callable[[str, str], str],
+        owes: Callable[[Process, str], None],
         sends: Callable[[PendingWrite], None],
         deletes: Callable[[str], None],
     ) -> None:
@@ -77,6 +82,9 @@ class WiredClient(MemoryClient):
         self._chooser = chooser
         self._note = note
         self._calm = calm
+        self._down = down
+        self._meddle = meddle
+        self._owes = owes
         self._sends = sends
         self._deletes = deletes
         self._overwrites = traits.write_guard is WriteGuard.LAST_WRITER
@@ -111,7 +119,10 @@ class WiredClient(MemoryClient):
         push = super().push
 
         async def arrive() -> Acknowledgement:
+            word = self._meddle(f"right before a push of {self.process.name}", write.note_id)
             answer = await push(write)
+            if word:
+                self._owes(self.process, word)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):
                 self._note(f"the push of {self.process.name} arrives twice")
@@ -119,7 +130,7 @@ class WiredClient(MemoryClient):
             return answer
 
         self._sends(write)
-        return await self._send("push", arrive)
+        return await self._send("push", arrive, note_id=write.note_id)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""
@@ -130,16 +141,19 @@ class WiredClient(MemoryClient):
                 self._deletes(note_id)
             await delete(note_id, etag=etag, write_id=write_id)
 
-        await self._send("delete", arrive)
+        await self._send("delete", arrive, note_id=note_id)
 
-    async def _send(self, method: str, call: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def _send(
+        self, method: str, call: Callable[[], Awaitable[_Result]], *, note_id: str = ""
+    ) -> _Result:
         """Let a request travel, and wait for its answer as long as a store waits."""
         self.requests += 1
         self.process.place(f"sends {method}")
         answer: asyncio.Future[_Result] = self._loop.create_future()
         strays = method not in WRITES or not self._overwrites
         context = Context() if strays and method in WRITES else None
-        self._loop.create_task(self._travel(method, call, answer, strays=strays), context=context)
+        travel = self._travel(method, call, answer, note_id=note_id, strays=strays)
+        self._loop.create_task(travel, context=context)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 found = await answer
@@ -157,17 +171,21 @@ class WiredClient(MemoryClient):
         call: Callable[[], Awaitable[_Result]],
         answer: asyncio.Future[_Result],
         *,
+        note_id: str,
         strays: bool,
     ) -> None:
         who = self.process.name
         await self._loop.gate(f"{who}: {method} arrives", late=strays)
         fault = self._fault(method)
-        if fault is not None:
+        if fault is not None and not self._down():
             self._note(f"{method} of {who} meets: {fault.replace('_', ' ')}")
+        if fault is not None:
             self.faults.plan(fault, on=method)
         try:
             found = await call()
         except Exception as error:  # noqa: BLE001 - it is the answer
+            if method in WRITES and isinstance(error, OutcomeUnknown):
+                self._meddle(f"while {who} waits for an answer", note_id)
             await self._loop.gate(f"{who}: an error comes", late=strays)
             if not answer.done():
                 answer.set_exception(error)
@@ -177,6 +195,8 @@ class WiredClient(MemoryClient):
             answer.set_result(found)
 
     def _fault(self, method: str) -> Fault | None:
+        if self._down():
+            return Fault.UNAVAILABLE
         if self._calm():
             return None
         known = WRITE_FAULTS if method in WRITES else READ_FAULTS

@@ -9,14 +9,14 @@ from typing import Any
 
 from explorer.choices import Chooser
 from explorer.loop import DeterministicLoop
-from explorer.machine import Clock, Killed, Machine, Process
+from explorer.machine import Clock, Killed, Machine
 from explorer.oracle import UNKNOWN, Oracle
 from explorer.place import MemoryPlace, Place
 from explorer.server import Answer, Server
-from mcp_notarium.domain.note import PendingWrite
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
+from support.sync_rig import DATABASE
 
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -55,6 +55,8 @@ class World:
         self.story: list[str] = []
         self.calm = True
         """Nothing goes wrong on the way to the store."""
+        self.down = False
+        """The store is not reached at all."""
         self._words = 0
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
@@ -89,15 +91,13 @@ class World:
             one.name == owner and one.dead for machine in self.machines for one in machine.processes
         )
 
-    def see_push(self, process: Process, write: PendingWrite) -> None:
-        """Judge a write that leaves a process."""
-        server = next(one for one in self.servers if one.process is process)
-        self.oracle.see_push(server, write)
-
     # The parts of a run.
 
-    def begin(self) -> None:
-        """Fill the store, start the servers, and let them load: nothing of this is a choice."""
+    def begin(self, loaded: bytes | None) -> None:
+        """Fill the store, start the servers, and let them load: nothing of this is a choice.
+
+        ``loaded``: the database as it is then, from another run.
+        """
         self.chooser.mute = True
         for number in range(2):
             word = self.word("old")
@@ -105,6 +105,10 @@ class World:
             self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
         if self.plan.hides:
             self._hide("note-hidden")
+        for machine in self.machines if loaded else ():
+            path = machine.folder / DATABASE
+            path.touch(mode=0o600)
+            path.write_bytes(loaded or b"")
         for server in self.servers:
             server.start(syncing=self.plan.syncing)
             if not self.plan.syncing:
@@ -113,6 +117,14 @@ class World:
         self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
         self.chooser.mute = self.calm = False
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
+
+    def loaded(self) -> bytes | None:
+        """Return the database after :meth:`begin`, closed in order; None if another run cannot begin with it."""
+        if not self.place.repeats:
+            return None
+        for server in self.servers:
+            server.close()
+        return (self.machines[0].folder / DATABASE).read_bytes()
 
     def act(self) -> None:
         """Let everybody carry out a plan, and whoever is killed start again."""
@@ -133,12 +145,17 @@ class World:
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
     def rest(self) -> None:
-        """Let ten quiet minutes pass, and see that little happens in them."""
+        """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
+        asked = self._pass_ten_minutes()
+        self.oracle.judge_quiet(self.servers, self.loop.waiting(), asked)
+        self.down = True
+        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
+        self.down = False
+
+    def _pass_ten_minutes(self) -> dict[str, int]:
         before = self.place.requests()
-        until = self.loop.time() + QUIET_SECONDS
-        self.loop.run_until(lambda: False, deadline=until)
-        asked = {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
-        self.oracle.judge_quiet(self.loop.waiting(), asked)
+        self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
+        return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
 
     def require_no_errors(self) -> None:
         """Raise what no task took."""
@@ -398,14 +415,27 @@ class World:
         self._foreign_left -= 1
         ids = [one for one in self.place.ids() if "hidden" not in one]
         at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
-        note_id = ids[at] if ids else ""
+        if ids or name in ("put", "set a clock", "hide"):
+            word = self._act_elsewhere(name, ids[at] if ids else "")
+            if word:
+                self.oracle.promise(word, "another device")
+
+    def meddle(self, when: str, note_id: str) -> str:
+        """Let another device act on a note at this moment, perhaps; return the word that it wrote there."""
+        if self.calm or note_id not in self.place.ids():
+            return ""
+        # A file that is renamed at this moment is left to the worlds with real files.
+        names = ["nothing", *(one for one in self.place.acts() if one != "rename")]
+        rate = self.chooser.rates.faults
+        name = self.chooser.among(f"another device acts {when}", names, rate=rate)
+        return "" if name == "nothing" else self._act_elsewhere(name, note_id)
+
+    def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")
-        if not note_id and name not in ("put", "set a clock", "hide"):
-            return
         self._foreign_acts()[name](note_id, word)
-        if word in " ".join(one.text for one in self.place.contents().values()).split():
-            self.oracle.promise(word, "another device")
         self.note(f"another device: {name} {note_id} ({word})")
+        there = " ".join(one.text for one in self.place.contents().values()).split()
+        return word if word in there else ""
 
     def _put(self, word: str) -> None:
         self.place.put(f"other-{word}", f"{word} title\nline\n")
