@@ -37,7 +37,7 @@ class Kept:
     changed: int = 0
     """Sequence number of its last change."""
     write_ids: set[str] = field(default_factory=set)
-    identity: int = field(default_factory=itertools.count(1).__next__)
+    identity: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class MemoryStore:
         self._log: list[Logged] = []
         self._oldest = 0
         self._waiting: set[asyncio.Event] = set()
+        self._identities = itertools.count(1)
 
     # For "another device", and for reading what the service holds.
 
@@ -136,7 +137,7 @@ class MemoryStore:
 
     def write_anew(self, note_id: str) -> None:
         """Let another file take the place of a note's: its identity is another one."""
-        self._notes[note_id] = replace(self._notes[note_id], identity=Kept().identity)
+        self._notes[note_id] = replace(self._notes[note_id], identity=next(self._identities))
         self._record_moved(note_id)
 
     def _record_moved(self, note_id: str) -> None:
@@ -245,7 +246,7 @@ class MemoryStore:
     def _commit(self, note_id: str, fields: Fields) -> int:
         kept = self._notes.setdefault(note_id, Kept())
         if not kept.alive:
-            kept.identity = Kept().identity
+            kept.identity = next(self._identities)
         self._record(Logged(note_id, kept.head if kept.alive else 0, kept.head + 1))
         kept.head += 1
         kept.versions[kept.head] = dict(fields)

@@ -32,6 +32,7 @@ from support.memory_store import MemoryStore
 
 KEY = Secret("x'" + "5a" * 80 + "'")
 LEASE = 60.0
+DATABASE = "cache.sqlite.encrypted"
 _numbers = itertools.count(1)
 
 
@@ -70,13 +71,13 @@ def quick_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def open_cache(folder: Path, rules: Visibility = EVERYTHING) -> Cache:
+def open_cache(folder: Path, rules: Visibility = EVERYTHING, *, key: Secret | None = KEY) -> Cache:
     """The cache in this folder, made if there is none."""
-    path = folder / "cache.sqlite.encrypted"
+    path = folder / DATABASE
     if not path.exists():
         path.touch(mode=0o600)
-        path.write_bytes(new_file(KEY.reveal_text()))
-    cache = Cache(database_opener.connect(path, KEY), rules)
+        path.write_bytes(new_file(None if key is None else key.reveal_text()))
+    cache = Cache(database_opener.connect(path, key), rules)
     apply_rules(cache)
     return cache
 

@@ -60,6 +60,7 @@ class Batch:
     the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
     another id before the statements are stored, ``hidden_renamed`` the same of hidden notes, ``identities``:
     id to identity of notes that have a new one. ``seen``: ids with identities that rules on ids follow.
+    ``is_news``: it changes notes, whose new versions must not be given again after a loss of power.
     """
 
     remotes: tuple[Remote, ...]
@@ -69,6 +70,7 @@ class Batch:
     renamed: Mapping[str, str] = field(default_factory=dict)
     hidden_renamed: Mapping[str, str] = field(default_factory=dict)
     identities: Mapping[str, str] = field(default_factory=dict)
+    is_news: bool = False
 
 
 def split(
@@ -122,7 +124,7 @@ class BatchCommitter:
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
-        with self._cache.transaction():
+        with self._cache.transaction(durable=batch.is_news):  # defence: shown-version-flushed =False
             if self._progress.index_version != batch.index_version:
                 raise Superseded
             self._rename(batch)
@@ -262,7 +264,11 @@ class BatchApplier:
         )
         tally.fetched += len(unknown)
         answers = await self._fetcher.fetch(unknown)
-        return replace(batch, remotes=tuple(answers.get(remote.id, remote) for remote in remotes))
+        return replace(
+            batch,
+            remotes=tuple(answers.get(remote.id, remote) for remote in remotes),
+            is_news=any(action.move not in (Move.NOTHING, Move.RESOLVE) for action in actions),
+        )
 
     async def ask(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:
         """Ask for notes that a listing lacks, but for those backed off from; store nothing."""

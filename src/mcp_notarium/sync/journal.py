@@ -193,7 +193,7 @@ class Journal:
 
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> None:
         """Store the store's revision of a note, unless the note has changed here or is being saved."""
-        with self._cache.transaction():
+        with self._cache.transaction(durable=True):
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):

@@ -63,7 +63,8 @@ class NativeIndex:
             if seen is None:  # defence: deleted-note-remains
                 return None
             newest = Tombstone(note_id)
-        with cache.transaction():
+        is_news = isinstance(newest, Tombstone) or newest.etag != seen
+        with cache.transaction(durable=is_news):
             unwritten = all(one.note_id != note_id for one in cache.journal.in_flight())
             if cache.notes.etag(note_id) == seen and unwritten:
                 if isinstance(newest, Tombstone) and self._store.traits.versions is Versions.NONE:

@@ -1,0 +1,6 @@
+"""Run whole servers and their store in one thread, under a schedule that can be played again.
+
+``loop`` owns time and the order of steps, ``choices`` decides at each of them, ``machine`` owns processes and
+the disk, ``wire`` the way to the store, ``world`` says who takes part, ``oracle`` what must hold, ``run`` plays one
+schedule and makes a failing one short.
+"""

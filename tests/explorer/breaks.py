@@ -1,0 +1,253 @@
+"""Break the product on purpose, in each thing that the explorer demands, to see that it finds that.
+
+A break is a world, a function that makes it by a ``setattr`` such as that of a ``MonkeyPatch``, and words that the
+fault found must contain, one of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp_notarium.domain.note import PendingWrite, WriteKind
+from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync import entry_replay, history, pull_decisions, push_answers, push_decisions
+from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal_replay import JournalReplay
+from mcp_notarium.sync.note_locks import NoteLocks
+from mcp_notarium.sync.pull_decisions import LocalState, Move, PlannedMove, RemoteState
+from mcp_notarium.sync.push import Pusher
+from mcp_notarium.sync.push_decisions import Attempt, Decision, Held, Step
+from mcp_notarium.sync.scheduler import Scheduler
+
+Set = Callable[[Any, str, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Hold how the product is broken, and how that shows."""
+
+    world: str
+    make: Callable[[Set], None]
+    words: tuple[str, ...]
+
+
+def _decides(kind: WriteKind, attempt: Attempt, held: Held, step: Step) -> Callable[[Set], None]:
+    changed = dict(push_decisions.DECISIONS) | {(kind, attempt, held): Decision(step, "broken")}
+
+    def make(set_attribute: Set) -> None:
+        set_attribute(push_decisions, "DECISIONS", changed)
+
+    return make
+
+
+def _act_not_recorded(set_attribute: Set) -> None:
+    record = Journal.record
+    set_attribute(
+        Journal,
+        "record",
+        lambda self, write, *, act, **how: record(self, write, act=None, **how),
+    )
+
+
+def _journal_not_flushed(set_attribute: Set) -> None:
+    async def flush(_self: Journal) -> None:
+        return
+
+    set_attribute(Journal, "flush", flush)
+
+
+def _outcome_not_recorded(set_attribute: Set) -> None:
+    set_attribute(AuditLog, "record_outcome", lambda _self, _entry, **_how: None)
+
+
+def _other_write_id(set_attribute: Set) -> None:
+    send = Pusher.send
+
+    async def again(self: Pusher, write: PendingWrite, **how: Any) -> Any:
+        if how.get("replayed"):
+            renamed = replace(write, write_id=uuid.uuid4().hex)
+            with self._journal._cache.transaction():
+                self._journal._cache.journal.drop(write.write_id)
+                self._journal._cache.journal.add(renamed)
+            write = renamed
+        return await send(self, write, **how)
+
+    set_attribute(Pusher, "send", again)
+
+
+def _nothing_hidden(set_attribute: Set) -> None:
+    set_attribute(Visibility, "hidden_by", lambda _self, _note_id, _tags, **_how: None)
+
+
+def _news_not_flushed(set_attribute: Set) -> None:
+    fetch = BatchApplier.fetch
+
+    async def fetched(self: BatchApplier, *args: Any) -> Any:
+        return replace(await fetch(self, *args), is_news=False)
+
+    set_attribute(BatchApplier, "fetch", fetched)
+
+
+class _Anything:
+    """Equal to whatever it is compared with."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+
+class _AnyRow(_Anything):
+    """A version that is the newest one, and whose result is still there."""
+
+    made = _Anything()
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+
+def _undo_of_anybody(set_attribute: Set) -> None:
+    last_of = history._last_of
+
+    def last(rows: Any, client: Any) -> Any:
+        row = last_of(rows, client)
+        return row and _AnyRow(row)
+
+    set_attribute(history, "_last_of", last)
+
+
+def _tombstones_passed_over(set_attribute: Set) -> None:
+    moves = dict(pull_decisions.CHANGES)
+    moves[LocalState.KNOWN, RemoteState.GONE] = PlannedMove(Move.NOTHING, "broken")
+    set_attribute(pull_decisions, "CHANGES", moves)
+
+
+def _cursor_first(set_attribute: Set) -> None:
+    commit = BatchCommitter.commit
+
+    def bookmark_first(self: BatchCommitter, batch: Any) -> Any:
+        if batch.bookmark is not None:
+            with self._cache.transaction():
+                batch.bookmark(self._progress)
+        return commit(self, replace(batch, bookmark=None))
+
+    set_attribute(BatchCommitter, "commit", bookmark_first)
+
+
+def _nothing_replayed(set_attribute: Set) -> None:
+    async def finish(_self: JournalReplay) -> Counter[Any]:
+        return Counter()
+
+    set_attribute(JournalReplay, "finish_all", finish)
+    set_attribute(JournalReplay, "finish_not_found", finish)
+
+
+def _stale_texts(set_attribute: Set) -> None:
+    get, texts = NoteTable.get, dict[tuple[int, str], str]()
+
+    def stale(self: NoteTable, note_id: str) -> Any:
+        note = get(self, note_id)
+        if note is None:
+            return None
+        return replace(note, text=texts.setdefault((id(self), note_id), note.text))
+
+    set_attribute(NoteTable, "get", stale)
+
+
+def _no_pause(set_attribute: Set) -> None:
+    async def back_off(_self: Scheduler) -> None:
+        return
+
+    set_attribute(Scheduler, "_back_off", back_off)
+
+
+def _tasks_kept(set_attribute: Set) -> None:
+    set_attribute(NoteLocks, "_untrack", lambda _self, _task: None)
+
+
+def _displaced_dropped(set_attribute: Set) -> None:
+    settle = push_answers.settle
+    set_attribute(push_answers, "settle", lambda **how: settle(**(how | {"displaced": None})))
+
+
+def _removal_read_as_text(set_attribute: Set) -> None:
+    finish = entry_replay.EntryReplay._finish_with
+
+    def read(self: Any, write: PendingWrite, head: Any) -> Any:
+        self._store.revision_of(write.note_id, write.body)
+        return finish(self, write, head)
+
+    set_attribute(entry_replay.EntryReplay, "_finish_with", read)
+
+
+def _text_not_kept(set_attribute: Set) -> None:
+    set_attribute(entry_replay.EntryReplay, "_has_text_to_keep", lambda _self, _write: False)
+
+
+def _half_a_transaction(set_attribute: Set) -> None:
+    finish = Journal.finish
+
+    def in_two(self: Journal, write: PendingWrite, **how: Any) -> Any:
+        with self._cache.transaction():
+            self._cache.journal.drop(write.write_id)
+        return finish(self, write, **how)
+
+    set_attribute(Journal, "finish", in_two)
+
+
+_UPDATE, _REPEATED = WriteKind.UPDATE, Attempt.REPEATED
+BREAKS: dict[str, Break] = {
+    "an act is not recorded before it": Break("simplenote", _act_not_recorded, ("audit chain",)),
+    "the journal is not flushed before a push": Break(
+        "simplenote", _journal_not_flushed, ("audit chain",)
+    ),
+    "the outcome of an act is not recorded": Break(
+        "simplenote", _outcome_not_recorded, ("audit chain",)
+    ),
+    "a repeated write has another write_id": Break(
+        "simplenote", _other_write_id, ("doubled", "journal", "the store")
+    ),
+    "a creation that arrived is made again": Break(
+        "example",
+        _decides(WriteKind.CREATE, _REPEATED, Held.OURS, Step.NEW_ID),
+        ("doubled", "journal", "the store"),
+    ),
+    "hidden notes are shown": Break("simplenote, hidden", _nothing_hidden, ("hidden",)),
+    "news is not flushed": Break("trilium", _news_not_flushed, ("version",)),
+    "undo takes back what somebody else did": Break("simplenote", _undo_of_anybody, ("lost",)),
+    "what was removed stays": Break("simplenote", _tombstones_passed_over, ("the store",)),
+    "the cursor moves before what it covers": Break("simplenote", _cursor_first, ("the store",)),
+    "nothing is replayed": Break("trilium", _nothing_replayed, ("journal", "the store")),
+    "a read is of an older version": Break("simplenote", _stale_texts, ("version", "the store")),
+    "no pause after a failure": Break("simplenote", _no_pause, ("Endless", "requests")),
+    "ended tasks are kept": Break("simplenote", _tasks_kept, ("kept",)),
+    "the text that a push replaced is dropped": Break("trilium", _displaced_dropped, ("lost",)),
+    "a repeated write covers a clashing edit": Break(
+        "memento",
+        _decides(_UPDATE, _REPEATED, Held.CLASHING, Step.PUSH),
+        ("lost", "journal", "the store"),
+    ),
+    "the text of a removed note is dropped": Break("memento", _text_not_kept, ("lost",)),
+    "a repeated removal removes what came since": Break(
+        "trilium",
+        _decides(WriteKind.DELETE, _REPEATED, Held.CLASHING, Step.PUSH),
+        ("lost", "the store"),
+    ),
+    "a removal is read as a text": Break(
+        "memento", _removal_read_as_text, ("nobody planned", "journal")
+    ),
+    "an entry goes before its answer is stored": Break(
+        "trilium", _half_a_transaction, ("lost", "the store", "version")
+    ),
+}
+"""By what is broken."""

@@ -1,0 +1,146 @@
+"""Decide everything that is not decided by the code: from a seed, from a file, or one after the other.
+
+A choice has a key, which says in words what it is about and which time it comes up, and a number of options. Option 0
+is the calm one: nothing goes wrong, everything in its turn. A *schedule* is the choices that are not calm, so a
+shorter one is a calmer one, and leaving one choice out moves no other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Schedule = dict[str, int]
+MOST_TURNS = 8
+SECONDS = (0.4, 3.0, 40.0, 400.0)
+"""Seconds that an event may be late: within a poll, beyond it, beyond a lease, beyond a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Hold how often a choice is not calm; a run draws one for each kind, so that kinds come alone as well."""
+
+    order: float
+    steps: float
+    faults: float
+    kills: float
+    late: float
+
+    @classmethod
+    def draw(cls, draws: random.Random) -> Rates:
+        """Draw the rates of a run."""
+        return cls(
+            order=draws.choice((0.0, 0.1, 0.4)),
+            steps=draws.choice((0.0, 0.0, 0.02, 0.2)),
+            faults=draws.choice((0.0, 0.02, 0.1, 0.3)),
+            kills=draws.choice((0.0, 0.01, 0.03)),
+            late=draws.choice((0.0, 0.0, 0.05)),
+        )
+
+
+class Chooser:
+    """Decide from a seed, or as a ``schedule`` says; ``made`` is the schedule so far.
+
+    ``mute`` True: all choices are calm, and no key is counted.
+    """
+
+    def __init__(self, *, seed: str = "", schedule: Mapping[str, int] | None = None) -> None:
+        self._draws = None if schedule is not None else random.Random(seed)
+        self._given = {} if schedule is None else schedule
+        self._times: Counter[str] = Counter()
+        self.rates = Rates(0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
+        self.made: Schedule = {}
+        self.mute = False
+
+    def choose(self, label: str, options: int, *, rate: float) -> int:
+        """Return one of so many options; ``rate``: how often it is not the calm one."""
+        if self.mute or options < 2:
+            return 0
+        self._times[label] += 1
+        key = f"{label} #{self._times[label]}"
+        if self._draws is None:
+            chosen = min(self._given.get(key, 0), options - 1)
+        elif self._draws.random() < rate:
+            chosen = self._draws.randrange(1, options)
+        else:
+            return 0
+        if chosen:
+            self.made[key] = chosen
+        return chosen
+
+    def among(self, label: str, options: Sequence[str], *, rate: float = 1.0) -> str:
+        """Return one of these; the first is the calm one."""
+        return options[self.choose(label, len(options), rate=rate)]
+
+    # What the loop asks.
+
+    def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
+        """See ``Decider.delay_event``."""
+        seconds = (
+            self.choose(f"{label}: late", 1 + len(SECONDS), rate=self.rates.late) if late else 0
+        )
+        if seconds:
+            return 0, SECONDS[seconds - 1]
+        return self.choose(f"{label}: turns", 1 + MOST_TURNS, rate=self.rates.order), 0.0
+
+    def delay_step(self, owner: str) -> int:
+        """See ``Decider.delay_step``."""
+        if not self.rates.steps and self._draws is not None:
+            return 0
+        return self.choose(f"a step of {owner}", 1 + MOST_TURNS, rate=self.rates.steps)
+
+    def pick(self, labels: list[str]) -> int:
+        """See ``Decider.pick``: each has its turn already."""
+        del labels
+        return 0
+
+
+class EveryOrder(Chooser):
+    """Decide one after the other: every order of the events, and a kill at every place.
+
+    ``prefix`` are the first decisions; :meth:`next_prefix` is that of the next schedule.
+    """
+
+    def __init__(self, prefix: Sequence[int], *, kills: int = 1) -> None:
+        super().__init__(schedule={})
+        self._prefix = prefix
+        self._kills = kills
+        self.taken: list[tuple[int, int]] = []
+        """What was decided, and among how many."""
+        self.words: list[str] = []
+
+    def choose(self, label: str, options: int, *, rate: float) -> int:
+        """Return the option of the prefix for a kill or the order; everything else is calm."""
+        del rate
+        if self.mute or options < 2 or not label.startswith(KILL):
+            return 0
+        if sum(1 for word in self.words if word.startswith(KILL)) >= self._kills:
+            return 0
+        return self._decide(label, options)
+
+    def pick(self, labels: list[str]) -> int:
+        """Return which event is next."""
+        return 0 if self.mute else self._decide(f"{labels[0]} before others", len(labels), labels)
+
+    def next_prefix(self) -> list[int] | None:
+        """Return the decisions of the next schedule, None after the last one."""
+        decided = self.taken[:]
+        while decided:
+            option, options = decided.pop()
+            if option + 1 < options:
+                return [*(taken for taken, _ in decided), option + 1]
+        return None
+
+    def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
+        at = len(self.taken)
+        option = self._prefix[at] if at < len(self._prefix) else 0
+        self.taken.append((option, options))
+        if option:
+            self.words.append(f"{label} {names[option] if names else option}")
+        return option
+
+
+KILL = "kill: "
+"""Begins the label of a choice about the end of a process."""

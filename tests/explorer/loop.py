@@ -1,0 +1,282 @@
+"""Run asyncio code in one thread, in an order and at a time that a schedule decides.
+
+Handles that are ready run one by one. When none is left, one *event* happens: something outside of the
+code, such as the arrival of a request. When there is no event either, time jumps to the next timer. Each waits
+its turn, and the schedule lets later ones go before it. Everything belongs to the process in whose context it was made, and what belongs to
+a dead process never runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import warnings
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+EVENT_SECONDS = 0.001
+"""An event takes this long."""
+MOST_STEPS = 50_000
+"""Steps without time passing, at most: more are an endless loop."""
+
+
+class Owner(Protocol):
+    """Describe what a step belongs to."""
+
+    name: str
+    dead: bool
+
+
+OWNER: ContextVar[Owner | None] = ContextVar("OWNER", default=None)
+
+
+class Endless(AssertionError):
+    """Steps go on and on, and no time passes."""
+
+
+@dataclass(order=True, slots=True)
+class Event:
+    """Hold what may happen next outside of the code; ``label`` says it in words."""
+
+    turn: int
+    number: int
+    label: str = field(compare=False)
+    happen: Callable[[], object] = field(compare=False)
+    owner: Owner | None = field(compare=False)
+    context: Context = field(compare=False)
+
+
+class Decider(Protocol):
+    """Describe who decides what happens when."""
+
+    def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
+        """Return how many later events go before a new one, and, if ``late``, for how many seconds it cannot happen."""
+
+    def delay_step(self, owner: str) -> int:
+        """Return how many later steps go before a new one."""
+
+    def pick(self, labels: list[str]) -> int:
+        """Return which of the events that could be next happens; the first is the one whose turn it is."""
+
+
+class DeterministicLoop(asyncio.AbstractEventLoop):
+    """See the module. ``on_step`` is called after each step, with its label if it was an event."""
+
+    def __init__(self, decider: Decider, *, now: float) -> None:
+        self._decider = decider
+        self._now = now
+        self._numbers = 0
+        self._ready: list[tuple[int, int, Owner | None, events.Handle]] = []
+        self._timers: list[tuple[float, int, Owner | None, events.TimerHandle]] = []
+        self._events: list[Event] = []
+        self._tasks: list[tuple[Owner | None, asyncio.Task[Any]]] = []
+        self._steps = 0
+        self.errors: list[BaseException] = []
+        """What no task was there to take."""
+        self.most_ready = 0
+        self.dropping = False
+        """What is started while this is set never runs."""
+        self.on_step: Callable[[str], None] = lambda _label: None
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        """Return the seconds of the simulated stopwatch."""
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.Handle:
+        """Run the callback in one of the next steps."""
+        context = context or copy_context()
+        handle = events.Handle(callback, args, self, context)
+        self._add_ready(context.get(OWNER), handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> events.TimerHandle:
+        """Run the callback after so many simulated seconds."""
+        return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> events.TimerHandle:
+        """Run the callback at a simulated time."""
+        context = context or copy_context()
+        handle = events.TimerHandle(when, callback, args, self, context)
+        if not self.dropping:
+            heapq.heappush(self._timers, (when, self._number(), context.get(OWNER), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_more: Any,
+    ) -> asyncio.Task[Any]:
+        """Start a task in one of the next steps."""
+        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process leaves some
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        self._tasks.append((owner, task))
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what no task took, unless its process is dead."""
+        handle = context.get("handle")
+        owner = OWNER.get() if handle is None else handle._context.get(OWNER)
+        error = context.get("exception")
+        if error is not None and not (owner is not None and owner.dead):
+            self.errors.append(error)
+
+    def get_debug(self) -> bool:
+        """Return False: tasks keep no account of where they were made."""
+        return False
+
+    def is_running(self) -> bool:
+        """Return whether the loop is inside :meth:`run_until`."""
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        """Return False: there is nothing to close."""
+        return False
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        """Leave the timer where it is; it is passed over."""
+
+    # What the schedule asks.
+
+    def expect(self, label: str, happen: Callable[[], object], *, late: bool = True) -> None:
+        """Add an event, which belongs to whose context this is called in; not ``late``: only turns delay it."""
+        if self.dropping:
+            return
+        context = copy_context()
+        turns, seconds = self._decider.delay_event(label, late=late)
+        if seconds:
+            self.call_later(seconds, self._add_event, label, happen, 0)
+        else:
+            self._add_event(label, happen, turns, context)
+
+    def expect_after(self, turns: int, label: str, happen: Callable[[], object]) -> None:
+        """Add an event that so many later ones go before."""
+        self._add_event(label, happen, turns)
+
+    def _add_event(
+        self, label: str, happen: Callable[[], object], turns: int, context: Context | None = None
+    ) -> None:
+        context, number = context or copy_context(), self._number()
+        owner = context.get(OWNER)
+        heapq.heappush(self._events, Event(number + turns, number, label, happen, owner, context))
+
+    async def gate(self, label: str, *, late: bool = True) -> None:
+        """Wait until the schedule lets an event of this label happen."""
+        passed = self.create_future()
+        self.expect(label, lambda: passed.done() or passed.set_result(None), late=late)
+        await passed
+
+    def run_until(self, done: Callable[[], bool], *, deadline: float) -> bool:
+        """Run steps until ``done``, asked whenever no step is ready; False if it is past the deadline, or nothing can happen."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            while self._ready or not done():
+                if self._now > deadline or not self._step():
+                    return False
+            return True
+        finally:
+            events._set_running_loop(before)
+
+    def drop(self, owner: Owner) -> None:
+        """Take away all that belongs to a dead process, without running any of it."""
+        self._ready = [one for one in self._ready if one[2] is not owner]
+        self._timers = [one for one in self._timers if one[2] is not owner]
+        self._events = [one for one in self._events if one.owner is not owner]
+        for heap in (self._ready, self._timers, self._events):
+            heapq.heapify(heap)
+        self.dropping = True
+        try:
+            for task in [task for of, task in self._tasks if of is owner and not task.done()]:
+                with suppress(BaseException), warnings.catch_warnings(action="ignore"):
+                    task.get_coro().close()  # its process is gone
+        finally:
+            self.dropping = False
+        self._tasks = [one for one in self._tasks if one[0] is not owner and not one[1].done()]
+
+    def waiting(self) -> int:
+        """Return how many tasks, timers and events there are."""
+        self._tasks = [one for one in self._tasks if not one[1].done()]
+        alive = sum(not handle.cancelled() for *_, handle in self._timers)
+        return len(self._tasks) + alive + len(self._events) + len(self._ready)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _add_ready(self, owner: Owner | None, handle: events.Handle) -> None:
+        if self.dropping or (owner is not None and owner.dead):
+            return
+        turns = self._decider.delay_step("" if owner is None else owner.name)
+        number = self._number()
+        heapq.heappush(self._ready, (number + turns, number, owner, handle))
+
+    def _step(self) -> bool:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise Endless(f"{MOST_STEPS} steps, and no time passed")
+        self.most_ready = max(self.most_ready, len(self._ready))
+        if self._ready:
+            handle = heapq.heappop(self._ready)[3]
+            if not handle.cancelled():
+                handle._run()
+                self.on_step("")
+            return True
+        if self._events:
+            self._now += EVENT_SECONDS
+            event = self._next_event()
+            event.context.run(event.happen)
+            self.on_step(event.label)
+            return True
+        while self._timers and self._timers[0][3].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return False
+        self._advance()
+        return True
+
+    def _next_event(self) -> Event:
+        if len(self._events) == 1:
+            return self._events.pop()
+        ordered = sorted(self._events)
+        event = ordered.pop(self._decider.pick([one.label for one in ordered]))
+        self._events = ordered
+        return event
+
+    def _advance(self) -> None:
+        when = self._timers[0][0]
+        if when > self._now:
+            self._now, self._steps = when, 0
+        while self._timers and self._timers[0][0] <= self._now:
+            _when, _number, owner, handle = heapq.heappop(self._timers)
+            if not handle.cancelled():
+                self._add_ready(owner, handle)

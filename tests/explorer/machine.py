@@ -1,0 +1,278 @@
+"""Simulate a computer: processes that are killed, a disk that loses power, a clock that is set, threads, chance.
+
+A kill keeps every commit, since the system has it. A loss of power keeps what was flushed, and of the
+commits after it as many as the schedule says: the write-ahead log is cut where one of them ended. The
+database, its pages and its locks are real.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from explorer.choices import KILL, Chooser
+from explorer.loop import OWNER, DeterministicLoop
+from mcp_notarium import threads
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.database import Database
+from support.sync_rig import DATABASE
+
+NOW = 1_700_000_000.0
+"""The wall clock at the beginning, in epoch seconds."""
+
+
+class Killed(BaseException):
+    """The process ends here: nothing may catch this."""
+
+
+class Process:
+    """A process with its open databases. ``ends`` are called when it is gone, to let go of its locks."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.machine = machine
+        self.name = name
+        self.dead = False
+        self.databases: list[Database] = []
+        self.ends: list[Callable[[], object]] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let what is started inside belong to this process."""
+        before = OWNER.set(self)
+        try:
+            yield
+        finally:
+            OWNER.reset(before)
+
+    def place(self, what: str) -> None:
+        """A place where the process may be killed, or the power go. Raises ``Killed``."""
+        if self.dead:
+            raise Killed
+        machine = self.machine
+        chosen = machine.chooser.choose(
+            f"{KILL}{self.name} {what}",
+            3 if machine.powered else 2,
+            rate=machine.chooser.rates.kills,
+        )
+        if not chosen or machine.kills_left <= 0:
+            return
+        machine.kills_left -= 1
+        if chosen == 1:
+            machine.note(f"{self.name} is killed: {what}")
+            self.kill()
+        else:
+            machine.lose_power(what)
+        raise Killed
+
+    def kill(self) -> None:
+        """End it: its connections close without a commit, and nothing of it runs again."""
+        if self.dead:
+            return
+        self.dead = True
+        for database in self.databases:
+            _cut_off(database)
+        for end in self.ends:
+            with suppress(Exception):
+                end()
+        self.machine.gone.append(self)
+
+
+class Machine:
+    """One computer with one account's folder. ``powered`` False: its power never fails."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        chooser: Chooser,
+        note: Callable[[str], None],
+        *,
+        powered: bool = True,
+        kills: int = 2,
+    ) -> None:
+        self.name = name
+        self.chooser = chooser
+        self.note = note
+        self.powered = powered
+        self.kills_left = kills
+        self._root = folder
+        self._lives = 0
+        self.folder = self._next_folder()
+        self.processes: list[Process] = []
+        self.gone: list[Process] = []
+        """Those that the loop has to drop."""
+        self._commits = [0]
+        """Sizes of the log after each commit since the last flush, which is the first one."""
+
+    def start(self, name: str) -> Process:
+        """Start a process."""
+        process = Process(self, name)
+        self.processes.append(process)
+        return process
+
+    def watch(self, cache: Cache, process: Process) -> None:
+        """Make each commit of a cache a place to end at, and know what was flushed."""
+        database, flush = cache.database, cache._flusher._before
+
+        def before_flush() -> Callable[[], None]:
+            process.place("flushes its log")
+            flushed = flush()
+
+            def after() -> None:
+                self._flushed()
+                flushed()
+                process.place("has flushed its log")
+
+            return after
+
+        cache._flusher._before = before_flush
+        self._watch(database, process)
+
+    def _watch(self, database: Database, process: Process) -> None:
+        process.databases.append(database)
+        run, open_another, close = database.run, database.open_another, database.close
+
+        def watched(sql: str, parameters: Any = ()) -> int:
+            if sql != "COMMIT":
+                changed = run(sql, parameters)
+                if database._durable is None and not sql.startswith(("BEGIN", "PRAGMA")):
+                    self._committed()
+                return changed
+            durable = database._durable
+            process.place("commits")
+            changed = run(sql, parameters)
+            self._committed()
+            if durable:
+                self._flushed()
+            process.place("has committed")
+            return changed
+
+        def another() -> Database:
+            if process.dead:
+                raise Killed
+            opened = open_another()
+            self._watch(opened, process)
+            return opened
+
+        def closed() -> None:
+            if database in process.databases:
+                process.databases.remove(database)
+            if not process.dead:
+                close()
+
+        database.run = watched  # type: ignore[method-assign]
+        database.open_another = another  # type: ignore[method-assign]
+        database.close = closed  # type: ignore[method-assign]
+
+    def lose_power(self, what: str) -> None:
+        """End all processes; the disk keeps what was flushed, and perhaps some commits more."""
+        size = self._log_size()
+        kept = [one for one in dict.fromkeys(self._commits) if one <= size] or [0]
+        at = self.chooser.choose(f"{self.name}: commits the disk still has", len(kept), rate=0.5)
+        cut = kept[-1 - at]
+        self.note(f"the power of {self.name} fails ({what}); {at} commits are lost")
+        before, self.folder = self.folder, self._next_folder()
+        shutil.copy(before / DATABASE, self.folder / DATABASE)
+        if size:
+            data = (before / _LOG).read_bytes()[:cut]
+            (self.folder / _LOG).write_bytes(data)
+            (self.folder / _LOG).chmod(0o600)
+        for process in self.processes:
+            process.kill()
+        self._commits = [cut]
+
+    def _next_folder(self) -> Path:
+        self._lives += 1
+        folder = self._root / f"{self.name}-{self._lives}"
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def _committed(self) -> None:
+        size = self._log_size()
+        if size < self._commits[-1]:  # it was moved into the main file, which flushes
+            self._commits = [size]
+        elif size > self._commits[-1]:
+            self._commits.append(size)
+
+    def _flushed(self) -> None:
+        self._commits = [self._log_size()]
+
+    def _log_size(self) -> int:
+        try:
+            return os.stat(self.folder / _LOG).st_size  # noqa: PTH116 - asked at each commit
+        except FileNotFoundError:
+            return 0
+
+
+_LOG = f"{DATABASE}-wal"
+
+
+def _cut_off(database: Database) -> None:
+    connection, database._connection = database._connection, None
+    if connection is not None:
+        with suppress(Exception):
+            connection.close()
+
+
+class Clock:
+    """Tell simulated time; ``set_by``: seconds by which somebody has set the wall clock since."""
+
+    def __init__(self, loop: DeterministicLoop) -> None:
+        self._loop = loop
+        self.set_by = 0.0
+
+    def time(self) -> float:
+        """Return epoch seconds, as the clock of this computer says."""
+        return self._loop.time() + NOW + self.set_by
+
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that nobody sets."""
+        return self._loop.time()
+
+
+@contextmanager
+def simulated(loop: DeterministicLoop, clock: Clock, *, seed: str) -> Iterator[None]:
+    """Replace time, chance and threads of this Python process while this is entered."""
+    drawn = random.Random(f"chance {seed}")
+
+    class Thread:
+        """A thread that runs as one step, when the schedule says so."""
+
+        def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
+            del daemon
+            self._target, self._name = target, name
+
+        def start(self) -> None:
+            context = copy_context()
+            owner = OWNER.get()
+            label = f"{'' if owner is None else owner.name}: a thread works"
+            loop.expect(label, lambda: context.run(self._target))
+
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "time", clock.time),
+        (time, "monotonic", clock.monotonic),
+        (os, "urandom", drawn.randbytes),
+        (random, "_urandom", drawn.randbytes),
+        (
+            threads,
+            "threading",
+            SimpleNamespace(Thread=Thread, Lock=threading.Lock, stack_size=lambda _size: 0),
+        ),
+    ]
+    before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
+    for place, name, value in replaced:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)

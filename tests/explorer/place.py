@@ -1,0 +1,134 @@
+"""Keep the notes of a run: the store that servers reach, and another device that writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from explorer.wire import WiredClient
+from mcp_notarium.domain.note import Content
+from mcp_notarium.stores.contract import Ids, Store, Traits
+from support.memory_store import MemoryStore
+
+if TYPE_CHECKING:
+    from explorer.machine import Process
+    from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
+
+NOTHING = "nothing"
+
+
+class Place(Protocol):
+    """Describe what holds the notes of a run."""
+
+    traits: Traits
+    repeats: bool
+    """What an index remembers of it is the same in every run."""
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:
+        """Return what another device may do to a note: name to a function of its id and a new word."""
+
+    def remote(self, process: Process, cache: Cache) -> Store:
+        """Return a client of the store for a process."""
+
+    def requests(self) -> dict[str, int]:
+        """Return how many requests each process has sent."""
+
+    def ids(self) -> list[str]:
+        """Return the ids of all notes, in order, hidden ones too."""
+
+    def contents(self) -> dict[str, Content]:
+        """Return all notes, as a server without rules shows them."""
+
+    def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+        """Let another device make a note."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class MemoryPlace:
+    """A note service in memory, of any row of the contract."""
+
+    repeats = True
+
+    def __init__(self, world: World, traits: Traits) -> None:
+        self._world = world
+        self.traits = traits
+        self.store = MemoryStore()
+        self._clients: list[WiredClient] = []
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:
+        """See ``Place.acts``."""
+        store, world = self.store, self._world
+
+        def edit(note_id: str, change: Callable[[str], str]) -> None:
+            store.edit(note_id, change, now=world.clock.time())
+
+        def rewrite(note_id: str, word: str) -> None:
+            world.oracle.forgive(store.text(note_id))
+            edit(note_id, lambda _text: f"{word} other\n")
+
+        def trash(note_id: str, _word: str) -> None:
+            fields = store.fields(note_id) | {"trash": True, "modified": world.clock.time()}
+            store.overwrite(note_id, fields)
+
+        def remove(note_id: str, _word: str) -> None:
+            if len(store.ids()) > 1:
+                world.oracle.forgive(store.text(note_id))
+                store.remove(note_id)
+
+        acts: dict[str, Callable[[str, str], None]] = {
+            "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
+            "edit the end": lambda one, word: edit(one, lambda text: f"{text}{word}\n"),
+            "rewrite": rewrite,
+            "remove": remove,
+            "forget cursors": lambda _one, _word: store.forget_cursors(),
+            "forget versions": lambda one, _word: store.forget_versions(one),
+        }
+        if self.traits.trash:
+            acts["trash"] = trash
+        if self.traits.ids is Ids.NAMED:
+            acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
+        return acts
+
+    def remote(self, process: Process, _cache: Cache) -> Store:
+        """See ``Place.remote``."""
+        world = self._world
+        client = WiredClient(
+            self.store,
+            process=process,
+            loop=world.loop,
+            chooser=world.chooser,
+            note=world.note,
+            traits=self.traits,
+            calm=lambda: world.calm,
+            down=lambda: world.down,
+            meddle=world.meddle,
+            owes=world.oracle.promise_while,
+            sends=world.oracle.see_push,
+            deletes=lambda one: world.oracle.forgive(
+                self.store.text(one) if one in self.store.ids() else ""
+            ),
+        )
+        self._clients.append(client)
+        return client  # type: ignore[return-value]
+
+    def requests(self) -> dict[str, int]:
+        """See ``Place.requests``."""
+        return {one.process.name: one.requests for one in self._clients}
+
+    def ids(self) -> list[str]:
+        """See ``Place.ids``."""
+        return sorted(self.store.ids())
+
+    def contents(self) -> dict[str, Content]:
+        """See ``Place.contents``."""
+        return self.store.contents()
+
+    def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+        """See ``Place.put``."""
+        self.store.put(name, text, tags=tags, now=self._world.clock.time())
+
+    def close(self) -> None:
+        """See ``Place.close``."""

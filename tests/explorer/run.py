@@ -1,0 +1,145 @@
+"""Play one schedule; explore many; make a failing one short; tell it in words."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from explorer.choices import Chooser, EveryOrder, Schedule
+from explorer.loop import DeterministicLoop
+from explorer.machine import Clock, simulated
+from explorer.world import SMALL, WORLDS, World
+from support.sync_rig import quick_folder
+
+RESTING = 10
+"""One run of so many ends with ten quiet minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Hold what came of a run. ``digest`` is the same for every run of the same schedule."""
+
+    world: str
+    schedule: Schedule
+    fault: str
+    """What does not hold, '' if all does."""
+    story: tuple[str, ...]
+    digest: str
+    trace: str = ""
+    orders: tuple[str, ...] = ()
+    """What was decided, where every order is played."""
+
+    @property
+    def kind(self) -> str:
+        """Return what tells one fault from another."""
+        return self.fault.partition(":")[0].partition(" of ")[0]
+
+
+def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
+    """Play one schedule to its end, in a folder of its own."""
+    loaded = _loaded(world)
+    digest = hashlib.sha256()
+    fault = trace = ""
+    with _opened(world, chooser, seed=seed) as playing:
+
+        def on_step(label: str) -> None:
+            if label:
+                digest.update(f"{playing.loop.time():.6f} {label}\n".encode())
+            playing.after_step()
+
+        playing.loop.on_step = on_step
+        try:
+            playing.begin(loaded)
+            playing.act()
+            playing.heal()
+            if rests:
+                playing.rest()
+            playing.require_no_errors()
+        except Exception as error:  # noqa: BLE001 - it is the result
+            fault = f"{type(error).__name__}: {error}"
+            trace = traceback.format_exc()
+        story = tuple(playing.story)
+    digest.update("\n".join([*story, fault]).encode())
+    orders = tuple(chooser.words) if isinstance(chooser, EveryOrder) else ()
+    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders)
+
+
+@cache
+def _loaded(world: str) -> bytes | None:
+    with _opened(world, Chooser(schedule={}), seed="") as prepared:
+        prepared.loop.on_step = lambda _label: prepared.after_step()
+        prepared.begin(None)
+        return prepared.loaded()
+
+
+@contextmanager
+def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
+    loop = DeterministicLoop(chooser, now=0.0)
+    clock = Clock(loop)
+    with quick_folder() as folder, _without_collector(), simulated(loop, clock, seed=seed):
+        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser)
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing of a run ends at a moment that memory decides."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def seeded(world: str, seed: str, number: int) -> Outcome:
+    """Play the schedule of a seed."""
+    name = f"{seed}/{world}/{number}"
+    return play(world, Chooser(seed=name), rests=number % RESTING == 0)
+
+
+def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:
+    """Play a schedule again."""
+    return play(world, Chooser(schedule=schedule), rests=rests)
+
+
+def every_order(world: str) -> Iterator[Outcome]:
+    """Play every order of the events of a small world, with a kill at every place."""
+    prefix: list[int] | None = []
+    while prefix is not None:
+        chooser = EveryOrder(prefix)
+        yield play(world, chooser)
+        prefix = chooser.next_prefix()
+
+
+def shorten(outcome: Outcome, *, report: Callable[[int], None] = lambda _left: None) -> Outcome:
+    """Return the shortest schedule found that fails in the same way: no single choice of it can be left out."""
+    best = outcome
+    size = max(1, len(best.schedule) // 2)
+    while size:
+        keys, at, shorter = list(best.schedule), 0, False
+        while at < len(keys):
+            left = {key: best.schedule[key] for key in keys[:at] + keys[at + size :]}
+            tried = replayed(outcome.world, left)
+            if tried.fault and tried.kind == outcome.kind:
+                best, keys, shorter = tried, [key for key in tried.schedule if key in left], True
+                report(len(keys))
+            else:
+                at += size
+        size = size if shorter and size == 1 else size // 2
+    return best
+
+
+def tell(outcome: Outcome) -> str:
+    """Return the story of a run in words."""
+    made = outcome.orders or [f"{key} = {value}" for key, value in outcome.schedule.items()]
+    choices = "\n".join(f"  {one}" for one in made)
+    happened = "\n".join(f"  {line}" for line in outcome.story)
+    return f"World: {outcome.world}\nChoices:\n{choices}\nWhat happened:\n{happened}\nBroken: {outcome.fault}"

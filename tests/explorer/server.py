@@ -1,0 +1,245 @@
+"""Run one server of an account inside a simulated computer: its cache, its sync, its tools; and start it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from explorer.machine import Killed, Machine, Process
+from mcp_notarium.app import App
+from mcp_notarium.audit.chain import AuditKeys, Decision
+from mcp_notarium.audit.verification import Verification
+from mcp_notarium.config import Config
+from mcp_notarium.domain.note import Content, WriteState
+from mcp_notarium.domain.policy import Policy
+from mcp_notarium.errors import CacheError, NotariumError
+from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.library import Library
+from mcp_notarium.protocol.call_pipeline import CallPipeline
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.usage_limits import UsageLimits
+from mcp_notarium.sync import scheduler as scheduling
+from mcp_notarium.sync.scheduler import Scheduler
+from mcp_notarium.sync.writer import Writer
+from support.simplenote_settings import simplenote
+from support.sync_rig import LEASE, open_cache
+
+if TYPE_CHECKING:
+    from explorer.world import World
+
+KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
+INTERVAL = 60.0
+scheduling.TICK = 20.0
+"""Nobody waits for the clock here, so a process need not look every second."""
+
+
+@dataclass
+class Asked:
+    """A call as it came from a client that agrees to everything."""
+
+    client: str
+    tool: str
+    arguments: dict[str, Any]
+    decision: Decision = Decision.ALLOWED
+
+    async def ask(self, message: str, *, setting: str) -> bool:
+        """Agree."""
+        del message, setting
+        self.decision = Decision.CONFIRMED
+        return True
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Listen to nothing."""
+
+
+class Holder:
+    """Give out an account that is open already."""
+
+    def __init__(self, app: App) -> None:
+        self.opened: App | None = app
+        self.on_open: Callable[[], None] = lambda: None
+
+    async def app(self) -> App:
+        """Return the open account."""
+        assert self.opened is not None
+        return self.opened
+
+    def answer(self, error: NotariumError) -> NotariumError:
+        """Return the error as it is."""
+        return error
+
+    def lock(self, error: NotariumError) -> None:
+        """Refuse to be locked: no rules change behind the back of a server here."""
+        raise AssertionError(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Hold what an agent got; ``value`` has the fields of the answer or of the error."""
+
+    ok: bool
+    value: dict[str, Any]
+    text: str
+
+    @property
+    def words(self) -> str:
+        """Return what a story says of it."""
+        if not self.ok:
+            return f"{self.value.get('subcategory')}, {self.value.get('message')}"
+        facts = ("id", "local_version", "changed", "text", "note")
+        return (
+            ", ".join(f"{one} {self.value[one]!r}" for one in facts if one in self.value) or "done"
+        )
+
+
+class Server:
+    """A server process, and after it the next one. All their calls come from the client ``name``."""
+
+    def __init__(self, world: World, name: str, machine: Machine, policy: Policy) -> None:
+        self.world = world
+        self.name = name
+        self.machine = machine
+        self.policy = policy
+        self._lives = 0
+        self.process: Process
+        self.app: App
+        self.done = 0
+        """Acts of its plan that have begun."""
+        self.digest = ""
+        """That of the call which is being answered."""
+        self.earlier: set[str] = set()
+        """Ids of the writes that were in the journal before it."""
+        self.busy = 0
+        """Acts that have not ended."""
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether a process of it runs."""
+        return self._lives > 0 and not self.process.dead
+
+    def start(self, *, syncing: bool) -> None:
+        """Start a process; a task of it syncs if ``syncing``."""
+        self._lives += 1
+        run = self.world
+        self.process = process = self.machine.start(f"{self.name}{self._lives}")
+        with process.running():
+            cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
+            cache.versions.clock = run.clock.time
+            self.machine.watch(cache, process)
+            remote = run.place.remote(process, cache)
+            writer = Writer(
+                cache,
+                remote,
+                clock=run.clock.time,
+                owner=process.name,
+                lease=LEASE,
+                stopwatch=run.clock.monotonic,
+                owner_ended=run.has_ended,
+                on_step=self._reached,
+            )
+            scheduler = Scheduler(
+                cache,
+                remote,
+                writer,
+                clock=run.clock.time,
+                stopwatch=run.clock.monotonic,
+                interval=INTERVAL,
+                leader_lock_path=self.machine.folder / "sync.lock",
+                jitter=lambda: 0.5,
+            )
+            process.ends.append(scheduler._leader.release)
+            config = Config(
+                **simplenote("user@example.org"), data_dir=self.machine.folder, policy=self.policy
+            )
+            self.app = App(
+                config,
+                cache,
+                remote,
+                writer,
+                scheduler,
+                StoredToken(cache.sync_state, owner=config.owner_hash, system=None),
+                AuditLog(
+                    cache.database,
+                    KEYS,
+                    clock=run.clock.time,
+                    days=365,
+                    stopwatch=run.clock.monotonic,
+                ),
+                UsageLimits(self.policy.limits, cache, clock=run.clock.time),
+                library=Library(cache, remote, writer, scheduler),
+                clock=run.clock.time,
+            )
+            self._pipeline = CallPipeline(Holder(self.app))  # type: ignore[arg-type]
+            if syncing:
+                run.loop.create_task(scheduler.run())
+
+    def _reached(self, step: str) -> None:
+        if step == "recorded":
+            self.world.oracle.see_recorded(self)
+        self.process.place(step)
+
+    async def call(self, tool: str, **arguments: Any) -> Answer:
+        """Call a tool as its client does."""
+        self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
+        asked = Asked(self.name, tool, arguments)
+        self.digest = self.app.audit.digest(tool, arguments)
+        self.earlier = {write.write_id for write in self.app.cache.journal.all()}
+        before = self.app.audit.last_begun
+        result = await self._pipeline.answer(asked)
+        if self.process.dead:
+            raise Killed
+        value = result.value if result.value is not None else json.loads(result.text)
+        answer = Answer(not result.is_error, value, result.text)
+        told = {name: value for name, value in arguments.items() if name != "confirm"}
+        self.world.note(f"{self.name}: {tool} {told} is answered: {answer.words}")
+        self.world.oracle.saw(
+            self, tool, arguments, answer, begun=self.app.audit.last_begun > before
+        )
+        return answer
+
+    async def sync(self) -> None:
+        """Run one cycle now."""
+        await self.app.scheduler._runner.work(scheduling.Event.DUE)
+
+    # What the oracle looks at.
+
+    def contents(self) -> dict[str, Content]:
+        """Return what is in the index."""
+        notes = self.app.cache.notes
+        return {one: note.content for one in notes.etags() if (note := notes.get(one))}
+
+    def unfinished(self) -> list[str]:
+        """Return the texts of writes that are neither done nor refused for good."""
+        writes = self.app.cache.journal.all()
+        return [one.content.text for one in writes if one.state is not WriteState.REJECTED]
+
+    def refused(self) -> list[str]:
+        """Return the texts of writes that the store refused for good."""
+        writes = self.app.cache.journal.all()
+        return [one.content.text for one in writes if one.state is WriteState.REJECTED]
+
+    def verify(self) -> tuple[Verification, set[tuple[str, str]]]:
+        """Return the state of the audit chain, and the digest and outcome of each record."""
+        seen: set[tuple[str, str]] = set()
+        found = self.app.audit.table.verify(
+            anchored=None, also=lambda one: seen.add((one.digest, one.outcome))
+        )
+        return found, seen
+
+    def kept(self) -> int:
+        """Return how many tasks, calls and records are kept in memory."""
+        locks = self.app.writer._locks
+        return len(locks._running) + len(locks._calls) + len(locks._locks) + self.app.audit.waiting
+
+    def close(self) -> None:
+        """End it in order."""
+        if self.alive:
+            with self.process.running():
+                self.app.audit.flush(wait=True)
+            with suppress(CacheError):
+                self.app.cache.close()
+            self.process.kill()

@@ -1,0 +1,99 @@
+"""Explore some schedules, repeat one to the byte, and see that what is broken on purpose is found and told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from explorer.breaks import BREAKS
+from explorer.choices import Chooser
+from explorer.run import every_order, play, replayed, seeded, shorten, tell
+from explorer.world import SMALL, WORLDS
+from support.long import LONG, SEED
+
+TESTS = Path(__file__).parents[1]
+SECONDS = 20
+MOST_LONG = 500_000
+"""Schedules of all worlds together, with ``--all``."""
+QUICK = (
+    "hidden notes are shown",
+    "the outcome of an act is not recorded",
+    "what was removed stays",
+)
+MOST = 20_000
+"""Schedules in which a break has to be found; most are found in the first hundred."""
+
+
+def explore(*arguments: str, hashes: str = "0") -> subprocess.CompletedProcess[str]:
+    """The command, as ``./scripts/explore`` runs it."""
+    env = os.environ | {"PYTHONHASHSEED": hashes, "PYTHONPATH": str(TESTS)}
+    command = [sys.executable, "-m", "explorer", *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow("explores as long as it says")
+@pytest.mark.parametrize("world", WORLDS if LONG else [""])
+def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
+    length = ["--seconds", str(SECONDS)]
+    if LONG:
+        most = str(MOST_LONG // len(WORLDS))
+        length = ["--seconds", "1000000", "--most", most, "--world", world]
+    done = explore(*length, "--seed", SEED)
+    assert done.returncode == 0, done.stdout
+    assert "everything holds" in done.stdout
+
+
+def test_a_seed_gives_the_same_run_to_the_byte_whatever_the_hashes_of_strings_are() -> None:
+    arguments = ("--most", "1", "--seed", "same", "--seconds", "60", "--digests")
+    first, second = explore(*arguments), explore(*arguments, hashes="1")
+    assert first.returncode == 0, first.stdout
+    assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1]
+    assert len(first.stdout.splitlines()) == len(WORLDS) + 1
+
+
+@pytest.mark.parametrize("name", BREAKS if LONG else QUICK)
+def test_what_is_broken_on_purpose_is_found_and_told_in_words(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = BREAKS[name]
+    broken.make(monkeypatch.setattr)
+    outcomes = (seeded(broken.world, "breaks", number) for number in range(MOST))
+    found = next((one for one in outcomes if one.fault), None)
+    assert found is not None
+    shortest = shorten(found)
+    assert any(word in shortest.fault for word in broken.words), shortest.fault
+    assert len(shortest.schedule) <= len(found.schedule)
+    story = tell(shortest)
+    assert shortest.fault in story
+    again = replayed(shortest.world, shortest.schedule)
+    assert again.fault == shortest.fault
+    assert again.digest == shortest.digest
+
+
+def test_without_a_choice_nothing_goes_wrong() -> None:
+    for world in WORLDS:
+        calm = play(world, Chooser(schedule={}), rests=True)
+        assert (calm.fault, calm.schedule) == ("", {})
+
+
+@pytest.mark.slow("plays orders one by one")
+@pytest.mark.parametrize("world", SMALL)
+def test_every_order_of_a_small_world_holds(world: str) -> None:
+    most = 1_000_000 if LONG else 20
+    for number, outcome in enumerate(every_order(world), 1):
+        assert outcome.fault == "", tell(outcome)
+        if number == most:
+            break
+
+
+def test_a_schedule_that_fails_is_written_and_played_again(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps({"world": "simplenote", "schedule": {"act 1 of a #1": 1}}))
+    done = explore("--replay", str(path))
+    assert done.returncode == 0
+    assert "a calls save" in done.stdout

@@ -1,0 +1,210 @@
+"""Put a network between a server and its store: requests arrive late, twice, never; answers get lost or lie.
+
+A request travels by itself. It arrives also after its sender gave up or was killed, unless the store is one that
+overwrites whatever it has: nothing could protect a note of such a store from a write that wanders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import TypeVar
+
+from explorer.choices import Chooser
+from explorer.loop import DeterministicLoop
+from explorer.machine import Process
+from mcp_notarium.domain.note import PendingWrite, Revision
+from mcp_notarium.errors import OutcomeUnknown, StoreTimeout
+from mcp_notarium.stores.contract import (
+    Acknowledgement,
+    BaseLookup,
+    ChangePage,
+    ListingPage,
+    Retry,
+    Traits,
+    VersionPage,
+    WriteGuard,
+)
+from support.memory_client import Fault, MemoryClient
+from support.memory_store import MemoryStore
+
+WRITE_FAULTS = (
+    Fault.TIMEOUT,
+    Fault.LOST_ANSWER,
+    Fault.UNAVAILABLE,
+    Fault.RATE_LIMITED,
+    Fault.LOGIN,
+    Fault.NONSENSE,
+)
+READ_FAULTS = (
+    Fault.UNAVAILABLE,
+    Fault.TIMEOUT,
+    Fault.LOST_ANSWER,
+    Fault.NONSENSE,
+    Fault.CURSOR_LOST,
+    Fault.WITHOUT_CONTENT,
+)
+WRITES = ("push", "delete")
+TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 20.0
+_Result = TypeVar("_Result")
+
+
+class WiredClient(MemoryClient):
+    """One process's client of the store, whose every request and answer is an event of the schedule.
+
+    ``sends`` is told of each write that is sent, ``deletes`` of each id whose note is about to go. ``meddle`` lets
+    another device act at that moment on the note of this id, and gives the word it wrote; ``owes`` is told of a word
+    that a push may have covered: the process knows it until it ends.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        process: Process,
+        loop: DeterministicLoop,
+        chooser: Chooser,
+        note: Callable[[str], None],
+        traits: Traits,
+        calm: Callable[[], bool],
+        down: Callable[[], bool],
+        meddle: Callable[[str, str], str],
+        owes: Callable[[Process, str], None],
+        sends: Callable[[PendingWrite], None],
+        deletes: Callable[[str], None],
+    ) -> None:
+        super().__init__(store, traits=traits, poll_seconds=POLL_SECONDS)
+        self.process = process
+        self.requests = 0
+        self._loop = loop
+        self._chooser = chooser
+        self._note = note
+        self._calm = calm
+        self._down = down
+        self._meddle = meddle
+        self._owes = owes
+        self._sends = sends
+        self._deletes = deletes
+        self._overwrites = traits.write_guard is WriteGuard.LAST_WRITER
+
+    async def list_page(
+        self, *, since: str | None, mark: str | None, limit: int, with_content: bool
+    ) -> ListingPage:
+        """See ``Store.list_page``."""
+        call = super().list_page
+        return await self._send(
+            "list_page",
+            lambda: call(since=since, mark=mark, limit=limit, with_content=with_content),
+        )
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
+        """See ``Store.changes``."""
+        call = super().changes
+        return await self._send("changes", lambda: call(cursor, wait=wait, base_of=base_of))
+
+    async def get(self, note_id: str, *, etag: str | None = None) -> Revision:
+        """See ``Store.get``."""
+        call = super().get
+        return await self._send("get", lambda: call(note_id, etag=etag))
+
+    async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
+        """See ``VersionedStore.list_versions``."""
+        call = super().list_versions
+        return await self._send("list_versions", lambda: call(note_id, before=before, limit=limit))
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Store.push``."""
+        push = super().push
+
+        async def arrive() -> Acknowledgement:
+            word = self._meddle(f"right before a push of {self.process.name}", write.note_id)
+            answer = await push(write)
+            if word:
+                self._owes(self.process, word)
+            repeatable = self.traits.retry is Retry.IDEMPOTENT
+            if repeatable and self._happens("push arrives twice"):
+                self._note(f"the push of {self.process.name} arrives twice")
+                self.store.write(write)
+            return answer
+
+        self._sends(write)
+        return await self._send("push", arrive, note_id=write.note_id)
+
+    async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
+        """See ``Store.delete``."""
+        delete = super().delete
+
+        async def arrive() -> None:
+            if self._overwrites:
+                self._deletes(note_id)
+            await delete(note_id, etag=etag, write_id=write_id)
+
+        await self._send("delete", arrive, note_id=note_id)
+
+    async def _send(
+        self, method: str, call: Callable[[], Awaitable[_Result]], *, note_id: str = ""
+    ) -> _Result:
+        """Let a request travel, and wait for its answer as long as a store waits."""
+        self.requests += 1
+        self.process.place(f"sends {method}")
+        answer: asyncio.Future[_Result] = self._loop.create_future()
+        strays = method not in WRITES or not self._overwrites
+        context = Context() if strays and method in WRITES else None
+        travel = self._travel(method, call, answer, note_id=note_id, strays=strays)
+        self._loop.create_task(travel, context=context)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                found = await answer
+        except TimeoutError:
+            self._note(f"{self.process.name} gives {method} up")
+            kind = OutcomeUnknown if method in WRITES else StoreTimeout
+            raise kind("no answer came") from None
+        if method in WRITES:
+            self.process.place(f"has the answer to {method}")
+        return found
+
+    async def _travel(
+        self,
+        method: str,
+        call: Callable[[], Awaitable[_Result]],
+        answer: asyncio.Future[_Result],
+        *,
+        note_id: str,
+        strays: bool,
+    ) -> None:
+        who = self.process.name
+        await self._loop.gate(f"{who}: {method} arrives", late=strays)
+        fault = self._fault(method)
+        if fault is not None and not self._down():
+            self._note(f"{method} of {who} meets: {fault.replace('_', ' ')}")
+        if fault is not None:
+            self.faults.plan(fault, on=method)
+        try:
+            found = await call()
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            if method in WRITES and isinstance(error, OutcomeUnknown):
+                self._meddle(f"while {who} waits for an answer", note_id)
+            await self._loop.gate(f"{who}: an error comes", late=strays)
+            if not answer.done():
+                answer.set_exception(error)
+            return
+        await self._loop.gate(f"{who}: an answer comes", late=strays)
+        if not answer.done():
+            answer.set_result(found)
+
+    def _fault(self, method: str) -> Fault | None:
+        if self._down():
+            return Fault.UNAVAILABLE
+        if self._calm():
+            return None
+        known = WRITE_FAULTS if method in WRITES else READ_FAULTS
+        label = f"{self.process.name}: {method} fails"
+        at = self._chooser.choose(label, 1 + len(known), rate=self._chooser.rates.faults)
+        fault = known[at - 1] if at else None
+        return None if fault is Fault.CURSOR_LOST and method == "list_page" else fault
+
+    def _happens(self, what: str) -> bool:
+        label, rate = f"{self.process.name}: {what}", self._chooser.rates.faults
+        return not self._calm() and bool(self._chooser.choose(label, 2, rate=rate))

@@ -1,0 +1,474 @@
+"""Say who takes part in a run: computers with servers, a store, somebody else who writes; and let them act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from explorer.choices import Chooser
+from explorer.loop import DeterministicLoop
+from explorer.machine import Clock, Killed, Machine
+from explorer.oracle import UNKNOWN, Oracle
+from explorer.place import MemoryPlace, Place
+from explorer.server import Answer, Server
+from mcp_notarium.domain.policy import PERMISSIVE, Visibility
+from mcp_notarium.stores.contract import Traits
+from support.memory_client import ROWS
+from support.sync_rig import DATABASE
+
+HEALING_SECONDS = 7200.0
+QUIET_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Describe a world. ``apart``: the two servers run on two computers, else on one.
+
+    ``place`` makes what holds the notes.
+    """
+
+    place: Callable[[World], Place]
+    apart: bool = False
+    hides: bool = False
+    acts: int = 3
+    """Acts of each server, and of the other writer, at most."""
+    kills: int = 2
+    syncing: bool = True
+    """Servers sync by themselves, else once when they start."""
+    script: Mapping[str, tuple[str, ...]] | None = None
+    """What each does, where that is no choice."""
+
+
+class World:
+    """Hold everything that takes part in one run."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, loop: DeterministicLoop, clock: Clock, chooser: Chooser
+    ) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.clock = clock
+        self.chooser = chooser
+        self.oracle = Oracle()
+        self.story: list[str] = []
+        self.calm = True
+        """Nothing goes wrong on the way to the store."""
+        self.down = False
+        """The store is not reached at all."""
+        self._words = 0
+        self.acts = plan.acts
+        """Acts of each server, and of the other writer, at most."""
+        self.folder = folder
+        self.place = plan.place(self)
+        rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
+        policy = replace(PERMISSIVE, visibility=rules)
+        names = ("m", "n") if plan.apart else ("m",)
+        self.machines = [
+            Machine(name, folder, chooser, self.note, kills=plan.kills) for name in names
+        ]
+        self.servers = [
+            Server(self, name, self.machines[at % len(self.machines)], policy)
+            for at, name in enumerate(("a", "b"))
+        ]
+        self._ended: set[str] = set()
+
+    # What the parts ask.
+
+    def note(self, line: str) -> None:
+        """Add a line to the story of the run."""
+        self.story.append(f"{self.loop.time():9.2f} s  {line}")
+
+    def word(self, who: str) -> str:
+        """Return a word that nobody has used."""
+        self._words += 1
+        return f"{who}{self._words}"
+
+    def has_ended(self, owner: str) -> bool:
+        """Tell whether the process of this name has ended."""
+        return any(
+            one.name == owner and one.dead for machine in self.machines for one in machine.processes
+        )
+
+    # The parts of a run.
+
+    def begin(self, loaded: bytes | None) -> None:
+        """Fill the store, start the servers, and let them load: nothing of this is a choice.
+
+        ``loaded``: the database as it is then, from another run.
+        """
+        self.chooser.mute = True
+        for number in range(2):
+            word = self.word("old")
+            self.oracle.promise(word, "the store")
+            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
+        if self.plan.hides:
+            self._hide("note-hidden")
+        for machine in self.machines if loaded else ():
+            path = machine.folder / DATABASE
+            path.touch(mode=0o600)
+            path.write_bytes(loaded or b"")
+        for server in self.servers:
+            server.start(syncing=self.plan.syncing)
+            if not self.plan.syncing:
+                with server.process.running():
+                    self.loop.create_task(server.sync())
+        self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
+        self.chooser.mute = self.calm = False
+        self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
+
+    def loaded(self) -> bytes | None:
+        """Return the database after :meth:`begin`, closed in order; None if another run cannot begin with it."""
+        if not self.place.repeats:
+            return None
+        for server in self.servers:
+            server.close()
+        return (self.machines[0].folder / DATABASE).read_bytes()
+
+    def act(self) -> None:
+        """Let everybody carry out a plan, and whoever is killed start again."""
+        for server in self.servers:
+            self._begin_acts(server)
+        self._plan_foreign()
+        self.loop.run_until(self._all_acted, deadline=self.loop.time() + HEALING_SECONDS)
+
+    def heal(self) -> None:
+        """Let nothing go wrong any more, and wait until all agree."""
+        self.chooser.mute = self.calm = True
+        for server in self.servers:
+            if not server.alive:
+                self._restart(server)
+        if not self.place.ids():
+            self._put(self.word("them"))
+        self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+        self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+
+    def rest(self) -> None:
+        """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
+        asked = self._pass_ten_minutes()
+        self.oracle.judge_quiet(self.servers, self.loop.waiting(), asked)
+        self.down = True
+        self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
+        self.down = False
+
+    def _pass_ten_minutes(self) -> dict[str, int]:
+        before = self.place.requests()
+        self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
+        return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
+
+    def require_no_errors(self) -> None:
+        """Raise what no task took."""
+        if self.loop.errors:
+            raise self.loop.errors[0]
+
+    def close(self) -> None:
+        """End everything."""
+        for server in self.servers:
+            server.close()
+        self._take_away()
+        self.place.close()
+
+    def after_step(self) -> None:
+        """Take away what a killed process leaves, and start another one in its place."""
+        self._take_away()
+        if not self.calm:
+            for server in self.servers:
+                if not server.alive and server.name not in self._ended:
+                    self._ended.add(server.name)
+                    self.loop.expect(
+                        f"{server.name} starts again", lambda one=server: self._again(one)
+                    )
+
+    def _take_away(self) -> None:
+        for machine in self.machines:
+            while machine.gone:
+                self.loop.drop(machine.gone.pop())
+
+    def _again(self, server: Server) -> None:
+        self._ended.discard(server.name)
+        if not server.alive:
+            self._restart(server)
+            self._begin_acts(server)
+
+    def _restart(self, server: Server) -> None:
+        self.note(f"{server.name} starts again")
+        try:
+            server.start(syncing=self.plan.syncing)
+        except Killed:
+            return
+        if not self.plan.syncing:
+            with server.process.running():
+                self.loop.create_task(server.sync())
+
+    def _loaded(self) -> bool:
+        return all(one.contents() and one.app.library.status().complete for one in self.servers)
+
+    def _all_acted(self) -> bool:
+        alive = all(server.alive for server in self.servers)
+        ended = all(one.done >= self.acts and not one.busy for one in self.servers)
+        return alive and ended and not self._foreign_left
+
+    def _in_step(self) -> bool:
+        rules = self.servers[0].policy.visibility
+        truth = {
+            one: content
+            for one, content in self.place.contents().items()
+            if rules.sees(one, content.tags)
+        }
+        return all(
+            one.alive and not one.unfinished() and one.contents() == truth for one in self.servers
+        )
+
+    # What servers do.
+
+    def _begin_acts(self, server: Server) -> None:
+        with server.process.running():
+            self.loop.create_task(self._acts(server))
+
+    async def _acts(self, server: Server) -> None:
+        while server.done < self.acts:
+            number = server.done + 1
+            name = self._next_act(number, server.name, list(self._possible()))
+            server.done += 1
+            if name == "nothing":
+                continue
+            server.busy += 1
+            try:
+                await self.loop.gate(f"{server.name} begins to {name}")
+                await self._possible()[name](server)
+            finally:
+                server.busy -= 1
+
+    def _next_act(self, number: int, who: str, names: list[str]) -> str:
+        if self.plan.script is None:
+            return self.chooser.among(f"act {number} of {who}", ["nothing", *names])
+        acts = self.plan.script.get(who, ())
+        return acts[number - 1] if number <= len(acts) else "nothing"
+
+    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
+        traits = self.place.traits
+        acts = {
+            "create": self._create,
+            "append": self._append,
+            "prepend": self._prepend,
+            "rewrite": self._rewrite,
+            "undo": self._undo,
+            "look": self._look,
+            "remove": self._remove,
+        }
+        if traits.tags:
+            acts["tag"] = self._tag
+        if traits.trash:
+            acts |= {"trash": self._trash, "untrash": self._untrash}
+        return acts
+
+    async def _create(self, server: Server) -> None:
+        word = self.word(server.name)
+        await self._promising(server, word, "save", text=f"{word}\nnew\n")
+
+    async def _append(self, server: Server) -> None:
+        await self._change(server, lambda word: {"append": f"{word}\n"})
+
+    async def _prepend(self, server: Server) -> None:
+        await self._change(server, lambda word: {"prepend": f"{word}\n"})
+
+    async def _change(self, server: Server, how: Callable[[str], dict[str, Any]]) -> None:
+        note_id = self._some_note(server)
+        if note_id:
+            word = self.word(server.name)
+            await self._promising(server, word, "save", id=note_id, **how(word))
+
+    async def _rewrite(self, server: Server) -> None:
+        note_id = self._some_note(server)
+        if not note_id:
+            return
+        read = await server.call("get", id=note_id)
+        if not read.ok or read.value.get("text_is_partial"):
+            return
+        await self.loop.gate(f"{server.name} has read")
+        word, text = self.word(server.name), read.value["text"]
+        lines = [*text.split("\n")[:1], word, *text.split("\n")[1:]]
+        version = read.value["local_version"]
+        await self._promising(
+            server, word, "save", id=note_id, text="\n".join(lines), local_version=version
+        )
+
+    async def _tag(self, server: Server) -> None:
+        note = self._some_note(server)
+        if not note:
+            return
+        read = await server.call("get", id=note)
+        if read.ok:
+            tags = [*read.value["tags"], self.word("tag")]
+            await server.call("save", id=note, tags=tags, local_version=read.value["local_version"])
+
+    async def _trash(self, server: Server) -> None:
+        await self._manage(server, "trash")
+
+    async def _untrash(self, server: Server) -> None:
+        await self._manage(server, "untrash")
+
+    async def _manage(self, server: Server, action: str) -> Answer | None:
+        note_id = self._some_note(server)
+        read = await server.call("get", id=note_id) if note_id else None
+        if read is None or not read.ok:
+            return None
+        version = read.value["local_version"]
+        return await server.call(
+            "manage", action=action, id=note_id, local_version=version, confirm=True
+        )
+
+    async def _remove(self, server: Server) -> None:
+        note_id = self._some_note(server)
+        note = server.app.cache.notes.get(note_id) if note_id else None
+        if note is None or (self.place.traits.trash and not note.trash):
+            await self._trash(server) if self.place.traits.trash else None
+            return
+        words = note.text
+        await self._guarded(
+            server,
+            "manage",
+            lambda: self.oracle.forgive(words),
+            action="delete_permanently",
+            id=note_id,
+            local_version=note.local_version,
+            confirm=True,
+        )
+
+    async def _undo(self, server: Server) -> None:
+        mine = [(key[1], words) for key, words in self.oracle.last.items() if key[0] == server.name]
+        if not mine:
+            return
+        note_id, words = mine[-1]
+        await self._guarded(
+            server,
+            "manage",
+            lambda: self.oracle.forgive(" ".join(words)),
+            action="undo",
+            id=note_id,
+            confirm=True,
+        )
+
+    async def _look(self, server: Server) -> None:
+        await server.call("list")
+        note_id = self._some_note(server)
+        if note_id:
+            await server.call("get", id=note_id)
+
+    def _some_note(self, server: Server) -> str:
+        ids = sorted(server.app.cache.notes.etags())
+        return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
+
+    async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> None:
+        """Call a tool that adds a word, and remember what was promised of it."""
+        answer = await server.call(tool, **arguments)
+        unknown = answer.value.get("subcategory") == UNKNOWN
+        if answer.ok or (unknown and not self.plan.hides):  # where rules hide notes, no copy tells
+            self.oracle.promise(word, server.name)
+        note_id = answer.value.get("id")
+        if answer.ok and isinstance(note_id, str):
+            self.oracle.last.setdefault((server.name, note_id), []).append(word)
+            note = server.app.cache.notes.get(note_id)
+            if note is not None:
+                self.oracle.see_version(server, note_id, note.local_version, note.content)
+
+    async def _guarded(
+        self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
+    ) -> None:
+        """Call a tool that takes words away: if it is not answered, they may be gone or not."""
+        answered = False
+        try:
+            answer = await server.call(tool, **arguments)
+            answered = True
+            if answer.ok or answer.value.get("subcategory") == UNKNOWN:
+                forgive()
+        finally:
+            if not answered:
+                forgive()
+
+    # What somebody else does at the store.
+
+    def _plan_foreign(self) -> None:
+        self._foreign_left = 0
+        names = [*self._foreign_acts()]
+        for number in range(1, self.acts + 1):
+            name = self._next_act(number, "another device", names)
+            if name == "nothing":
+                continue
+            self._foreign_left += 1
+            turns = self.chooser.choose(f"act {number} of another device comes after", 30, rate=1.0)
+            self.loop.expect_after(
+                turns, f"another device: {name}", lambda name=name: self._foreign(name)
+            )
+
+    def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
+        acts = self.place.acts() | {
+            "put": lambda _one, word: self._put(word),
+            "set a clock": lambda _one, _word: self._set_clock(),
+        }
+        if self.plan.hides:
+            acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
+        return acts
+
+    def _foreign(self, name: str) -> None:
+        self._foreign_left -= 1
+        ids = [one for one in self.place.ids() if "hidden" not in one]
+        at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
+        if ids or name in ("put", "set a clock", "hide"):
+            word = self._act_elsewhere(name, ids[at] if ids else "")
+            if word:
+                self.oracle.promise(word, "another device")
+
+    def meddle(self, when: str, note_id: str) -> str:
+        """Let another device act on a note at this moment, perhaps; return the word that it wrote there."""
+        if self.calm or note_id not in self.place.ids():
+            return ""
+        # A file that is renamed at this moment is left to the worlds with real files.
+        names = ["nothing", *(one for one in self.place.acts() if one != "rename")]
+        rate = self.chooser.rates.faults
+        name = self.chooser.among(f"another device acts {when}", names, rate=rate)
+        return "" if name == "nothing" else self._act_elsewhere(name, note_id)
+
+    def _act_elsewhere(self, name: str, note_id: str) -> str:
+        word = self.word("them")
+        self._foreign_acts()[name](note_id, word)
+        self.note(f"another device: {name} {note_id} ({word})")
+        there = " ".join(one.text for one in self.place.contents().values()).split()
+        return word if word in there else ""
+
+    def _put(self, word: str) -> None:
+        self.place.put(f"other-{word}", f"{word} title\nline\n")
+
+    def _set_clock(self) -> None:
+        at = self.chooser.choose("seconds that a clock is set by", 4, rate=1.0)
+        self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
+
+    def _hide(self, name: str) -> None:
+        word = self.word("secret")
+        self.oracle.hidden.add(word)
+        self.place.put(name, f"{word}\nhidden\n", tags=("hidden",))
+
+
+def _memory(traits: Traits) -> Callable[[World], Place]:
+    return lambda world: MemoryPlace(world, traits)
+
+
+WORLDS: dict[str, Plan] = {
+    **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
+    **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
+    **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+}
+"""By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
+SMALL: dict[str, Plan] = {
+    f"{row}, {foreign}": Plan(
+        _memory(traits),
+        kills=1,
+        syncing=False,
+        acts=2,
+        script={"a": ("append", "rewrite"), "b": ("append",), "another device": (foreign,)},
+    )
+    for row, traits in ROWS.items()
+    for foreign in ("edit the end", "remove")
+}
+"""By name: three writes of two servers and one of another device, small enough to play every order."""
