@@ -108,6 +108,10 @@ class Machine:
         self._lives = 0
         self.folder = self._next_folder()
         self.processes: list[Process] = []
+        self.before_cut: Callable[[], None] = lambda: None
+        """Called right before the power fails."""
+        self.after_cut: Callable[[], None] = lambda: None
+        """Called while it is dark."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
         self._commits = [0]
@@ -175,6 +179,7 @@ class Machine:
 
     def lose_power(self, what: str) -> None:
         """End all processes; the disk keeps what was flushed, and perhaps some commits more."""
+        self.before_cut()
         size = self._log_size()
         kept = [one for one in dict.fromkeys(self._commits) if one <= size] or [0]
         at = self.chooser.choose(f"{self.name}: commits the disk still has", len(kept), rate=0.5)
@@ -189,6 +194,7 @@ class Machine:
         for process in self.processes:
             process.kill()
         self._commits = [cut]
+        self.after_cut()
 
     def _next_folder(self) -> Path:
         self._lives += 1

@@ -37,6 +37,8 @@ class Oracle:
     promised: dict[str, str] = field(default_factory=dict)
     """Word to who was promised it."""
     taken: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    """Words that servers were asked to write."""
     hidden: set[str] = field(default_factory=set)
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
@@ -60,6 +62,10 @@ class Oracle:
     def promise_while(self, process: Process, word: str) -> None:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
+
+    def is_written(self, text: str) -> bool:
+        """Tell whether a server has put a word into a text, or a copy of it."""
+        return text.startswith(MARK) or not self.written.isdisjoint(text.split())
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""

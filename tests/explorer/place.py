@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from explorer.wire import WiredClient
 from mcp_notarium.domain.note import Content
-from mcp_notarium.stores.contract import Ids, Store, Traits
+from mcp_notarium.stores.contract import Store, Traits
 from support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MemoryPlace:
         }
         if self.traits.trash:
             acts["trash"] = trash
-        if self.traits.ids is Ids.NAMED:
+        if self.traits.ids.named:
             acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
         return acts
 

@@ -77,6 +77,11 @@ def _loaded(world: str) -> bytes | None:
         return prepared.loaded()
 
 
+def forget_loaded() -> None:
+    """Load again: the product is another one now."""
+    _loaded.cache_clear()
+
+
 @contextmanager
 def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
     loop = DeterministicLoop(chooser, now=0.0)

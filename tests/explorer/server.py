@@ -13,10 +13,10 @@ from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys, Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
-from mcp_notarium.domain.note import Content, WriteState
+from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
-from mcp_notarium.keys.credentials import StoredToken
+from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.secret import Secret
@@ -209,8 +209,12 @@ class Server:
 
     def contents(self) -> dict[str, Content]:
         """Return what is in the index."""
+        return {note.id: note.content for note in self.notes()}
+
+    def notes(self) -> list[Note]:
+        """Return the notes in the index."""
         notes = self.app.cache.notes
-        return {one: note.content for one in notes.etags() if (note := notes.get(one))}
+        return [note for one in notes.etags() if (note := notes.get(one))]
 
     def unfinished(self) -> list[str]:
         """Return the texts of writes that are neither done nor refused for good."""

@@ -12,7 +12,7 @@ import pytest
 
 from explorer.breaks import BREAKS
 from explorer.choices import Chooser
-from explorer.run import every_order, play, replayed, seeded, shorten, tell
+from explorer.run import every_order, forget_loaded, play, replayed, seeded, shorten, tell
 from explorer.world import SMALL, WORLDS
 from support.long import LONG, SEED
 
@@ -62,6 +62,7 @@ def test_what_is_broken_on_purpose_is_found_and_told_in_words(
 ) -> None:
     broken = BREAKS[name]
     broken.make(monkeypatch.setattr)
+    forget_loaded()
     outcomes = (seeded(broken.world, "breaks", number) for number in range(MOST))
     found = next((one for one in outcomes if one.fault), None)
     assert found is not None
@@ -73,6 +74,7 @@ def test_what_is_broken_on_purpose_is_found_and_told_in_words(
     again = replayed(shortest.world, shortest.schedule)
     assert again.fault == shortest.fault
     assert again.digest == shortest.digest
+    forget_loaded()
 
 
 def test_without_a_choice_nothing_goes_wrong() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
 from explorer.oracle import UNKNOWN, Oracle
 from explorer.place import MemoryPlace, Place
-from explorer.server import Answer, Server
+from explorer.server import INTERVAL, Answer, Server
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
@@ -73,6 +75,9 @@ class World:
             for at, name in enumerate(("a", "b"))
         ]
         self._ended: set[str] = set()
+        for machine in self.machines:
+            machine.before_cut = partial(self._see_all, machine)
+            machine.after_cut = partial(self._meddle_in_the_dark, machine)
 
     # What the parts ask.
 
@@ -83,13 +88,25 @@ class World:
     def word(self, who: str) -> str:
         """Return a word that nobody has used."""
         self._words += 1
-        return f"{who}{self._words}"
+        word = f"{who}{self._words}"
+        if who in ("a", "b"):
+            self.oracle.written.add(word)
+        return word
 
     def has_ended(self, owner: str) -> bool:
         """Tell whether the process of this name has ended."""
         return any(
             one.name == owner and one.dead for machine in self.machines for one in machine.processes
         )
+
+    def _see_all(self, machine: Machine) -> None:
+        """Count what came as news as shown: a read at this moment would have shown it."""
+        for server in self.servers:
+            open_now = server.alive and server.app.cache.database.in_transaction
+            if server.alive and server.machine is machine and not open_now:
+                for note in server.notes():
+                    if not self.oracle.is_written(note.text):
+                        self.oracle.see_version(server, note.id, note.local_version, note.content)
 
     # The parts of a run.
 
@@ -141,6 +158,9 @@ class World:
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
+        for server in self.servers if not self.plan.syncing else ():
+            with server.process.running():
+                self.loop.create_task(server.sync())
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
@@ -256,6 +276,7 @@ class World:
             "undo": self._undo,
             "look": self._look,
             "remove": self._remove,
+            "wait": self._wait,
         }
         if traits.tags:
             acts["tag"] = self._tag
@@ -350,6 +371,11 @@ class World:
             confirm=True,
         )
 
+    async def _wait(self, server: Server) -> None:
+        """Let news arrive, also where the store is asked once an interval."""
+        self.note(f"{server.name} waits")
+        await asyncio.sleep(INTERVAL + 1)
+
     async def _look(self, server: Server) -> None:
         await server.call("list")
         note_id = self._some_note(server)
@@ -420,15 +446,23 @@ class World:
             if word:
                 self.oracle.promise(word, "another device")
 
-    def meddle(self, when: str, note_id: str) -> str:
+    def meddle(self, when: str, note_id: str, *, rate: float | None = None) -> str:
         """Let another device act on a note at this moment, perhaps; return the word that it wrote there."""
         if self.calm or note_id not in self.place.ids():
             return ""
         # A file that is renamed at this moment is left to the worlds with real files.
         names = ["nothing", *(one for one in self.place.acts() if one != "rename")]
-        rate = self.chooser.rates.faults
+        rate = self.chooser.rates.faults if rate is None else rate
         name = self.chooser.among(f"another device acts {when}", names, rate=rate)
         return "" if name == "nothing" else self._act_elsewhere(name, note_id)
+
+    def _meddle_in_the_dark(self, machine: Machine) -> None:
+        ids = [one for one in self.place.ids() if "hidden" not in one]
+        if ids:
+            at = self.chooser.choose("note of another device in the dark", len(ids), rate=0.4)
+            word = self.meddle(f"while {machine.name} is dark", ids[at], rate=0.5)
+            if word:
+                self.oracle.promise(word, "another device")
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")

@@ -1,0 +1,40 @@
+"""Play schedules again in which something once did not hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.run import replayed, tell
+
+FOUND = {
+    "a removal without an answer, outrun by an edit": (
+        "memento",
+        {
+            "act 2 of b #1": 7,
+            "b1: delete fails #1": 1,
+            "another device acts while b1 waits for an answer #1": 1,
+        },
+        ("b calls manage delete_permanently", "another device: edit the top"),
+    ),
+    "a version that was shown, and lost with the power": (
+        "trilium",
+        {
+            "act 1 of another device #1": 1,
+            "act 1 of another device comes after #1": 3,
+            "act 1 of a #1": 8,
+            "kill: a1 has committed #2": 2,
+            "m: commits the disk still has #1": 1,
+            "another device acts while m is dark #1": 1,
+        },
+        ("another device: edit the top", "the power of m fails"),
+    ),
+}
+"""By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_holds(name: str) -> None:
+    world, schedule, told = FOUND[name]
+    outcome = replayed(world, schedule)
+    assert outcome.fault == "", tell(outcome)
+    assert all(any(words in line for line in outcome.story) for words in told)
