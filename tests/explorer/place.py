@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.wire import WiredClient
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Ids, Store, Traits
 from support.memory_store import MemoryStore
+from support.simplenote_settings import simplenote
 
 if TYPE_CHECKING:
     from explorer.machine import Process
@@ -22,6 +23,8 @@ class Place(Protocol):
     """Describe what holds the notes of a run."""
 
     traits: Traits
+    settings: dict[str, Any]
+    """The two fields of a configuration that name the store."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """Return what another device may do to a note: name to a function of its id and a new word."""
@@ -51,6 +54,7 @@ class MemoryPlace:
     def __init__(self, world: World, traits: Traits) -> None:
         self._world = world
         self.traits = traits
+        self.settings: dict[str, Any] = simplenote("user@example.org")
         self.store = MemoryStore()
         self._clients: list[WiredClient] = []
 

@@ -25,7 +25,6 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from support.simplenote_settings import simplenote
 from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
@@ -150,9 +149,7 @@ class Server:
                 jitter=lambda: 0.5,
             )
             process.ends.append(scheduler._leader.release)
-            config = Config(
-                **simplenote("user@example.org"), data_dir=self.machine.folder, policy=self.policy
-            )
+            config = Config(**run.place.settings, data_dir=self.machine.folder, policy=self.policy)
             self.app = App(
                 config,
                 cache,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.choices import Chooser
+from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.oracle import UNKNOWN, Oracle
@@ -428,6 +429,8 @@ WORLDS: dict[str, Plan] = {
     **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
     **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+    "local files": Plan(LocalPlace),
+    "local files, hidden": Plan(LocalPlace, hides=True),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
