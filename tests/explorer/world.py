@@ -11,10 +11,11 @@ from explorer.choices import Chooser
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
-from explorer.oracle import UNKNOWN, Oracle
+from explorer.oracle import UNKNOWN, Oracle, is_copy
 from explorer.place import MemoryPlace, Place
 from explorer.server import Answer, Server
-from mcp_notarium.domain.note import PendingWrite
+from explorer.vault_place import VaultPlace
+from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
@@ -241,6 +242,8 @@ class World:
             "look": self._look,
             "remove": self._remove,
         }
+        if traits.folders:
+            acts["rename"] = self._rename
         if traits.tags:
             acts["tag"] = self._tag
         if traits.trash:
@@ -277,6 +280,13 @@ class World:
         await self._promising(
             server, word, "save", id=note_id, text="\n".join(lines), local_version=version
         )
+
+    async def _rename(self, server: Server) -> None:
+        note = self._some_note(server)
+        read = await server.call("get", id=note) if note else None
+        if read is not None and read.ok and not is_copy(Content("", title=read.value["title"])):
+            version = read.value["local_version"]
+            await server.call("save", id=note, title=self.word("name"), local_version=version)
 
     async def _tag(self, server: Server) -> None:
         note = self._some_note(server)
@@ -431,6 +441,9 @@ WORLDS: dict[str, Plan] = {
     **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
     "local files": Plan(LocalPlace),
     "local files, hidden": Plan(LocalPlace, hides=True),
+    "vault files": Plan(VaultPlace),
+    "vault files, apart": Plan(VaultPlace, apart=True),
+    "vault files, hidden": Plan(VaultPlace, hides=True),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
