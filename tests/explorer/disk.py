@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,14 +43,14 @@ class Disk:
         self._facts: dict[int, Facts] = {}
         self._seen: dict[Name, tuple[int, bytes | None]] = {}
         self.events: list[FileEvents] = []
-        self.writers: set[int] = set()
-        """Inodes of files that another program has open for writing."""
+        self.writers: Counter[int] = Counter()
+        """Inode to how many programs have the file open for writing."""
 
     def look(self) -> None:
         """Find out what was changed since the last look; it happened now."""
         now = self._time()
         found = dict(self._walk())
-        alive = {inode for inode, _ in found.values()} | self.writers
+        alive = {inode for inode, _ in found.values()} | self.writers.keys()
         for inode in self._facts.keys() - alive:
             if inode not in {one for one, _ in self._seen.values()}:
                 continue
@@ -196,7 +197,7 @@ class FileCalls:
 
     def stat(self, *args: Any, **how: Any) -> os.stat_result:
         """See ``os.stat``."""
-        return self._disk.shown(os.stat(*args, **how))  # noqa: PTH116
+        return self._disk.shown(os.stat(*args, **how))
 
     def fstat(self, file: int) -> os.stat_result:
         """See ``os.fstat``."""
@@ -227,7 +228,7 @@ class FileCalls:
     def unlink(self, *args: Any, **how: Any) -> None:
         """See ``os.unlink``."""
         self._before("unlink")
-        os.unlink(*args, **how)  # noqa: PTH108
+        os.unlink(*args, **how)
         self._disk.look()
 
     def rename(self, *args: Any, **how: Any) -> None:

@@ -28,6 +28,8 @@ class Editors:
     def __init__(self, world: World, disk: Disk) -> None:
         self._world = world
         self._disk = disk
+        self._steps = 0
+        """Steps that are still to come."""
         self.deleted: set[int] = set()
         """Inodes of files that were removed for good, and not to be replaced by a server's."""
 
@@ -137,7 +139,8 @@ class Editors:
     def _exchange(self, note_id: str, _word: str) -> None:
         alive = [one for one in self._world.place.ids() if (self._disk.root / one).exists()]
         visible = [one for one in alive if "hidden" not in one]
-        if note_id not in visible or len(visible) < 2:  # noqa: PLR2004 - two change places
+        unwritten = self._steps > 0  # what is in a buffer would come into the other note
+        if unwritten or note_id not in visible or len(visible) < 2:
             return
         other = visible[(visible.index(note_id) + 1) % len(visible)]
         first, second = self._disk.root / note_id, self._disk.root / other
@@ -178,7 +181,7 @@ class Editors:
 
     def _open(self, note_id: str) -> BinaryIO:
         file = self._path(note_id).open("r+b", buffering=0)
-        self._disk.writers.add(os.fstat(file.fileno()).st_ino)
+        self._disk.writers[os.fstat(file.fileno()).st_ino] += 1
         return file  # type: ignore[return-value]
 
     def _finish(self, file: BinaryIO, text: str, *, word: str) -> None:
@@ -191,7 +194,7 @@ class Editors:
         self._disk.touch(state.st_ino)
         if word:
             file.close()
-            self._disk.writers.discard(state.st_ino)
+            self._disk.writers[state.st_ino] -= 1
             if state.st_ino in self.deleted:
                 oracle.forgive(text)
             oracle.promise(word, "another program")
@@ -226,10 +229,12 @@ class Editors:
         """Take the next step after a while."""
         world = self._world
         world._foreign_left += 1
+        self._steps += 1
         at = world.chooser.choose(f"another program {what} after", len(GAPS), rate=1.0)
 
         def happen() -> None:
             world._foreign_left -= 1
+            self._steps -= 1
             step()
             world.note(f"another program {what}")
 

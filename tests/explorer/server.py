@@ -25,6 +25,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
+from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Server:
                 library=Library(cache, remote, writer, scheduler),
                 clock=run.clock.time,
             )
-            self._pipeline = CallPipeline(Holder(self.app))  # type: ignore[arg-type]
+            self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
             if syncing:
                 run.loop.create_task(scheduler.run())
 

@@ -59,7 +59,19 @@ class SteppedVault(VaultStore):
         self._place = place
         self._looking: Any = TurnLock(place.workers)
         self._watch: Any = FileEvents(place.disk, deaf=lambda: place.deaf, loses=place.loses)
-        process.ends.append(self._watch.close)
+        self.unrecorded = ""
+        """Words that this process alone has, since the last flush: it has displaced them, and has not recorded that."""
+        process.ends += [self._watch.close, self._forget]
+        self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
+
+    def _step(self, what: str) -> None:
+        if what == "has flushed its log":
+            self.unrecorded = ""
+        self._place_of(what)
+
+    def _forget(self) -> None:
+        """Expect no words that go with the process (docs/sync.md, where the last writer wins)."""
+        self._place.world.oracle.forgive(self.unrecorded)
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
         """See ``Store.changes``."""
@@ -99,7 +111,7 @@ class VaultPlace:
 
     def _patch(self) -> None:
         """Let the store meet simulated times, and moments."""
-        calls = FileCalls(self.disk, self._before)
+        calls, replace = FileCalls(self.disk, self._before), file_writer.replace_file
         read, rename, remove = (
             file_writer.read_settled,
             system_calls.rename,
@@ -119,14 +131,21 @@ class VaultPlace:
             return done
 
         def removed(parent: int, name: str, **how: Any) -> bool:
-            inode = os.stat(name, dir_fd=parent).st_ino  # noqa: PTH116
+            inode = os.stat(name, dir_fd=parent).st_ino
             gone = remove(parent, name, **how)
             if gone:
                 self.editors.deleted.add(inode)
             return gone
 
+        def replaced(parent: int, name: str, data: bytes, **how: Any) -> Any:
+            written, displaced, certain = replace(parent, name, data, **how)
+            if displaced.digest != how["held"].digest:
+                one = next(one for one in self._stores if one.process is OWNER.get())
+                one.unrecorded += f" {displaced.text}"
+            return written, displaced, certain
+
         def is_being_written(file: int) -> bool:
-            return os.fstat(file).st_ino in self.disk.writers
+            return self.disk.writers[os.fstat(file).st_ino] > 0
 
         def born_at(file: int, _found: os.stat_result) -> str:
             return f"{self.disk.facts(os.fstat(file).st_ino).born / 10**9:.9f}"
@@ -139,6 +158,7 @@ class VaultPlace:
             (store, "_MANY", 1),
             (file_writer, "read_settled", read_settled),
             (file_writer, "remove_file", removed),
+            (file_writer, "replace_file", replaced),
             (system_calls, "rename", renamed),
             (system_calls, "is_being_written", is_being_written),
             (system_calls, "_born_at", born_at),

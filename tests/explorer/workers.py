@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from explorer.loop import OWNER, DeterministicLoop, Owner
 from explorer.machine import Killed, Process
@@ -120,7 +120,7 @@ class TurnLock:
             worker.park()
         self._held = True
 
-    def __exit__(self, *_raised: Any) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self._held = False
         if self._waiting:
             worker = self._waiting.pop(0)

@@ -11,6 +11,7 @@ from explorer.choices import Chooser
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
+from explorer.memento_place import MementoPlace
 from explorer.oracle import UNKNOWN, Oracle, is_copy
 from explorer.place import MemoryPlace, Place
 from explorer.server import Answer, Server
@@ -58,6 +59,8 @@ class World:
         self.calm = True
         """Nothing goes wrong on the way to the store."""
         self._words = 0
+        self._foreign_left = 0
+        """Acts of others that have not ended."""
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
@@ -441,6 +444,9 @@ WORLDS: dict[str, Plan] = {
     **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
     "local files": Plan(LocalPlace),
     "local files, hidden": Plan(LocalPlace, hides=True),
+    "memento files": Plan(MementoPlace),
+    "memento files, apart": Plan(MementoPlace, apart=True),
+    "memento files, hidden": Plan(MementoPlace, hides=True),
     "vault files": Plan(VaultPlace),
     "vault files, apart": Plan(VaultPlace, apart=True),
     "vault files, hidden": Plan(VaultPlace, hides=True),

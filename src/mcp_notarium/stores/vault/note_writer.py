@@ -203,7 +203,6 @@ class NoteWriter:
                 )
             except NotANote:
                 raise _changed_error(path) from None
-            file_writer.flush(parent)
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
             other = None
