@@ -31,6 +31,8 @@ class LocalPlace:
     def __init__(self, world: World) -> None:
         self._world = world
         self.settings: dict[str, Any] = local()
+        self._between_left = 2
+        """Acts of another process right before a server stores something, at most."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """See ``Place.acts``."""
@@ -85,8 +87,31 @@ class LocalPlace:
         finally:
             process.kill()
 
-    def remote(self, _process: Process, cache: Cache) -> Store:
+    def _act_between(self, process: Process) -> None:
+        """Let another process write after a server has read the note, and before its transaction."""
+        world, names = self._world, list(self.acts())
+        if world.calm or not self._between_left:
+            return
+        label = f"another program acts before {process.name} stores"
+        rate = world.chooser.rates.order / 2
+        at = world.chooser.choose(label, 1 + len(names), rate=rate)
+        if at:
+            self._between_left -= 1
+            world._foreign_left += 1
+            world._foreign(names[at - 1])
+            if process.dead:  # with the power
+                raise Killed
+
+    def remote(self, process: Process, cache: Cache) -> Store:
         """See ``Place.remote``."""
+        place = process.place
+
+        def step(what: str) -> None:
+            place(what)
+            if what == "recorded":  # what the transaction is to hold is composed
+                self._act_between(process)
+
+        process.place = step  # type: ignore[method-assign]
         return LocalStore(cache.database)
 
     def requests(self) -> dict[str, int]:
