@@ -49,7 +49,7 @@ class Disk:
     def look(self) -> None:
         """Find out what was changed since the last look; it happened now."""
         now = self._time()
-        found = dict(self._walk())
+        found = self.files()
         alive = {inode for inode, _ in found.values()} | self.writers.keys()
         for inode in self._facts.keys() - alive:
             if inode not in {one for one, _ in self._seen.values()}:
@@ -96,6 +96,10 @@ class Disk:
             named |= {name: value / 10**9, f"{name}_ns": value}
         seconds = [value // 10**9 for value in times]
         return os.stat_result((fields[0], facts.number, *fields[2:7], *seconds), more | named)
+
+    def files(self) -> dict[Name, tuple[int, bytes | None]]:
+        """Return the inode and the bytes of each file; of a folder the inode."""
+        return dict(self._walk())
 
     def _walk(self) -> Iterator[tuple[Name, tuple[int, bytes | None]]]:
         waiting = [""]

@@ -212,16 +212,16 @@ class VaultPlace:
     def contents(self) -> dict[str, Content]:
         """See ``Place.contents``."""
         found: dict[str, Content] = {}
-        for path in sorted(self.disk.root.rglob("*"), reverse=True):  # the trash comes before
-            below = path.relative_to(self.disk.root).as_posix()
+        for (above, name), (_, data) in sorted(self.disk.files().items(), reverse=True):
+            below = f"{above}/{name}" if above else name
             trash = below.startswith(f"{TRASH}/")
-            if path.name.startswith(".notarium-"):
+            if name.startswith(".notarium-"):
                 found[below] = LEFT_BEHIND
-            elif path.is_file() and is_note_name(path.name):
+            elif data is not None and is_note_name(name):
                 note_id = below.removeprefix(f"{TRASH}/")
-                text = path.read_bytes().decode()
                 if not trash or note_id not in found:
-                    found[note_id] = note_codec.content_of(note_id, text, trash=trash)[0]
+                    content = note_codec.content_of(note_id, data.decode(), trash=trash)[0]
+                    found[note_id] = content
         return found
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:

@@ -21,6 +21,35 @@ if TYPE_CHECKING:
 _local = threading.local()
 
 
+class _Thread:
+    """A real thread, which serves one worker after the other: to start one takes longer than most of their work."""
+
+    def __init__(self) -> None:
+        self._has_work = _closed_gate()
+        self._worker: Worker
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def take(self, worker: Worker) -> None:
+        """Let it serve a worker."""
+        self._worker = worker
+        self._has_work.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._has_work.acquire()
+            self._worker.run(self)
+
+
+_idle: list[_Thread] = []
+
+
+def _closed_gate() -> threading.Lock:
+    """Return a lock that the first ``acquire`` waits at, until somebody releases it."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class Worker:
     """One thread of the product."""
 
@@ -29,7 +58,7 @@ class Worker:
         self._target = target
         self._context = copy_context()
         self.owner = OWNER.get()
-        self._turn, self._gives_back = threading.Semaphore(0), threading.Semaphore(0)
+        self._turn, self._gives_back = _closed_gate(), _closed_gate()
 
     def start(self) -> None:
         """Begin when the schedule says so."""
@@ -37,14 +66,17 @@ class Worker:
         self._workers.loop.expect(f"{name}: a thread works", self._begin)
 
     def _begin(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
+        thread = _idle.pop() if _idle else _Thread()
+        thread.take(self)
         self._gives_back.acquire()
 
-    def _run(self) -> None:
+    def run(self, thread: _Thread) -> None:
+        """Do the work, in this thread."""
         _local.worker = self
         try:
             self._context.run(self._target)
         finally:
+            _idle.append(thread)
             self._gives_back.release()
 
     def go_on(self) -> None:
