@@ -154,10 +154,6 @@ def _memento_date_alone(set_attribute: Set) -> None:
     set_attribute(note_codec, "etag", lambda row: str(row["updatedAt"]))
 
 
-def _memento_never_changes(set_attribute: Set) -> None:
-    set_attribute(database_file.DatabaseFile, "stamp", lambda _self: "always")
-
-
 def _memento_failure_passed_over(set_attribute: Set) -> None:
     commit = database_file._commit
 
@@ -194,7 +190,6 @@ BREAKS: dict[str, Break] = {
         _memento_date_alone,
         ("the store", "lost"),
     ),
-    "Memento's file never changes": ("memento files", _memento_never_changes, ("the store",)),
     "a commit that failed counts": (
         "memento files",
         _memento_failure_passed_over,

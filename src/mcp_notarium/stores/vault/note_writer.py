@@ -121,7 +121,12 @@ class NoteWriter:
             self._flush(root, place)  # an earlier push of it may have failed there
         if stays:
             return answer
-        return self._move(root, place, answer, changed=held.data != data)
+        try:
+            return self._move(root, place, answer, changed=held.data != data)
+        except (OSError, NotariumError):
+            if answer.displaced is None:
+                raise
+            return answer  # the displaced text is in nobody else's hands; who gets it moves the note again
 
     def _rename(
         self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
