@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -158,8 +158,10 @@ def _memento_failure_passed_over(set_attribute: Set) -> None:
     commit = database_file._commit
 
     def hopeful(connection: sqlite3.Connection) -> None:
-        with suppress(sqlite3.Error):
+        try:
             commit(connection)
+        except sqlite3.Error:
+            connection.rollback()
 
     set_attribute(database_file, "_commit", hopeful)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from explorer.world import World
     from mcp_notarium.storage.cache import Cache
 
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.2
 """Between two looks whether the file is free: in simulated time a few will do."""
 HELD_SECONDS = (0.02, 1.0, 4.0, 7.0)
 """Seconds for which the app keeps a lock: shorter than anybody waits, and longer."""
