@@ -31,8 +31,6 @@ class LocalPlace:
     def __init__(self, world: World) -> None:
         self._world = world
         self.settings: dict[str, Any] = local()
-        self._between_left = 2
-        """Acts of another process right before a server stores something, at most."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """See ``Place.acts``."""
@@ -87,21 +85,6 @@ class LocalPlace:
         finally:
             process.kill()
 
-    def _act_between(self, process: Process) -> None:
-        """Let another process write after a server has read the note, and before its transaction."""
-        world, names = self._world, list(self.acts())
-        if world.calm or not self._between_left:
-            return
-        label = f"another program acts before {process.name} stores"
-        rate = world.chooser.rates.order / 2
-        at = world.chooser.choose(label, 1 + len(names), rate=rate)
-        if at:
-            self._between_left -= 1
-            world._foreign_left += 1
-            world._foreign(names[at - 1])
-            if process.dead:  # with the power
-                raise Killed
-
     def remote(self, process: Process, cache: Cache) -> Store:
         """See ``Place.remote``."""
         place = process.place
@@ -109,7 +92,9 @@ class LocalPlace:
         def step(what: str) -> None:
             place(what)
             if what == "recorded":  # what the transaction is to hold is composed
-                self._act_between(process)
+                self._world.act_between(f"{process.name} stores")
+                if process.dead:  # with the power
+                    raise Killed
 
         process.place = step  # type: ignore[method-assign]
         return LocalStore(cache.database)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 LEFT_BEHIND = Content("a file that the store has left behind")
 """Stands among the notes for a temporary file: it must be removed, or become a note."""
-_MOVES = {system_calls.NOREPLACE: "moves a file", system_calls.EXCHANGE: "exchanges two files"}
+_MOVES = {system_calls.NOREPLACE: "moves a file", system_calls.EXCHANGE: "exchanges files"}
 
 
 class SteppedVault(VaultStore):
@@ -124,6 +124,8 @@ class VaultPlace:
             return found
 
         def renamed(parent: int, old: str, target: int, new: str, flag: int) -> bool:
+            note = new if is_note_name(new) else old
+            self.world.act_between(f"{_name()} {_MOVES[flag]}", note=note)
             self.workers.moment(f"it {_MOVES[flag]}", kill=True)
             done = rename(parent, old, target, new, flag)
             self.disk.look()
@@ -183,8 +185,7 @@ class VaultPlace:
         return self._happens("an event is lost", 0.2)
 
     def _happens(self, what: str, share: float) -> bool:
-        owner = OWNER.get()
-        label = f"{'' if owner is None else owner.name}: {what}"
+        label = f"{_name()}: {what}"
         chooser = self.world.chooser
         return not self.world.calm and bool(
             chooser.choose(label, 2, rate=chooser.rates.faults * share)
@@ -233,3 +234,9 @@ class VaultPlace:
     def close(self) -> None:
         """See ``Place.close``."""
         self._patches.close()
+
+
+def _name() -> str:
+    """Return who acts."""
+    owner = OWNER.get()
+    return "" if owner is None else owner.name

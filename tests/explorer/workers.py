@@ -125,7 +125,7 @@ class Workers:
             owner.place(what)
         label = f"{owner.name} is kept waiting: {what}"
         if self._chooser.choose(label, 2, rate=self._chooser.rates.order / 2):
-            self.loop.expect(f"{owner.name} goes on: {what}", worker.go_on, late=False)
+            self.loop.expect(f"{owner.name} goes on: {what}", worker.go_on)
             worker.park()
 
     def sleep(self, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ class World:
         self._words = 0
         self._foreign_left = 0
         """Acts of others that have not ended."""
+        self._between_left = 2
+        """Acts of others in the middle of something, at most."""
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
@@ -408,11 +411,12 @@ class World:
             acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
         return acts
 
-    def _foreign(self, name: str) -> None:
+    def _foreign(self, name: str, *, note: str = "") -> None:
+        """Let another device act; on this note if there is one."""
         self._foreign_left -= 1
         ids = [one for one in self.place.ids() if "hidden" not in one]
         at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
-        note_id = ids[at] if ids else ""
+        note_id = note if note in ids else ids[at] if ids else ""
         word = self.word("them")
         if not note_id and name not in ("put", "set a clock", "hide"):
             return
@@ -420,6 +424,20 @@ class World:
         if word in " ".join(one.text for one in self.place.contents().values()).split():
             self.oracle.promise(word, "another device")
         self.note(f"another device: {name} {note_id} ({word})")
+
+    def act_between(self, what: str, *, note: str = "") -> None:
+        """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
+        if self.calm or not self._between_left:
+            return
+        names, rate = list(self.place.acts()), self.chooser.rates.order / 2
+        label = f"another device acts before {what}"
+        at = self.chooser.choose(label, 1 + len(names), rate=rate)
+        if at:
+            self._between_left -= 1
+            self._foreign_left += 1
+            Context().run(
+                lambda: self._foreign(names[at - 1], note=note)
+            )  # it belongs to no process
 
     def _put(self, word: str) -> None:
         self.place.put(f"other-{word}", f"{word} title\nline\n")
