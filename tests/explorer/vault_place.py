@@ -108,15 +108,30 @@ class VaultPlace:
         self._stores: list[SteppedVault] = []
         self._patches = ExitStack()
         self._patch()
+        self._patch_moments()
 
     def _patch(self) -> None:
-        """Let the store meet simulated times, and moments."""
-        calls, replace = FileCalls(self.disk, self._before), file_writer.replace_file
-        read, rename, remove = (
-            file_writer.read_settled,
-            system_calls.rename,
-            file_writer.remove_file,
-        )
+        """Let the store meet simulated times, numbers and events, and workers."""
+
+        def is_being_written(file: int) -> bool:
+            return self.disk.writers[os.fstat(file).st_ino] > 0
+
+        def born_at(file: int, _found: os.stat_result) -> str:
+            return f"{self.disk.facts(os.fstat(file).st_ino).born / 10**9:.9f}"
+
+        calls = FileCalls(self.disk, self._before)
+        for module in (file_table, file_writer, folder, note_writer):
+            self._replace(module, "os", calls)
+        self._replace(threads, "threading", self.workers.threading)
+        self._replace(time, "sleep", self.workers.sleep)
+        self._replace(store, "_MANY", 1)
+        self._replace(system_calls, "is_being_written", is_being_written)
+        self._replace(system_calls, "_born_at", born_at)
+
+    def _patch_moments(self) -> None:
+        """Let others act before and after the steps of a write, and remember what is known to one process alone."""
+        read, replace = file_writer.read_settled, file_writer.replace_file
+        rename, remove = system_calls.rename, file_writer.remove_file
 
         def read_settled(*args: Any, **how: Any) -> Any:
             found = read(*args, **how)
@@ -146,26 +161,10 @@ class VaultPlace:
                 one.unrecorded += f" {displaced.text}"
             return written, displaced, certain
 
-        def is_being_written(file: int) -> bool:
-            return self.disk.writers[os.fstat(file).st_ino] > 0
-
-        def born_at(file: int, _found: os.stat_result) -> str:
-            return f"{self.disk.facts(os.fstat(file).st_ino).born / 10**9:.9f}"
-
-        for module in (file_table, file_writer, folder, note_writer):
-            self._replace(module, "os", calls)
-        for where, name, value in (
-            (threads, "threading", self.workers.threading),
-            (time, "sleep", self.workers.sleep),
-            (store, "_MANY", 1),
-            (file_writer, "read_settled", read_settled),
-            (file_writer, "remove_file", removed),
-            (file_writer, "replace_file", replaced),
-            (system_calls, "rename", renamed),
-            (system_calls, "is_being_written", is_being_written),
-            (system_calls, "_born_at", born_at),
-        ):
-            self._replace(where, name, value)
+        self._replace(file_writer, "read_settled", read_settled)
+        self._replace(file_writer, "remove_file", removed)
+        self._replace(file_writer, "replace_file", replaced)
+        self._replace(system_calls, "rename", renamed)
 
     def _replace(self, where: Any, name: str, value: Any) -> None:
         self._patches.enter_context(mock.patch.object(where, name, value))

@@ -19,7 +19,7 @@ from explorer.server import Answer, Server
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
-from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.contract import Ids, Traits
 from support.memory_client import ROWS
 
 HEALING_SECONDS = 7200.0
@@ -257,8 +257,11 @@ class World:
         return acts
 
     async def _create(self, server: Server) -> None:
-        word = self.word(server.name)
-        await self._promising(server, word, "save", text=f"{word}\nnew\n")
+        word, twice = self.word(server.name), self.oracle.perhaps_twice
+        if self.place.traits.ids is Ids.NAMED:
+            twice.add(word)
+        if (await self._promising(server, word, "save", text=f"{word}\nnew\n")).ok:
+            twice.discard(word)
 
     async def _append(self, server: Server) -> None:
         await self._change(server, lambda word: {"append": f"{word}\n"})
@@ -360,7 +363,7 @@ class World:
         ids = sorted(server.app.cache.notes.etags())
         return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
 
-    async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> None:
+    async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
         unknown = answer.value.get("subcategory") == UNKNOWN
@@ -372,6 +375,7 @@ class World:
             note = server.app.cache.notes.get(note_id)
             if note is not None:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
+        return answer
 
     async def _guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
