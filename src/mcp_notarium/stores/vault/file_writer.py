@@ -137,9 +137,8 @@ def replace_file(
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-        flush(
-            parent
-        )  # before the displaced file goes: whoever gets no answer does not get its text either
+        # Before the displaced file goes: whoever gets no answer does not get its text either.
+        flush(parent)
     except BaseException as error:
         if not certain or isinstance(error, NotANote):
             _remove(parent, temporary)

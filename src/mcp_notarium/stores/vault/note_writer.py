@@ -126,7 +126,7 @@ class NoteWriter:
         except (OSError, NotariumError):
             if answer.displaced is None:
                 raise
-            return answer  # the displaced text is in nobody else's hands; who gets it moves the note again
+            return answer  # only the caller has the displaced text now; merging it moves the note again
 
     def _rename(
         self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
