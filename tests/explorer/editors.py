@@ -40,9 +40,11 @@ class Editors:
                 one, lambda text: f"{word}\n{text}"
             ),
             "edit the end": lambda one, word: self._rename_over(
-                one, lambda text: f"{text}{word}\n"
+                one, lambda text: added_below(text, word)
             ),
-            "edit in place": lambda one, word: self._write(one, lambda text: f"{text}{word}\n"),
+            "edit in place": lambda one, word: self._write(
+                one, lambda text: added_below(text, word)
+            ),
             "append": self._append,
             "empty and write": self._empty_and_write,
             "hold open and write": self._hold_open,
@@ -93,8 +95,9 @@ class Editors:
         self._disk.look()
 
     def _append(self, note_id: str, word: str) -> None:
+        text = self._text(note_id)
         with self._path(note_id).open("ab") as file:
-            file.write(f"{word}\n".encode())
+            file.write(added_below(text, word).removeprefix(text).encode())
         self._disk.look()
 
     def _rewrite(self, note_id: str, word: str) -> None:
@@ -163,7 +166,7 @@ class Editors:
 
     def _empty_and_write(self, note_id: str, word: str) -> None:
         text = self._text(note_id)
-        lines = [*text.splitlines(keepends=True), f"{word}\n"]
+        lines = added_below(text, word).splitlines(keepends=True)
         file = self._open(note_id)
         file.truncate()
         self._disk.touch(os.fstat(file.fileno()).st_ino)
@@ -177,7 +180,7 @@ class Editors:
 
     def _hold_open(self, note_id: str, word: str) -> None:
         text, file = self._text(note_id), self._open(note_id)
-        self._later("writes", lambda: self._finish(file, f"{text}{word}\n", word=word))
+        self._later("writes", lambda: self._finish(file, added_below(text, word), word=word))
 
     def _open(self, note_id: str) -> BinaryIO:
         file = self._path(note_id).open("r+b", buffering=0)
@@ -207,7 +210,7 @@ class Editors:
         self._from_buffer(note_id, word, lambda text: self._rename_over(note_id, lambda _now: text))
 
     def _from_buffer(self, note_id: str, word: str, write: Callable[[str], None]) -> None:
-        text = f"{self._text(note_id)}{word}\n"
+        text = added_below(self._text(note_id), word)
 
         def save() -> None:
             if self._path(note_id).exists() and not self._stands_elsewhere(note_id, text):
@@ -239,6 +242,11 @@ class Editors:
             world.note(f"another program {what}")
 
         world.loop.call_later(GAPS[at], happen)
+
+
+def added_below(text: str, word: str) -> str:
+    """Return a text with a line more."""
+    return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{word}\n"
 
 
 def _overwrite(file: BinaryIO, text: str) -> None:

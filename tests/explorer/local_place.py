@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from explorer.editors import added_below
 from explorer.machine import Killed
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Store
@@ -62,7 +63,7 @@ class LocalPlace:
 
         return {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
-            "edit the end": lambda one, word: edit(one, lambda text: f"{text}{word}\n"),
+            "edit the end": lambda one, word: edit(one, lambda text: added_below(text, word)),
             "rewrite": rewrite,
             "trash": trash,
             "remove": remove,

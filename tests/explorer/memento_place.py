@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from explorer.editors import added_below
 from explorer.workers import TurnLock, Workers, require_alive
 from mcp_notarium import threads
 from mcp_notarium.domain.note import Content, PendingWrite
@@ -129,7 +130,7 @@ class MementoPlace:
             return f"{word}\n{text}"
 
         def end(text: str, word: str) -> str:
-            return f"{text}{word}\n"
+            return added_below(text, word)
 
         def whole(_text: str, word: str) -> str:
             return f"{word} other\n"
@@ -171,7 +172,7 @@ class MementoPlace:
 
     def _write_old_buffer(self, note_id: str, word: str) -> None:
         """Write the whole text over what is there, from what was there a while ago."""
-        text = f"{self.contents()[note_id].text}{word}\n"
+        text = added_below(self.contents()[note_id].text, word)
         self._later(
             "writes its buffer", lambda: self._edit(note_id, word, lambda _now, _word: text)
         )

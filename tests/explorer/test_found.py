@@ -26,3 +26,15 @@ def test_what_a_save_has_displaced_is_kept_if_its_folder_cannot_be_flushed() -> 
         schedule,
         story=("hold open and write note0.md", "another program writes", "in_doubt"),
     )
+
+
+def test_front_matter_that_two_add_at_the_same_moment_stays_one_block() -> None:
+    schedule = {
+        "act 1 of another device #1": 10,
+        "act 1 of b #1": 9,
+        "note of another device #1": 1,
+        "another device acts before b1 exchanges files #1": 15,
+    }
+    play_again(
+        "vault files, apart", schedule, story=("tag note1.md", "exchange note0.md", "'tags': ")
+    )
