@@ -51,10 +51,8 @@ class Disk:
         now = self._time()
         found = self.files()
         alive = {inode for inode, _ in found.values()} | self.writers.keys()
-        for inode in self._facts.keys() - alive:
-            if inode not in {one for one, _ in self._seen.values()}:
-                continue
-            del self._facts[inode]
+        for inode in {one for one, _ in self._seen.values()} - alive:
+            self._facts.pop(inode, None)
         before = {inode: (name, data) for name, (inode, data) in self._seen.items()}
         for name, (inode, data) in found.items():
             facts = self.facts(inode)
