@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from explorer.oracle import is_copy
+from mcp_notarium.markup.front_block import text_start
 from mcp_notarium.stores.vault.paths import TRASH
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Editors:
         """See ``Place.acts``."""
         return {
             "edit the top": lambda one, word: self._rename_over(
-                one, lambda text: f"{word}\n{text}"
+                one, lambda text: _added_on_top(text, word)
             ),
             "edit the end": lambda one, word: self._rename_over(
                 one, lambda text: added_below(text, word)
@@ -247,6 +248,12 @@ class Editors:
 def added_below(text: str, word: str) -> str:
     """Return a text with a line more."""
     return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{word}\n"
+
+
+def _added_on_top(text: str, word: str) -> str:
+    """Return a text with a line more, below its front matter: above it that would be none any more."""
+    at = text_start(text)
+    return f"{text[:at]}{word}\n{text[at:]}"
 
 
 def _overwrite(file: BinaryIO, text: str) -> None:
