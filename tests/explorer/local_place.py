@@ -70,6 +70,10 @@ class LocalPlace:
             "forget cursors": forget,
         }
 
+    def _open(self) -> Cache:
+        """Open the database under the rules of the servers: other rules would empty the index."""
+        return open_cache(self._world.machines[0].folder, self._world.servers[0].policy.visibility)
+
     @contextmanager
     def _other(self) -> Iterator[OtherProcess]:
         """Start another process with a connection of its own; end it afterwards."""
@@ -77,7 +81,7 @@ class LocalPlace:
         process = machine.start("another program")
         try:
             with process.running():
-                cache = open_cache(machine.folder)
+                cache = self._open()
                 machine.watch(cache, process)
                 yield OtherProcess(cache)
                 cache.close()
@@ -113,7 +117,7 @@ class LocalPlace:
         for server in self._world.servers:
             if server.alive:
                 return OtherProcess(server.app.cache).contents()
-        cache = open_cache(self._world.machines[0].folder)
+        cache = self._open()
         try:
             return OtherProcess(cache).contents()
         finally:
