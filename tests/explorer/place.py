@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.wire import WiredClient
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import Store, Traits
 from support.memory_store import MemoryStore
+from support.simplenote_settings import simplenote
 
 if TYPE_CHECKING:
     from explorer.machine import Process
@@ -24,6 +25,8 @@ class Place(Protocol):
     traits: Traits
     repeats: bool
     """What an index remembers of it is the same in every run."""
+    settings: dict[str, Any]
+    """The two fields of a configuration that name the store."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """Return what another device may do to a note: name to a function of its id and a new word."""
@@ -55,6 +58,7 @@ class MemoryPlace:
     def __init__(self, world: World, traits: Traits) -> None:
         self._world = world
         self.traits = traits
+        self.settings: dict[str, Any] = simplenote("user@example.org")
         self.store = MemoryStore()
         self._clients: list[WiredClient] = []
 

@@ -25,7 +25,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from support.simplenote_settings import simplenote
+from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ class Server:
                 jitter=lambda: 0.5,
             )
             process.ends.append(scheduler._leader.release)
-            config = Config(
-                **simplenote("user@example.org"), data_dir=self.machine.folder, policy=self.policy
-            )
+            config = Config(**run.place.settings, data_dir=self.machine.folder, policy=self.policy)
             self.app = App(
                 config,
                 cache,
@@ -173,7 +171,7 @@ class Server:
                 library=Library(cache, remote, writer, scheduler),
                 clock=run.clock.time,
             )
-            self._pipeline = CallPipeline(Holder(self.app))  # type: ignore[arg-type]
+            self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
             if syncing:
                 run.loop.create_task(scheduler.run())
 

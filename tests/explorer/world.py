@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from explorer.choices import Chooser
+from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
-from explorer.oracle import UNKNOWN, Oracle
+from explorer.memento_place import MementoPlace
+from explorer.oracle import UNKNOWN, Oracle, is_copy
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
+from explorer.vault_place import VaultPlace
+from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
@@ -60,6 +65,10 @@ class World:
         self.down = False
         """The store is not reached at all."""
         self._words = 0
+        self._foreign_left = 0
+        """Acts of others that have not ended."""
+        self._between_left = 2
+        """Acts of others in the middle of something, at most."""
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
@@ -278,6 +287,8 @@ class World:
             "remove": self._remove,
             "wait": self._wait,
         }
+        if traits.ids.paths:
+            acts["rename"] = self._rename
         if traits.tags:
             acts["tag"] = self._tag
         if traits.trash:
@@ -285,8 +296,11 @@ class World:
         return acts
 
     async def _create(self, server: Server) -> None:
-        word = self.word(server.name)
-        await self._promising(server, word, "save", text=f"{word}\nnew\n")
+        word, twice = self.word(server.name), self.oracle.perhaps_twice
+        if self.place.traits.ids.named:
+            twice.add(word)
+        if (await self._promising(server, word, "save", text=f"{word}\nnew\n")).ok:
+            twice.discard(word)
 
     async def _append(self, server: Server) -> None:
         await self._change(server, lambda word: {"append": f"{word}\n"})
@@ -314,6 +328,13 @@ class World:
         await self._promising(
             server, word, "save", id=note_id, text="\n".join(lines), local_version=version
         )
+
+    async def _rename(self, server: Server) -> None:
+        note = self._some_note(server)
+        read = await server.call("get", id=note) if note else None
+        if read is not None and read.ok and not is_copy(Content("", title=read.value["title"])):
+            version = read.value["local_version"]
+            await server.call("save", id=note, title=self.word("name"), local_version=version)
 
     async def _tag(self, server: Server) -> None:
         note = self._some_note(server)
@@ -386,7 +407,7 @@ class World:
         ids = sorted(server.app.cache.notes.etags())
         return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
 
-    async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> None:
+    async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
         unknown = answer.value.get("subcategory") == UNKNOWN
@@ -398,6 +419,7 @@ class World:
             note = server.app.cache.notes.get(note_id)
             if note is not None:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
+        return answer
 
     async def _guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
@@ -437,12 +459,14 @@ class World:
             acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
         return acts
 
-    def _foreign(self, name: str) -> None:
+    def _foreign(self, name: str, *, note: str = "") -> None:
+        """Let another device act; on this note if there is one."""
         self._foreign_left -= 1
         ids = [one for one in self.place.ids() if "hidden" not in one]
         at = self.chooser.choose("note of another device", len(ids), rate=0.4) if ids else 0
+        note_id = note if note in ids else ids[at] if ids else ""
         if ids or name in ("put", "set a clock", "hide"):
-            word = self._act_elsewhere(name, ids[at] if ids else "")
+            word = self._act_elsewhere(name, note_id)
             if word:
                 self.oracle.promise(word, "another device")
 
@@ -471,6 +495,20 @@ class World:
         there = " ".join(one.text for one in self.place.contents().values()).split()
         return word if word in there else ""
 
+    def act_between(self, what: str, *, note: str = "") -> None:
+        """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
+        if self.calm or not self._between_left:
+            return
+        names, rate = list(self.place.acts()), self.chooser.rates.order / 2
+        label = f"another device acts before {what}"
+        at = self.chooser.choose(label, 1 + len(names), rate=rate)
+        if at:
+            self._between_left -= 1
+            self._foreign_left += 1
+            Context().run(
+                lambda: self._foreign(names[at - 1], note=note)
+            )  # it belongs to no process
+
     def _put(self, word: str) -> None:
         self.place.put(f"other-{word}", f"{word} title\nline\n")
 
@@ -492,6 +530,14 @@ WORLDS: dict[str, Plan] = {
     **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
     **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+    "local files": Plan(LocalPlace),
+    "local files, hidden": Plan(LocalPlace, hides=True),
+    "memento files": Plan(MementoPlace),
+    "memento files, apart": Plan(MementoPlace, apart=True),
+    "memento files, hidden": Plan(MementoPlace, hides=True),
+    "vault files": Plan(VaultPlace),
+    "vault files, apart": Plan(VaultPlace, apart=True),
+    "vault files, hidden": Plan(VaultPlace, hides=True),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {

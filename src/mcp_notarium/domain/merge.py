@@ -8,6 +8,7 @@ merged separately, so that a change of line ends never clashes with a change of 
 * Lines that both sides added at the same place are both kept, theirs first. What both added there in
   the same way, at the beginning, at the end or where the two meet, is taken once.
 * Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
+* Front matter that both sides added is merged by itself, apart from the lines below it.
 * Everything else that overlaps (one side deletes or rewrites what the other edits) is no merge:
   a person or the agent has to decide.
 
@@ -18,12 +19,13 @@ and no text is lost. Nothing here raises.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.diff import Change, find_changes
 from mcp_notarium.domain.lines import CRLF, LF, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
+from mcp_notarium.markup.front_block import text_start
 
 _Line = tuple[str, str]
 """The words of a line, and its end."""
@@ -107,6 +109,15 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
         return theirs
     if theirs == base:
         return mine
+    at, their_at = _new_blocks(base, mine, theirs)
+    if at:
+        below = merge(base, mine[at:], theirs[their_at:])
+        block = _merge_lines("", mine[:at], theirs[:their_at])
+        return None if below is None or block is None else block + below
+    return _merge_lines(base, mine, theirs)
+
+
+def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
     run = _Merge(*map(_Lines.of, (base, mine, theirs)))
     if run.overlaps:
         return None
@@ -118,7 +129,21 @@ def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
     """Return the lines for which :func:`merge` gives no text; none if it gives one."""
     if mine in (base, theirs) or theirs == base:
         return []
+    at, their_at = _new_blocks(base, mine, theirs)
+    if at:
+        above = theirs[:their_at].count(LF)
+        below = find_overlaps(base, mine[at:], theirs[their_at:])
+        return [replace(one, line=one.line + above) for one in below]
     return _Merge(*map(_Lines.of, (base, mine, theirs))).overlaps
+
+
+def _new_blocks(base: str, mine: str, theirs: str) -> tuple[int, int]:
+    """Return where front matter ends that both sides have added; zeros unless both have.
+
+    As lines among others their ends would be shared, and the block of one side would end up as text.
+    """
+    ends = text_start(mine), text_start(theirs)
+    return ends if all(ends) and not text_start(base) else (0, 0)
 
 
 class _Merge:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mcp_notarium.domain.merge import merge, merge_content, merge_tags
+from mcp_notarium.domain.merge import Overlap, find_overlaps, merge, merge_content, merge_tags
 from mcp_notarium.domain.note import Content
 
 
@@ -161,3 +161,16 @@ def test_the_side_that_changed_the_trash_wins_and_the_edit_is_kept(base, mine, t
         Content("a\n", trash=base), Content("a\nmine\n", trash=mine), Content("a\n", trash=theirs)
     )
     assert got == Content("a\nmine\n", trash=merged)
+
+
+@pytest.mark.parametrize("first", ["title", "another title"])
+def test_front_matter_that_both_sides_added_is_one_block(first: str) -> None:
+    base, ours, theirs = "title\nline\n", "---\nstatus: a\n---\n", "---\nowner: b\n---\n"
+    merged = merge(base, f"{ours}{base}", f"{theirs}{first}\nline\n")
+    assert merged == f"---\nowner: b\nstatus: a\n---\n{first}\nline\n"
+
+
+def test_what_both_changed_below_new_front_matter_is_named_with_its_line() -> None:
+    mine, theirs = "---\nstatus: a\n---\nmine\n", "---\nowner: b\n---\ntheirs\n"
+    assert merge("base\n", mine, theirs) is None
+    assert find_overlaps("base\n", mine, theirs) == [Overlap(4, "mine\n", "theirs\n")]

@@ -21,6 +21,7 @@ from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.push import NOT_STORED
 from support.between_calls import PLACES
 from support.journal_entries import make_write
+from support.sync_rig import Client
 
 BASE, OURS, OTHER = "base\n", "ours\n", "another note\n"
 OLD = 1_600_000_000
@@ -136,3 +137,31 @@ def test_a_fault_at_any_step_never_passes_for_a_write_that_was_not_made(
     assert error is None
     assert notes(held) != before
     assert seen >= {"not stored", "stored"}, seen
+
+
+@pytest.mark.anyio
+async def test_an_edit_that_a_save_displaced_is_kept_if_the_note_cannot_go_to_the_trash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault, rename, steps = tmp_path / "vault", system_calls.rename, count()
+    vault.mkdir()
+    (vault / "Note.md").write_text("one\ntwo\nthree\n")
+    client = Client(tmp_path, None, remote=VaultStore(vault))
+    await client.sync()
+
+    def interrupted(parent: int, old: str, target: int, new: str, flag: int) -> bool:
+        step = next(steps)
+        if step == 0:  # right before the exchange
+            with (vault / "Note.md").open("a") as file:
+                file.write("theirs\n")
+        if step == 1:
+            raise OSError(errno.EIO, "the disk refuses")
+        return rename(parent, old, target, new, flag)
+
+    monkeypatch.setattr(system_calls, "rename", interrupted)
+    note = client.note("Note.md")
+    content = replace(note.content, text="ours\ntwo\nthree\n", trash=True)
+    saved = await client.writer.save(note=note, content=content)
+    assert saved.merged
+    assert (vault / ".trash" / "Note.md").read_text() == "ours\ntwo\nthree\ntheirs\n"
+    client.close()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.stores.vault.file_writer import flush, read_file, replace_file
+from mcp_notarium.stores.vault.file_writer import read_file, replace_file
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import TRASH
 
@@ -69,7 +69,6 @@ def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool:
                     parent, name, data, held=held, before=lambda: None
                 )
                 if displaced.digest == held.digest:
-                    flush(parent)
                     return True
                 held, text = written, displaced.text
         finally:

@@ -120,7 +120,7 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
 def replace_file(
     parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
 ) -> tuple[NoteFile, NoteFile, bool]:
-    """Replace a file. Return the new one, what was displaced, and whether that is certain.
+    """Replace a file, and flush its folder. Return the new one, what was displaced, and whether that is certain.
 
     ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
     that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
@@ -137,6 +137,8 @@ def replace_file(
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        # Before the displaced file goes: whoever gets no answer does not get its text either.
+        flush(parent)
     except BaseException as error:
         if not certain or isinstance(error, NotANote):
             _remove(parent, temporary)

@@ -121,7 +121,12 @@ class NoteWriter:
             self._flush(root, place)  # an earlier push of it may have failed there
         if stays:
             return answer
-        return self._move(root, place, answer, changed=held.data != data)
+        try:
+            return self._move(root, place, answer, changed=held.data != data)
+        except (OSError, NotariumError):
+            if answer.displaced is None:
+                raise
+            return answer  # only the caller has the displaced text now; merging it moves the note again
 
     def _rename(
         self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
@@ -203,7 +208,6 @@ class NoteWriter:
                 )
             except NotANote:
                 raise _changed_error(path) from None
-            file_writer.flush(parent)
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
             other = None

@@ -1,0 +1,269 @@
+"""Write a vault's files as editors, sync tools and people do: at once, in steps, late, from an old buffer, under other names.
+
+A program that writes over what it has not read takes words away by itself: nobody else has to keep those.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from explorer.oracle import is_copy
+from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.stores.vault.paths import TRASH
+
+if TYPE_CHECKING:
+    from explorer.disk import Disk
+    from explorer.world import World
+
+GAPS = (0.01, 0.2, 2.0, 30.0)
+"""Seconds that a program takes between two steps: shorter than a reader waits, longer, longer than a writer
+waits, and long."""
+
+
+class Editors:
+    """All programs that write the files of a vault, beside the servers."""
+
+    def __init__(self, world: World, disk: Disk) -> None:
+        self._world = world
+        self._disk = disk
+        self._steps = 0
+        """Steps that are still to come."""
+        self.deleted: set[int] = set()
+        """Inodes of files that were removed for good, and not to be replaced by a server's."""
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:
+        """See ``Place.acts``."""
+        return {
+            "edit the top": lambda one, word: self._rename_over(
+                one, lambda text: _added_on_top(text, word)
+            ),
+            "edit the end": lambda one, word: self._rename_over(
+                one, lambda text: added_below(text, word)
+            ),
+            "edit in place": lambda one, word: self._write(
+                one, lambda text: added_below(text, word)
+            ),
+            "append": self._append,
+            "empty and write": self._empty_and_write,
+            "hold open and write": self._hold_open,
+            "write an old buffer": self._write_old_buffer,
+            "write an old buffer over the file": self._rename_old_buffer,
+            "rewrite": self._rewrite,
+            "tag": self._tag,
+            "trash": self._trash,
+            "remove": self._remove,
+            "rename": self._rename,
+            "copy and remove": self._copy,
+            "exchange": self._exchange,
+            "take a name": self._take_name,
+        }
+
+    def write_anew(self, name: str, text: str) -> None:
+        """Make a file, or put one in the place of another."""
+        path = self._disk.root / name
+        temporary = self._disk.root / ".editor.tmp"
+        temporary.write_bytes(text.encode())
+        self._orphan(path)
+        temporary.replace(path)
+        self._disk.look()
+
+    def _orphan(self, path: Path) -> None:
+        """Note that a file loses its name to a program that cares for no other: what is written into it afterwards is lost."""
+        if path.exists():
+            self.deleted.add(path.stat().st_ino)
+
+    def _path(self, note_id: str) -> Path:
+        path = self._disk.root / note_id
+        return path if path.exists() else self._disk.root / TRASH / note_id
+
+    def _text(self, note_id: str) -> str:
+        return self._path(note_id).read_bytes().decode()
+
+    # At once.
+
+    def _rename_over(self, note_id: str, change: Callable[[str], str]) -> None:
+        below = self._path(note_id).relative_to(self._disk.root).as_posix()
+        self.write_anew(below, change(self._text(note_id)))
+
+    def _write(self, note_id: str, change: Callable[[str], str]) -> None:
+        text = change(self._text(note_id))
+        with self._path(note_id).open("r+b") as file:
+            _overwrite(file, text)
+            self._disk.touch(os.fstat(file.fileno()).st_ino)
+        self._disk.look()
+
+    def _append(self, note_id: str, word: str) -> None:
+        text = self._text(note_id)
+        with self._path(note_id).open("ab") as file:
+            file.write(added_below(text, word).removeprefix(text).encode())
+        self._disk.look()
+
+    def _rewrite(self, note_id: str, word: str) -> None:
+        self._world.oracle.forgive(self._text(note_id))
+        self._rename_over(note_id, lambda _text: f"{word} other\n")
+
+    def _tag(self, note_id: str, word: str) -> None:
+        if not self._text(note_id).startswith("---"):
+            self._rename_over(note_id, lambda text: f"---\ntags:\n  - {word}\n---\n{text}")
+
+    def _trash(self, note_id: str, _word: str) -> None:
+        path, trash = self._path(note_id), self._disk.root / TRASH / note_id
+        trash.parent.mkdir(parents=True, exist_ok=True)
+        if path != trash and not trash.exists():
+            path.rename(trash)
+        elif path == trash:
+            path.rename(self._disk.root / note_id)
+        self._disk.look()
+
+    def _remove(self, note_id: str, _word: str) -> None:
+        if len(self._world.place.ids()) > 1:
+            self._world.oracle.forgive(self._text(note_id))
+            self._orphan(self._path(note_id))
+            self._path(note_id).unlink()
+            self._disk.look()
+
+    def _rename(self, note_id: str, word: str) -> None:
+        path = self._disk.root / note_id
+        if path.exists() and not is_copy(self._world.place.contents()[note_id]):
+            path.rename(self._disk.root / f"{word}.md")
+            self._disk.look()
+
+    def _copy(self, note_id: str, word: str) -> None:
+        """Move a note as git and sync tools do: another file with the same bytes, and the old one goes."""
+        path = self._disk.root / note_id
+        if path.exists() and not is_copy(self._world.place.contents()[note_id]):
+            (self._disk.root / f"{word}.md").write_bytes(path.read_bytes())
+            self._orphan(path)
+            path.unlink()
+            self._disk.look()
+
+    def _exchange(self, note_id: str, _word: str) -> None:
+        alive = [one for one in self._world.place.ids() if (self._disk.root / one).exists()]
+        visible = [one for one in alive if "hidden" not in one]
+        unwritten = self._steps > 0  # what is in a buffer would come into the other note
+        if unwritten or note_id not in visible or len(visible) < 2:
+            return
+        other = visible[(visible.index(note_id) + 1) % len(visible)]
+        first, second = self._disk.root / note_id, self._disk.root / other
+        between = self._disk.root / ".editor.tmp"
+        first.rename(between)
+        second.rename(first)
+        between.rename(second)
+        self._disk.look()
+
+    def _take_name(self, _note_id: str, word: str) -> None:
+        """Make notes under the names that the next new notes of the servers would have."""
+        number = int(word.removeprefix("them")) + 1
+        for who in ("a", "b"):
+            path = self._disk.root / f"{who}{number}.md"
+            if not path.exists():
+                path.write_bytes(f"somebody else {word}\n".encode() if who == "a" else b"taken\n")
+        self._disk.look()
+
+    # In steps.
+
+    def _empty_and_write(self, note_id: str, word: str) -> None:
+        text = self._text(note_id)
+        lines = added_below(text, word).splitlines(keepends=True)
+        file = self._open(note_id)
+        file.truncate()
+        self._disk.touch(os.fstat(file.fileno()).st_ino)
+        self._disk.look()
+
+        def write_half() -> None:
+            self._finish(file, "".join(lines[:1]), word="")
+            self._later("writes the rest", lambda: self._finish(file, "".join(lines), word=word))
+
+        self._later("writes the first line", write_half)
+
+    def _hold_open(self, note_id: str, word: str) -> None:
+        text, file = self._text(note_id), self._open(note_id)
+        self._later("writes", lambda: self._finish(file, added_below(text, word), word=word))
+
+    def _open(self, note_id: str) -> BinaryIO:
+        file = self._path(note_id).open("r+b", buffering=0)
+        self._disk.writers[os.fstat(file.fileno()).st_ino] += 1
+        return file  # type: ignore[return-value]
+
+    def _finish(self, file: BinaryIO, text: str, *, word: str) -> None:
+        """Write into an open file, wherever it is by now; close it if a word is given."""
+        state = os.fstat(file.fileno())
+        oracle = self._world.oracle
+        file.seek(0)
+        oracle.forgive(_missing(file.read().decode(), text))
+        _overwrite(file, text)
+        self._disk.touch(state.st_ino)
+        if word:
+            file.close()
+            self._disk.writers[state.st_ino] -= 1
+            if state.st_ino in self.deleted:
+                oracle.forgive(text)
+            oracle.promise(word, "another program")
+        self._disk.look()
+
+    def _write_old_buffer(self, note_id: str, word: str) -> None:
+        self._from_buffer(note_id, word, lambda text: self._write(note_id, lambda _now: text))
+
+    def _rename_old_buffer(self, note_id: str, word: str) -> None:
+        self._from_buffer(note_id, word, lambda text: self._rename_over(note_id, lambda _now: text))
+
+    def _from_buffer(self, note_id: str, word: str, write: Callable[[str], None]) -> None:
+        text = added_below(self._text(note_id), word)
+
+        def save() -> None:
+            if self._path(note_id).exists() and not self._stands_elsewhere(note_id, text):
+                self._world.oracle.forgive(_missing(self._text(note_id), text))
+                write(text)
+                self._world.oracle.promise(word, "another program")
+
+        self._later("writes its buffer", save)
+
+    def _stands_elsewhere(self, note_id: str, text: str) -> bool:
+        """Tell whether the file that the text was read from has another name by now."""
+        notes = self._world.place.contents().items()
+        others = [one.text for name, one in notes if name != note_id and not is_copy(one)]
+        return any(
+            {*text.split()} & {*other.split()} & {*self._world.oracle.promised} for other in others
+        )
+
+    def _later(self, what: str, step: Callable[[], None]) -> None:
+        """Take the next step after a while."""
+        world = self._world
+        world._foreign_left += 1
+        self._steps += 1
+        at = world.chooser.choose(f"another program {what} after", len(GAPS), rate=1.0)
+
+        def happen() -> None:
+            world._foreign_left -= 1
+            self._steps -= 1
+            step()
+            world.note(f"another program {what}")
+
+        world.loop.call_later(GAPS[at], happen)
+
+
+def added_below(text: str, word: str) -> str:
+    """Return a text with a line more."""
+    return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{word}\n"
+
+
+def _added_on_top(text: str, word: str) -> str:
+    """Return a text with a line more, below its front matter: above it that would be none any more."""
+    at = text_start(text)
+    return f"{text[:at]}{word}\n{text[at:]}"
+
+
+def _overwrite(file: BinaryIO, text: str) -> None:
+    data = text.encode()
+    file.seek(0)
+    file.write(data)
+    file.truncate(len(data))
+    file.flush()
+
+
+def _missing(now: str, then: str) -> str:
+    """Return the words that a file has, and the text that is about to be written over it has not."""
+    return " ".join({*now.split()} - {*then.split()})

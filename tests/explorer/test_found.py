@@ -1,0 +1,40 @@
+"""Play the short schedules of faults that the explorer has found, each mended since."""
+
+from __future__ import annotations
+
+from explorer.run import Outcome, replayed, tell
+
+
+def play_again(world: str, schedule: dict[str, int], *, story: tuple[str, ...]) -> Outcome:
+    """Play a schedule that failed once; its story must still be about the same."""
+    outcome = replayed(world, schedule, rests=False)
+    told = tell(outcome)
+    assert not outcome.fault, told
+    for words in story:
+        assert words in told
+    return outcome
+
+
+def test_what_a_save_has_displaced_is_kept_if_its_folder_cannot_be_flushed() -> None:
+    schedule = {
+        "act 1 of another device #1": 6,
+        "act 1 of a #1": 3,
+        "a1: the disk refuses #3": 1,
+    }
+    play_again(
+        "vault files",
+        schedule,
+        story=("hold open and write note0.md", "another program writes", "in_doubt"),
+    )
+
+
+def test_front_matter_that_two_add_at_the_same_moment_stays_one_block() -> None:
+    schedule = {
+        "act 1 of another device #1": 10,
+        "act 1 of b #1": 9,
+        "note of another device #1": 1,
+        "another device acts before b1 exchanges files #1": 15,
+    }
+    play_again(
+        "vault files, apart", schedule, story=("tag note1.md", "exchange note0.md", "'tags': ")
+    )

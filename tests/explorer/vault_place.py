@@ -1,0 +1,243 @@
+"""Keep the notes of a run in a folder of real Markdown files, which editors and sync tools write, too.
+
+The store's threads are workers (``workers``), its file times are simulated (``disk``), and so is inotify. Before and after each call that
+changes a file, and after each that reads one, is a moment at which others may act, the process may end, or the
+disk may refuse. Linux: files are exchanged by its system call.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from explorer.disk import Disk, FileCalls, FileEvents
+from explorer.editors import Editors
+from explorer.loop import OWNER
+from explorer.workers import TurnLock, Workers, require_alive
+from mcp_notarium import threads
+from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.storage.sync_state import ListingMemory
+from mcp_notarium.stores.contract import Acknowledgement, BaseLookup, ChangePage, Store
+from mcp_notarium.stores.kind import StoreSettings
+from mcp_notarium.stores.vault import (
+    file_table,
+    file_writer,
+    folder,
+    note_codec,
+    note_writer,
+    store,
+    system_calls,
+)
+from mcp_notarium.stores.vault.kind import KIND, PATH
+from mcp_notarium.stores.vault.paths import TRASH, is_note_name
+from mcp_notarium.stores.vault.store import VaultStore
+
+if TYPE_CHECKING:
+    from explorer.machine import Process
+    from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
+
+LEFT_BEHIND = Content("a file that the store has left behind")
+"""Stands among the notes for a temporary file: it must be removed, or become a note."""
+_MOVES = {system_calls.NOREPLACE: "moves a file", system_calls.EXCHANGE: "exchanges files"}
+
+
+class SteppedVault(VaultStore):
+    """The store of one process."""
+
+    shortest_pause = 10.0
+
+    def __init__(self, place: VaultPlace, process: Process, memory: ListingMemory) -> None:
+        super().__init__(place.disk.root, memory)
+        self.process = process
+        self.requests = 0
+        self._place = place
+        self._looking: Any = TurnLock(place.workers)
+        self._watch: Any = FileEvents(place.disk, deaf=lambda: place.deaf, loses=place.loses)
+        self.unrecorded = ""
+        """Words that this process alone has, since the last flush: it has displaced them, and has not recorded that."""
+        process.ends += [self._watch.close, self._forget]
+        self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
+
+    def _step(self, what: str) -> None:
+        if what == "has flushed its log":
+            self.unrecorded = ""
+        self._place_of(what)
+
+    def _forget(self) -> None:
+        """Expect no words that go with the process (docs/sync.md, where the last writer wins)."""
+        self._place.world.oracle.forgive(self.unrecorded)
+
+    async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
+        """See ``Store.changes``."""
+        self.requests += 1
+        return await super().changes(cursor, wait=wait, base_of=base_of)
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """See ``Store.push``."""
+        self.requests += 1
+        self._place.world.oracle.see_push(write)
+        self.process.place("sends push")
+        answer = await super().push(write)
+        self.process.place("has the answer to push")
+        return answer
+
+
+class VaultPlace:
+    """A vault, and the programs that write it. ``deaf``: the system tells of no changes of files."""
+
+    repeats = False
+
+    traits = VaultStore.traits
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        root = world.folder / "vault"
+        root.mkdir()
+        self.settings: dict[str, Any] = {
+            "store": KIND,
+            "store_settings": StoreSettings({PATH: str(root)}),
+        }
+        self.disk = Disk(root, now=world.clock.time)
+        self.workers = Workers(world.loop, world.chooser)
+        self.editors = Editors(world, self.disk)
+        self.deaf = bool(world.chooser.choose("the system tells of no changes", 2, rate=0.15))
+        self._stores: list[SteppedVault] = []
+        self._patches = ExitStack()
+        self._patch()
+        self._patch_moments()
+
+    def _patch(self) -> None:
+        """Let the store meet simulated times, numbers and events, and workers."""
+
+        def is_being_written(file: int) -> bool:
+            return self.disk.writers[os.fstat(file).st_ino] > 0
+
+        def born_at(file: int, _found: os.stat_result) -> str:
+            return f"{self.disk.facts(os.fstat(file).st_ino).born / 10**9:.9f}"
+
+        calls = FileCalls(self.disk, self._before)
+        for module in (file_table, file_writer, folder, note_writer):
+            self._replace(module, "os", calls)
+        self._replace(threads, "threading", self.workers.threading)
+        self._replace(time, "sleep", self.workers.sleep)
+        self._replace(store, "_MANY", 1)
+        self._replace(system_calls, "is_being_written", is_being_written)
+        self._replace(system_calls, "_born_at", born_at)
+
+    def _patch_moments(self) -> None:
+        """Let others act before and after the steps of a write, and remember what is known to one process alone."""
+        read, replace = file_writer.read_settled, file_writer.replace_file
+        rename, remove = system_calls.rename, file_writer.remove_file
+
+        def read_settled(*args: Any, **how: Any) -> Any:
+            found = read(*args, **how)
+            self.workers.moment("it has read a file")
+            return found
+
+        def renamed(parent: int, old: str, target: int, new: str, flag: int) -> bool:
+            note = new if is_note_name(new) else old
+            self.world.act_between(f"{_name()} {_MOVES[flag]}", note=note)
+            self.workers.moment(f"it {_MOVES[flag]}", kill=True)
+            done = rename(parent, old, target, new, flag)
+            self.disk.look()
+            self.workers.moment(f"it {_MOVES[flag]}: done", kill=True)
+            return done
+
+        def removed(parent: int, name: str, **how: Any) -> bool:
+            inode = os.stat(name, dir_fd=parent).st_ino
+            gone = remove(parent, name, **how)
+            if gone:
+                self.editors.deleted.add(inode)
+            return gone
+
+        def replaced(parent: int, name: str, data: bytes, **how: Any) -> Any:
+            written, displaced, certain = replace(parent, name, data, **how)
+            if displaced.digest != how["held"].digest:
+                one = next(one for one in self._stores if one.process is OWNER.get())
+                one.unrecorded += f" {displaced.text}"
+            return written, displaced, certain
+
+        self._replace(file_writer, "read_settled", read_settled)
+        self._replace(file_writer, "remove_file", removed)
+        self._replace(file_writer, "replace_file", replaced)
+        self._replace(system_calls, "rename", renamed)
+
+    def _replace(self, where: Any, name: str, value: Any) -> None:
+        self._patches.enter_context(mock.patch.object(where, name, value))
+
+    def _before(self, call: str) -> None:
+        require_alive()
+        if call == "scandir":
+            self.workers.moment("it lists a folder")
+            return
+        if call in ("create", "fsync") and self._happens("the disk refuses", 0.5):
+            raise OSError(errno.ENOSPC if call == "create" else errno.EIO, "simulated")
+        if call != "create":
+            self.workers.moment(f"before {call}", kill=True)
+
+    def loses(self) -> bool:
+        """Tell whether the system loses an event."""
+        return self._happens("an event is lost", 0.2)
+
+    def _happens(self, what: str, share: float) -> bool:
+        label = f"{_name()}: {what}"
+        chooser = self.world.chooser
+        return not self.world.calm and bool(
+            chooser.choose(label, 2, rate=chooser.rates.faults * share)
+        )
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:
+        """See ``Place.acts``."""
+        return self.editors.acts()
+
+    def remote(self, process: Process, cache: Cache) -> Store:
+        """See ``Place.remote``."""
+        self.workers.follow(process)
+        made = SteppedVault(self, process, ListingMemory(cache.database))
+        self._stores.append(made)
+        return made
+
+    def requests(self) -> dict[str, int]:
+        """See ``Place.requests``."""
+        return {one.process.name: one.requests for one in self._stores}
+
+    def ids(self) -> list[str]:
+        """See ``Place.ids``."""
+        return sorted(one for one, held in self.contents().items() if held is not LEFT_BEHIND)
+
+    def contents(self) -> dict[str, Content]:
+        """See ``Place.contents``."""
+        found: dict[str, Content] = {}
+        for (above, name), (_, data) in sorted(self.disk.files().items(), reverse=True):
+            below = f"{above}/{name}" if above else name
+            trash = below.startswith(f"{TRASH}/")
+            if name.startswith(".notarium-"):
+                found[below] = LEFT_BEHIND
+            elif data is not None and is_note_name(name):
+                note_id = below.removeprefix(f"{TRASH}/")
+                if not trash or note_id not in found:
+                    content = note_codec.content_of(note_id, data.decode(), trash=trash)[0]
+                    found[note_id] = content
+        return found
+
+    def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+        """See ``Place.put``."""
+        block = f"---\ntags: [{', '.join(tags)}]\n---\n" if "hidden" in tags else ""
+        line = "" if block or not tags else f"{' '.join(f'#{tag}' for tag in tags)}\n"
+        self.editors.write_anew(f"{name}.md", f"{block}{text}{line}")
+
+    def close(self) -> None:
+        """See ``Place.close``."""
+        self._patches.close()
+
+
+def _name() -> str:
+    """Return who acts."""
+    owner = OWNER.get()
+    return "" if owner is None else owner.name
