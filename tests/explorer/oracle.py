@@ -6,6 +6,7 @@ in the end it stands in exactly one place, unless somebody who had it before him
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Oracle:
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
-        for word in text.split():
+        for word in words_of(text):
             self.taken.add(word)
             self.promised.pop(word, None)
 
@@ -123,19 +124,19 @@ class Oracle:
         refused = [text for server in servers for text in server.refused()]
         for server in servers:
             self._judge_server(server, store)
-        held = Counter(word for content in store.values() for word in set(content.text.split()))
-        kept = held.keys() | {word for text in refused for word in text.split()}
+        held = Counter(word for content in store.values() for word in set(words_of(content.text)))
+        kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
         if lost:
             raise Broken(f"lost: {lost}; the store has {_texts(store.values())}")
         doubled = [
             word
             for content in store.values()
-            for word, count in Counter(content.text.split()).items()
+            for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
-        plain = [one for one in store.values() if not one.text.startswith(MARK)]
-        twice = Counter(word for one in plain for word in set(one.text.split()))
+        plain = [one for one in store.values() if not (one.title or one.text).startswith(MARK)]
+        twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
         if doubled:
             raise Broken(f"doubled: {sorted(set(doubled))}; the store has {_texts(store.values())}")
@@ -168,6 +169,11 @@ class Oracle:
         busy = {name: count for name, count in requests.items() if count > MOST_IDLE_REQUESTS}
         if busy:
             raise Broken(f"requests in ten quiet minutes: {busy}")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text: a store may put marks of Markdown beside them."""
+    return re.findall(r"\w+", text)
 
 
 def _texts(contents: Iterable[Content]) -> list[str]:

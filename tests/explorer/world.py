@@ -10,9 +10,11 @@ from typing import Any
 from explorer.choices import Chooser
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
-from explorer.oracle import UNKNOWN, Oracle
+from explorer.oracle import UNKNOWN, Oracle, words_of
 from explorer.place import MemoryPlace, Place
 from explorer.server import Answer, Server
+from explorer.simplenote_place import SimplenotePlace
+from explorer.trilium_place import TriliumPlace
 from mcp_notarium.domain.note import PendingWrite
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
 from mcp_notarium.stores.contract import Traits
@@ -403,7 +405,7 @@ class World:
         if not note_id and name not in ("put", "set a clock", "hide"):
             return
         self._foreign_acts()[name](note_id, word)
-        if word in " ".join(one.text for one in self.place.contents().values()).split():
+        if word in words_of(" ".join(one.text for one in self.place.contents().values())):
             self.oracle.promise(word, "another device")
         self.note(f"another device: {name} {note_id} ({word})")
 
@@ -424,10 +426,18 @@ def _memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+_HTTP: dict[str, Callable[[World], Place]] = {
+    "simplenote over http": SimplenotePlace,
+    "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
+    "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
+}
 WORLDS: dict[str, Plan] = {
     **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
     **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+    **{name: Plan(place) for name, place in _HTTP.items()},
+    **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
+    **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
