@@ -41,8 +41,6 @@ class SimplenotePlace(HttpPlace):
         super().__init__(world)
         self.traits = SimplenoteStore.traits
         self.service = Simulator(clock=self.now, poll_seconds=POLL_SECONDS, publish_delay=None)
-        self._forgetful = self._made_again = False
-        """Never both: a listing cannot tell a note that was made again from the old one of the same number."""
         self._shown: tuple[str, dict[str, Content]] = ("", {})
 
     # What the way asks.
@@ -119,17 +117,12 @@ class SimplenotePlace(HttpPlace):
                 service.delete(note_id)
 
         def make_again(note_id: str, word: str) -> None:
-            if self._forgetful:
-                return
-            self._made_again = True
             self.oracle.forgive(text(note_id))
+            before = service.version(note_id)
             service.delete(note_id)
-            service.put(note_id, content=f"{word}\nagain\n", tags=["t"])
-
-        def forget_cursors(_note_id: str, _word: str) -> None:
-            if not self._made_again:
-                self._forgetful = True
-                bucket.forget_changes()
+            # One number more than before: no listing tells it from the old note under the same number.
+            while service.put(note_id, content=f"{word}\nagain\n", tags=["t"]) <= before:
+                pass
 
         def forget_versions(note_id: str, _word: str) -> None:
             entity = bucket._entities[note_id]
@@ -148,7 +141,7 @@ class SimplenotePlace(HttpPlace):
             "remove and make again": make_again,
             "trash": lambda one, _word: _trash(service, one),
             "tag": lambda one, word: _tag(service, one, word),
-            "forget cursors": forget_cursors,
+            "forget cursors": lambda _one, _word: bucket.forget_changes(),
             "forget versions": forget_versions,
             "distort the feed": distort,
         }
