@@ -37,6 +37,8 @@ class Oracle:
     promised: dict[str, str] = field(default_factory=dict)
     """Word to who was promised it."""
     taken: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    """Ids of notes whose removal was answered as done."""
     hidden: set[str] = field(default_factory=set)
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
@@ -79,6 +81,8 @@ class Oracle:
         for row in rows:
             if isinstance(row, dict):
                 self._compare_row(server, row)
+        if answer.ok and arguments.get("action") == "delete_permanently":
+            self.removed.add(arguments["id"])
         if answer.ok and begun:
             self.recorded.append((server, server.app.audit.digest(tool, arguments)))
 
@@ -124,6 +128,8 @@ class Oracle:
         refused = [text for server in servers for text in server.refused()]
         for server in servers:
             self._judge_server(server, store)
+        if there := sorted(self.removed & store.keys()):
+            raise Broken(f"removed for good, and there: {there}")
         held = Counter(word for content in store.values() for word in set(words_of(content.text)))
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}

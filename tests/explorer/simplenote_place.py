@@ -103,7 +103,7 @@ class SimplenotePlace(HttpPlace):
             service.edit(note_id, content=change(text(note_id)))
 
         def edit_old(note_id: str, word: str) -> None:
-            base = max(1, service.version(note_id) - 1)
+            base = sorted(bucket._entities[note_id].versions)[-2:][0]
             before: str = bucket.read(note_id, base).value["content"]
             service.edit(note_id, content=f"{before}{word}\n", base=base)
 
@@ -120,6 +120,7 @@ class SimplenotePlace(HttpPlace):
             self.oracle.forgive(text(note_id))
             before = service.version(note_id)
             service.delete(note_id)
+            self.oracle.removed.discard(note_id)
             # One number more than before: no listing tells it from the old note under the same number.
             while service.put(note_id, content=f"{word}\nagain\n", tags=["t"]) <= before:
                 pass

@@ -93,6 +93,7 @@ class TriliumPlace(HttpPlace):
         note = self.service.document.notes.get(note_id)
         before = b"" if note is None else note.content
         if sent.strays:  # it may bring back what is elsewhere by now, too
+            self.oracle.removed.discard(note_id)
             self.oracle.forgive(f"{_words_of(before)} {_words_of(body)}")
             return
         if note is None or (note.title, before) == self._looked.get((sent.process, note_id)):
@@ -143,6 +144,7 @@ class TriliumPlace(HttpPlace):
         def bring_back(_note_id: str, _word: str) -> None:
             for note_id in list(document.deleted)[-1:]:
                 document.undelete(note_id)
+                self.oracle.removed.discard(note_id)
 
         def label(note_id: str, word: str) -> None:
             document.set_attribute(document.make_id(), note_id, "label", word, "")

@@ -317,6 +317,18 @@ class TriliumStore:
         reply = await self._session.send(write_steps.deletion(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
+        if reply.body.strip():
+            # The server answers without a body; a page with text comes from a proxy in between.
+            await self._require_absence(note_id)
+
+    async def _require_absence(self, note_id: str) -> None:
+        try:
+            await self._reader.note(note_id)
+        except NoteNotFound:
+            return
+        except (StoreError, LoginRequired) as error:
+            raise OutcomeUnknown("a deletion was answered, and nobody can tell by whom") from error
+        raise StoreProtocolError("what answered a deletion is not Trilium; the note is there")
 
     async def _wait_for_images(self, note: NoteObject) -> bool:
         """Wait until the server has looked after the images of a text that was written a moment ago."""
