@@ -95,18 +95,18 @@ class Proxy:
     """Keep answers on the way, as a cache between all servers and the service does."""
 
     answers: dict[str, list[Response]] = field(default_factory=dict)
+    _lied: frozenset[str] = frozenset()
 
-    def keep(self, url: str, answer: Response) -> None:
-        """Keep an answer, and forget very old ones."""
+    def answer(self, url: str, fresh: Response, *, old: bool) -> Response:
+        """Return the fresh answer; ``old``: the newest other one of this address, but never twice in a row."""
         kept = self.answers.setdefault(url, [])
-        if not kept or kept[-1].body != answer.body:
-            kept.append(answer)
+        others = [one for one in kept if one.body != fresh.body] if old else []
+        if not kept or kept[-1].body != fresh.body:
+            kept.append(fresh)
             del kept[:-_KEPT_ANSWERS]
-
-    def older(self, url: str, fresh: Response) -> Response:
-        """Return the newest kept answer that is another one than ``fresh``."""
-        others = (one for one in reversed(self.answers.get(url, [])) if one.body != fresh.body)
-        return next(others, fresh)
+        lies = bool(others) and url not in self._lied
+        self._lied = self._lied | {url} if lies else self._lied - {url}
+        return others[-1] if lies else fresh
 
 
 class WiredTransport(httpx.AsyncBaseTransport):
@@ -180,8 +180,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
             found = await self._carry_out(sent, fault)
             if sent.request.method == "GET":
                 fresh = found
-                found = self._proxy.older(url, fresh) if fault == OLD_ANSWER else fresh
-                self._proxy.keep(url, fresh)
+                found = self._proxy.answer(url, fresh, old=fault == OLD_ANSWER)
             found = _AFTER.get(fault, found)
         if fault == LOST:
             return
