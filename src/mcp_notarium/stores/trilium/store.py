@@ -301,7 +301,7 @@ class TriliumStore:
         Trilium lists it under its recent changes for a week; this API shows no way back.
         """
         try:
-            note = await self._reader.note(note_id)
+            note = await self._note_or_gone(note_id)
             if await self._wait_for_images(note):
                 note = await self._reader.note(note_id)
         except NoteNotFound:
@@ -321,9 +321,15 @@ class TriliumStore:
             # The server answers without a body; a page with text comes from a proxy in between.
             await self._require_absence(note_id)
 
+    async def _note_or_gone(self, note_id: str) -> NoteObject:
+        """Read a note, twice before it counts as gone: the first answer may be a copy from before it was made."""
+        with suppress(NoteNotFound):
+            return await self._reader.note(note_id)
+        return await self._reader.note(note_id)
+
     async def _require_absence(self, note_id: str) -> None:
         try:
-            await self._reader.note(note_id)
+            await self._note_or_gone(note_id)
         except NoteNotFound:
             return
         except (StoreError, LoginRequired) as error:
