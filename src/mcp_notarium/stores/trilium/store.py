@@ -170,7 +170,7 @@ class TriliumStore:
         """
         if etag is not None:
             return await self._revisions.get(note_id, etag)
-        return await self._reader.revision(await self._reader.note(note_id))
+        return await self._reader.revision(await self._note_or_gone(note_id))
 
     async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
         """See ``VersionedStore.list_versions``."""
