@@ -92,5 +92,5 @@ class HttpPlace(ABC):
         """See ``Place.requests``."""
         return {way.process.name: way.requests for way in self._ways}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - nothing is open
         """See ``Place.close``."""

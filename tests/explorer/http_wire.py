@@ -24,9 +24,7 @@ LOGIN_PAGE = Response(
     200, b"<html><title>Sign in</title><form method=post>Password</form></html>", "text/html"
 )
 REFUSED = Response(401, b"<html><title>401</title></html>", "text/html")
-SLOW_DOWN = Response(
-    429, b"Too many requests", "text/plain", (("Retry-After", "7"),)
-)
+SLOW_DOWN = Response(429, b"Too many requests", "text/plain", (("Retry-After", "7"),))
 FAILING = Response(503, b"<html><title>503</title></html>", "text/html")
 BAD_GATEWAY = Response(502, b"<html><title>502</title></html>", "text/html")
 

@@ -91,7 +91,7 @@ class SimplenotePlace(HttpPlace):
             session=session,
         )
 
-    def acts(self) -> dict[str, Callable[[str, str], None]]:
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
         """See ``Place.acts``."""
         service, bucket = self.service, self.service.bucket()
 

@@ -109,7 +109,6 @@ class NoteFetcher:
             if not lags_behind(answer, remote):
                 asked.answers[note_id] = Confirmed(answer, seen)
 
-
     def _is_older(self, answer: Revision | Tombstone) -> bool:
         known = self._cache.notes.base(answer.id)
         return (
