@@ -124,9 +124,7 @@ class BatchCommitter:
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
-        with self._cache.transaction(
-            durable=batch.is_news
-        ):  # defence: shown-version-flushed =False
+        with self._cache.transaction(durable=batch.is_news):  # defence: shown-version-flushed =False
             if self._progress.index_version != batch.index_version:
                 raise Superseded
             self._rename(batch)
