@@ -45,6 +45,8 @@ class TriliumPlace(HttpPlace):
         self._lists_revisions = self.service.etapi.version.revisions
         self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
         """Process and note to title and content when it has looked at it last."""
+        self._displaced: dict[str, list[str]] = {}
+        """Note to words that a write has overwritten, and that stand in a revision."""
         self._shown: tuple[tuple[int, int], dict[str, Content]] = ((0, 0), {})
 
     # What the way asks.
@@ -100,14 +102,20 @@ class TriliumPlace(HttpPlace):
             return
         kept = note.revisions[0] if note.revisions else None
         if self._lists_revisions and kept is not None and kept.content == before:
-            # Only this process can know of it.
-            sent.process.ends.append(lambda: self.oracle.forgive(_words_of(before)))
+            # Only this push can tell.
+            self._displaced.setdefault(note_id, []).append(_words_of(before))
+            sent.process.ends.append(lambda: self.push_failed(note_id))
         else:
             self.oracle.forgive(_words_of(before))
 
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"
+
+    def push_failed(self, note_id: str) -> None:
+        """Forgive what pushes of this note have overwritten: a write without an answer does not look for it."""
+        for words in self._displaced.pop(note_id, []):
+            self.oracle.forgive(words)
 
     # What the world asks.
 
