@@ -310,13 +310,19 @@ class _Connection:
 
 
 def _request(head: h11.Request, body: bytes) -> Request:
-    raw_path, _, raw_query = head.target.decode("ascii").partition("?")
+    headers = {key.decode("ascii"): value.decode("latin-1") for key, value in head.headers}
+    return request_of(head.method.decode("ascii"), head.target, headers, body)
+
+
+def request_of(method: str, target: bytes, headers: Mapping[str, str], body: bytes) -> Request:
+    """Return the request that these parts make; ``target``: the path and the query as they are sent."""
+    raw_path, _, raw_query = target.decode("ascii").partition("?")
     return Request(
-        method=head.method.decode("ascii"),
+        method=method,
         segments=tuple(_decoded(part) for part in raw_path.removeprefix("/").split("/")),
         # The last of repeated parameters counts.
         query=dict(parse_qsl(raw_query, keep_blank_values=True)),
-        headers={key.decode("ascii"): value.decode("latin-1") for key, value in head.headers},
+        headers=headers,
         body=body,
     )
 

@@ -6,6 +6,7 @@ in the end it stands in exactly one place, unless somebody who had it before him
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Oracle:
     perhaps_twice: set[str] = field(default_factory=set)
     """Words of new notes without an answer, where ids are names: such a note is made twice if somebody changes it
     before the next cycle (docs/sync.md, Limits)."""
+    removed: set[str] = field(default_factory=set)
+    """Ids of notes whose removal was answered as done."""
     hidden: set[str] = field(default_factory=set)
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class Oracle:
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
-        for word in text.split():
+        for word in words_of(text):
             self.taken.add(word)
             self.promised.pop(word, None)
 
@@ -102,6 +105,8 @@ class Oracle:
         for row in rows:
             if isinstance(row, dict):
                 self._compare_row(server, row)
+        if answer.ok and arguments.get("action") == "delete_permanently":
+            self.removed.add(arguments["id"])
         if answer.ok and begun:
             self.recorded.append((server, server.app.audit.digest(tool, arguments)))
 
@@ -156,19 +161,21 @@ class Oracle:
         refused = [text for server in servers for text in server.refused()]
         for server in servers:
             self._judge_server(server, store)
-        held = Counter(word for content in store.values() for word in set(content.text.split()))
-        kept = held.keys() | {word for text in refused for word in text.split()}
+        if there := sorted(self.removed & store.keys()):
+            raise Broken(f"removed for good, and there: {there}")
+        held = Counter(word for content in store.values() for word in set(words_of(content.text)))
+        kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
         if lost:
             raise Broken(f"lost: {lost}; the store has {_texts(store.values())}")
         doubled = [
             word
             for content in store.values()
-            for word, count in Counter(content.text.split()).items()
+            for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
         plain = [one for one in store.values() if not is_copy(one)]
-        twice = Counter(word for one in plain for word in set(one.text.split()))
+        twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
         doubled = sorted({*doubled} - self.perhaps_twice)
         if doubled:
@@ -217,6 +224,11 @@ class Oracle:
 def is_copy(content: Content) -> bool:
     """Tell whether a note is there to keep what has no other place: its words may stand elsewhere, too."""
     return (content.title or content.text).startswith((MARK, RECOVERED.partition("{")[0]))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text: a store may put marks of Markdown beside them."""
+    return re.findall(r"\w+", text)
 
 
 def _texts(contents: Iterable[Content]) -> list[str]:

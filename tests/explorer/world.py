@@ -15,9 +15,11 @@ from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
 from explorer.memento_place import MementoPlace
-from explorer.oracle import UNKNOWN, Oracle, is_copy
+from explorer.oracle import UNKNOWN, Oracle, is_copy, words_of
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
+from explorer.simplenote_place import SimplenotePlace
+from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import PERMISSIVE, Visibility
@@ -492,7 +494,7 @@ class World:
         word = self.word("them")
         self._foreign_acts()[name](note_id, word)
         self.note(f"another device: {name} {note_id} ({word})")
-        there = " ".join(one.text for one in self.place.contents().values()).split()
+        there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
 
     def act_between(self, what: str, *, note: str = "") -> None:
@@ -526,6 +528,11 @@ def _memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+_HTTP: dict[str, Callable[[World], Place]] = {
+    "simplenote over http": SimplenotePlace,
+    "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
+    "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
+}
 WORLDS: dict[str, Plan] = {
     **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
@@ -538,6 +545,9 @@ WORLDS: dict[str, Plan] = {
     "vault files": Plan(VaultPlace),
     "vault files, apart": Plan(VaultPlace, apart=True),
     "vault files, hidden": Plan(VaultPlace, hides=True),
+    **{name: Plan(place) for name, place in _HTTP.items()},
+    **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
+    **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {

@@ -55,6 +55,20 @@ def inserted_lines(base: str, mine: str) -> Counter[str]:
     return _count_lines(mine) - _count_lines(base)
 
 
+def contains_change(*, base: Content, sent: Content, stored: Content) -> bool:
+    """Tell whether a text has every line that we added to ``base`` as often, and none that we took away.
+
+    False if we added none: what is missing may be missing for another reason.
+    """
+    added, gone = inserted_lines(base.text, sent.text), inserted_lines(sent.text, base.text)
+    return (
+        bool(added)
+        and added <= inserted_lines(base.text, stored.text)
+        and gone <= inserted_lines(stored.text, base.text)
+        and not titles_clash(base, sent, stored)
+    )
+
+
 def same_but_blanks(one: Content, other: Content) -> bool:
     """Tell whether two contents differ in nothing but blanks, line ends and the composition of letters."""
     return replace(one, text=_without_blanks(one.text)) == replace(

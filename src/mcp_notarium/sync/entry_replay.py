@@ -290,6 +290,7 @@ class EntryReplay:
             sent=sent,
             wanted=content,
             taken=isinstance(head, Revision) and self._journal.is_taken(head),
+            repeated=True,
         )
         step = decide(write.kind, Attempt.REPEATED, held)
         if base is not None and isinstance(head, Revision) and self._rewrote(head, sent):

@@ -94,6 +94,9 @@ class NoteFetcher:
         try:
             async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
+                if self._is_older(answer):
+                    # A copy of before, or a note that was made again: that one says the same once more.
+                    answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
             self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
         except (StoreError, LoginRequired) as error:
@@ -107,6 +110,14 @@ class NoteFetcher:
             self._backoff.record_success(note_id)
             if not lags_behind(answer, remote):
                 asked.answers[note_id] = Confirmed(answer, seen)
+
+    def _is_older(self, answer: Revision | Tombstone) -> bool:
+        known = self._cache.notes.base(answer.id)
+        return (
+            isinstance(answer, Revision)
+            and known is not None
+            and (answer.server_version or 0) < (known.server_version or 0)
+        )
 
 
 async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:

@@ -17,6 +17,7 @@ from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+from mcp_notarium.sync.conflict_copy import contains_change, with_lost_tags
 
 
 class Attempt(Enum):
@@ -137,11 +138,13 @@ def held_for_update(
     sent: Content,
     wanted: Content,
     taken: bool = False,
+    repeated: bool = False,
 ) -> tuple[Held, Content]:
     """Name what the store holds of a note to be changed, and what to push over that.
 
     ``wanted`` was made from ``base`` (None: not known any more), ``sent`` is what a push carried. ``taken``:
     another note has the id now, however similar its text is. A text in the store's own form is not merged.
+    ``repeated``: the push may have arrived.
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING, wanted
@@ -151,7 +154,12 @@ def held_for_update(
         return Held.BASE, wanted
     merged = None
     if base is not None and not taken and not wanted.native:
-        merged = merge_content(base, wanted, head.content)
+        # Where it has arrived and was edited since, a merge could add its lines once more: a blank line that
+        # both texts have is enough to take an edit beside them for one of other lines.
+        if repeated and contains_change(base=base, sent=wanted, stored=head.content):
+            merged = with_lost_tags(base=base, sent=wanted, stored=head.content)
+        else:
+            merged = merge_content(base, wanted, head.content)
     if merged is None:
         return Held.CLASHING, wanted
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
 from notarium_devtools.http_faults import Rule
-from notarium_devtools.http_server import Logged, Server
+from notarium_devtools.http_server import Logged, Request, Response, Server
 from notarium_devtools.simperium.accounts import Account, Accounts, LoginRules, SentCode
 from notarium_devtools.simperium.api import Api, failure
 from notarium_devtools.simperium.changes import Change
@@ -57,7 +57,7 @@ class Simulator(Device):
         self.poll_seconds = poll_seconds
         self.publish_delay = publish_delay
         self.accounts = Accounts(limits=limits, login_rules=login_rules, clock=clock)
-        api = Api(
+        self._api = api = Api(
             accounts=self.accounts,
             faults=self.faults,
             app_id=app_id,
@@ -165,6 +165,10 @@ class Simulator(Device):
             self._loop.call_soon_threadsafe(
                 self._loop.call_later, delay, self._give_address, note_id
             )
+
+    async def respond(self, request: Request) -> Response:
+        """Answer a request without a socket, past all faults; a long poll waits in the running event loop."""
+        return await self._api.respond(request)
 
     # Running
 

@@ -124,6 +124,10 @@ class NoteWrites:
         version = answer.server_version if answer else None
         if answer is None or version is None or version <= base:
             head = await self._head_after(write, least=base + 1)
+            numbered = (version_in(reply) or 0) > base
+            # A page of a proxy has no number: then the write may not have arrived, and this be another's.
+            if not numbered and head.content != _sent(write).content:
+                raise _contradiction_error()
             return _acknowledgement(head, PushStatus.STORED, next_version=base + 1)
         if answer.content != _sent(write).content:
             head = await self._head_after(write, least=version)

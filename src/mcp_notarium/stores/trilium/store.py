@@ -170,7 +170,7 @@ class TriliumStore:
         """
         if etag is not None:
             return await self._revisions.get(note_id, etag)
-        return await self._reader.revision(await self._reader.note(note_id))
+        return await self._reader.revision(await self._note_or_gone(note_id))
 
     async def list_versions(self, note_id: str, *, before: str, limit: int) -> VersionPage:
         """See ``VersionedStore.list_versions``."""
@@ -301,7 +301,7 @@ class TriliumStore:
         Trilium lists it under its recent changes for a week; this API shows no way back.
         """
         try:
-            note = await self._reader.note(note_id)
+            note = await self._note_or_gone(note_id)
             if await self._wait_for_images(note):
                 note = await self._reader.note(note_id)
         except NoteNotFound:
@@ -317,6 +317,24 @@ class TriliumStore:
         reply = await self._session.send(write_steps.deletion(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
+        if reply.body.strip():
+            # The server answers without a body; a page with text comes from a proxy in between.
+            await self._require_absence(note_id)
+
+    async def _note_or_gone(self, note_id: str) -> NoteObject:
+        """Read a note, twice before it counts as gone: the first answer may be a copy from before it was made."""
+        with suppress(NoteNotFound):
+            return await self._reader.note(note_id)
+        return await self._reader.note(note_id)
+
+    async def _require_absence(self, note_id: str) -> None:
+        try:
+            await self._note_or_gone(note_id)
+        except NoteNotFound:
+            return
+        except (StoreError, LoginRequired) as error:
+            raise OutcomeUnknown("a deletion was answered, and nobody can tell by whom") from error
+        raise StoreProtocolError("what answered a deletion is not Trilium; the note is there")
 
     async def _wait_for_images(self, note: NoteObject) -> bool:
         """Wait until the server has looked after the images of a text that was written a moment ago."""

@@ -1,0 +1,180 @@
+"""Keep the notes of a run in the embedded Simperium, which real Simplenote stores reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
+from explorer.http_wire import Sent
+from mcp_notarium.domain.note import Content
+from mcp_notarium.keys.secret_places import StoredToken
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.sync_state import AccountRecord
+from mcp_notarium.stores.http import HttpSession
+from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.store import SimplenoteStore
+from mcp_notarium.stores.simplenote.urls import Urls
+from notarium_devtools.http_server import Request, Response
+from notarium_devtools.simperium import Simulator
+from support.simplenote_settings import simplenote
+
+if TYPE_CHECKING:
+    from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
+
+POLL_SECONDS = 55.0
+_DISTORTIONS: tuple[dict[str, bool], ...] = (
+    {"aggregate": True},
+    {"duplicate": True},
+    {"reorder": True},
+    {},
+)
+
+
+class SimplenotePlace(HttpPlace):
+    """One account of Simplenote. The service drops a write that it has seen before, so every write may wander."""
+
+    base = "http://127.0.0.1:1"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.traits = SimplenoteStore.traits
+        self.settings = simplenote("user@example.org")
+        self.service = Simulator(clock=self.now, poll_seconds=POLL_SECONDS, publish_delay=None)
+        self._shown: tuple[str, dict[str, Content]] = ("", {})
+
+    # What the way asks.
+
+    async def respond(self, request: Request) -> Response:
+        """See ``Service.respond``."""
+        return await self.service.respond(request)
+
+    def words(self, request: Request) -> str:
+        """See ``Service.words``."""
+        match (request.method, *request.segments):
+            case (_, "1", _, "authorize", *_):
+                return "log in"
+            case ("GET", "1", _, bucket, what):
+                return f"the {what} of {bucket}s"
+            case (method, "1", _, _, "i", note_id, *rest):
+                version = f" at {rest[1]}" if rest else ""
+                return f"{method} {note_id}{version}"
+        return f"{request.method} {request.path}"
+
+    def lands(self, sent: Sent) -> None:
+        """See ``Service.lands``: a note that was made again under its id has the old one's version numbers."""
+        match (sent.request.method, *sent.request.segments):
+            case ("POST", "1", _, "note", "i", note_id, "v", _) if note_id in self.ids():
+                held = self.service.note(note_id)
+                if json.loads(sent.request.body)["creationDate"] != held["creationDate"]:
+                    self.oracle.forgive(held["content"])
+
+    def repeatable(self, request: Request) -> bool:
+        """See ``Service.repeatable``: each write has an id of its own."""
+        return "ccid" in request.query
+
+    # What the world asks.
+
+    def open_store(self, session: HttpSession, cache: Cache) -> Any:
+        """Return a store that logs in with the password, as often as it is asked to."""
+        return SimplenoteStore(
+            urls=Urls(api=f"{self.base}/1", auth=f"{self.base}/1", app=self.base),
+            username=self.service.username,
+            password=Secret(self.service.password),
+            token=None,
+            tokens=StoredToken(cache.sync_state, owner="owner", system=None),
+            record=AccountRecord(cache.database),
+            api_key=Secret(self.service.api_key),
+            client_id="mcp-notarium-explorer",
+            timeout=TIMEOUT_SECONDS,
+            clock=self.world.clock.monotonic,
+            session=session,
+        )
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
+        """See ``Place.acts``."""
+        service, bucket = self.service, self.service.bucket()
+
+        def text(note_id: str) -> str:
+            found: str = service.note(note_id)["content"]
+            return found
+
+        def edit(note_id: str, change: Callable[[str], str]) -> None:
+            service.edit(note_id, content=change(text(note_id)))
+
+        def edit_old(note_id: str, word: str) -> None:
+            base = sorted(bucket._entities[note_id].versions)[-2:][0]
+            before: str = bucket.read(note_id, base).value["content"]
+            service.edit(note_id, content=f"{before}{word}\n", base=base)
+
+        def rewrite(note_id: str, word: str) -> None:
+            self.oracle.forgive(text(note_id))
+            edit(note_id, lambda _text: f"{word} other\n")
+
+        def remove(note_id: str, _word: str) -> None:
+            if len(bucket) > 1:
+                self.oracle.forgive(text(note_id))
+                service.delete(note_id)
+
+        def make_again(note_id: str, word: str) -> None:
+            self.oracle.forgive(text(note_id))
+            before = service.version(note_id)
+            service.delete(note_id)
+            self.oracle.removed.discard(note_id)
+            # One number more than before: no listing tells it from the old note under the same number.
+            while service.put(note_id, content=f"{word}\nagain\n", tags=["t"]) <= before:
+                pass
+
+        def forget_versions(note_id: str, _word: str) -> None:
+            entity = bucket._entities[note_id]
+            entity.versions = {entity.version: entity.head}
+
+        def distort(_note_id: str, _word: str) -> None:
+            at = self.world.chooser.choose("what the feed does", len(_DISTORTIONS), rate=0.7)
+            service.faults.distort_feed(**_DISTORTIONS[at])
+
+        return {
+            "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
+            "edit the end": lambda one, word: edit(one, lambda text: f"{text}{word}\n"),
+            "edit an old version": edit_old,
+            "rewrite": rewrite,
+            "remove": remove,
+            "remove and make again": make_again,
+            "trash": lambda one, _word: _trash(service, one),
+            "tag": lambda one, word: _tag(service, one, word),
+            "forget cursors": lambda _one, _word: bucket.forget_changes(),
+            "forget versions": forget_versions,
+            "distort the feed": distort,
+        }
+
+    def ids(self) -> list[str]:
+        """See ``Place.ids``."""
+        return sorted(self.service.bucket().all())
+
+    def contents(self) -> dict[str, Content]:
+        """See ``Place.contents``."""
+        bucket = self.service.bucket()
+        if self._shown[0] != bucket.current:
+            shown = {
+                note_id: note_codec.revision_from(
+                    note_id, dict(stored.value), version=stored.version
+                ).content
+                for note_id, stored in bucket.all().items()
+            }
+            self._shown = (bucket.current, shown)
+        return self._shown[1]
+
+    def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+        """See ``Place.put``."""
+        self.service.put(name, content=text, tags=list(tags))
+
+
+def _trash(service: Simulator, note_id: str) -> None:
+    if not service.note(note_id)["deleted"]:
+        service.trash(note_id)
+
+
+def _tag(service: Simulator, note_id: str, word: str) -> None:
+    service.edit(note_id, tags=[*service.note(note_id)["tags"], word])

@@ -1,0 +1,101 @@
+"""Play again what the worlds over HTTP have found, repeat such a run to the byte, and find what is broken on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.breaks_http import BREAKS
+from explorer.choices import Chooser, Schedule
+from explorer.run import play, replayed, seeded
+from explorer.world import WORLDS
+from support.long import LONG
+
+FOUND: dict[str, tuple[str, Schedule]] = {
+    "a push that a proxy's page answered counted as stored": (
+        "simplenote over http, apart",
+        {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
+    ),
+    "a note made again was removed, as the feed came in another order": (
+        "simplenote over http, hidden",
+        {
+            "act 2 of another device #1": 11,
+            "act 3 of another device #1": 6,
+            "act 1 of a #1": 1,
+            "what the feed does #1": 2,
+            "kill: a1 flushes its log #1": 1,
+        },
+    ),
+    "a cached answer replaced a newer version in the index": (
+        "simplenote over http, hidden",
+        {
+            "act 1 of another device #1": 1,
+            "act 2 of b #1": 2,
+            "b1: POST note0 at 2: fails #1": 11,
+            "act 3 of b #1": 5,
+            "b1: GET note0 at 2: no connection #2": 1,
+            "b1: POST note0 at 3: no connection #1": 1,
+            "b1: POST note0 at 3: no connection #2": 1,
+            "a1: GET note0: fails #1": 7,
+        },
+    ),
+    "a change that had arrived was added once more beside an edit": (
+        "trilium over http, apart",
+        {
+            "act 3 of another device #1": 2,
+            "act 2 of a #1": 4,
+            "act 1 of b #1": 3,
+            "a1: GET content note0 notes: no connection #1": 1,
+            "b1: GET note0 notes: fails #4": 6,
+        },
+    ),
+    "a removal that a proxy's page answered counted as done": (
+        "trilium over http",
+        {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},
+    ),
+    "a note counted as gone after an answer from before it was made": (
+        "trilium over http",
+        {
+            "act 1 of a #1": 2,
+            "act 1 of b #1": 1,
+            "act 2 of b #1": 7,
+            "b1: GET 45224f44fe9bac174b59f24b7d0cea34 notes: fails #3": 7,
+        },
+    ),
+}
+"""What was wrong, the world, and the shortest schedule that showed it."""
+HTTP_WORLDS = [name for name in WORLDS if "over http" in name]
+QUICK = ("a note is not compared before a write", "the feed's removals are passed over")
+MOST = 5_000
+"""Schedules in which a break has to be found."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_is_mended(name: str) -> None:
+    world, schedule = FOUND[name]
+    outcome = replayed(world, schedule)
+    assert outcome.fault == ""
+    assert outcome.schedule.keys() == schedule.keys()  # every choice of it comes up still
+
+
+@pytest.mark.parametrize("world", HTTP_WORLDS)
+def test_a_seed_gives_the_same_run_to_the_byte(world: str) -> None:
+    for number in range(3):
+        first, second = seeded(world, "same", number), seeded(world, "same", number)
+        assert first.story == second.story
+        assert first.digest == second.digest
+
+
+@pytest.mark.parametrize("world", HTTP_WORLDS)
+def test_without_a_choice_nothing_goes_wrong(world: str) -> None:
+    calm = play(world, Chooser(schedule={}), rests=True)
+    assert (calm.fault, calm.schedule) == ("", {})
+
+
+@pytest.mark.parametrize("name", BREAKS if LONG else QUICK)
+def test_what_is_broken_on_purpose_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = BREAKS[name]
+    broken.make(monkeypatch.setattr)
+    outcomes = (seeded(broken.world, "break", number) for number in range(MOST))
+    found = next((one for one in outcomes if one.fault), None)
+    assert found is not None
+    assert any(word in found.fault for word in broken.words), found.fault

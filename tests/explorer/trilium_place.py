@@ -1,0 +1,225 @@
+"""Keep the notes of a run in the simulated Trilium, which real Trilium stores reach.
+
+The server overwrites whatever it is sent. What nothing could protect is forgiven, as docs/trilium.md says: an edit
+that arrives one request before our write, and whatever a write that wanders replaces or brings back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
+from explorer.http_wire import Sent
+from mcp_notarium.domain.note import Content
+from mcp_notarium.keys.secret_places import StoredToken
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.http import HttpSession
+from mcp_notarium.stores.kind import StoreSettings
+from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium.kind import ALLOW_HTTP, KIND, URL
+from mcp_notarium.stores.trilium.store import TriliumStore
+from mcp_notarium.stores.trilium.urls import Urls
+from notarium_devtools.http_server import Request, Response
+from notarium_devtools.trilium import TriliumSimulator
+from notarium_devtools.trilium.document import ROOT
+
+if TYPE_CHECKING:
+    from explorer.machine import Process
+    from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
+    from notarium_devtools.trilium.records import Note
+
+_TAG = re.compile(r"<[^<>]*>")
+
+
+class TriliumPlace(HttpPlace):
+    """One Trilium server of a version."""
+
+    base = "http://127.0.0.1:1"
+
+    def __init__(self, world: World, version: str) -> None:
+        super().__init__(world)
+        self.traits = TriliumStore.traits
+        self.settings = {
+            "store": KIND,
+            "store_settings": StoreSettings({URL: self.base, ALLOW_HTTP: "off"}),
+        }
+        self.service = TriliumSimulator(version, clock=self.now)
+        self._lists_revisions = self.service.etapi.version.revisions
+        self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
+        """Process and note to title and content when it has looked at it last."""
+        self._displaced: dict[str, list[str]] = {}
+        """Note to words that a write has overwritten, and that stand in a revision."""
+        self._shown: tuple[tuple[int, int], dict[str, Content]] = ((0, 0), {})
+
+    # What the way asks.
+
+    async def respond(self, request: Request) -> Response:
+        """See ``Service.respond``."""
+        return await self.service.respond(request)
+
+    def words(self, request: Request) -> str:
+        """See ``Service.words``."""
+        match (request.method, *request.segments):
+            case ("GET", "etapi", "notes"):
+                return "search" if "utcDateModified >=" in request.query["search"] else "list all"
+            case ("GET", "api", *_):
+                return "the count of changes"
+            case ("GET", "etapi", "revisions", _, *rest):
+                return " ".join(("GET a revision", *rest))
+            case (method, "etapi", "attributes", *_):
+                return f"{method} a label"
+            case (method, "etapi", *rest):
+                return " ".join((method, *rest[::-1]))
+        return f"{request.method} {request.path}"
+
+    def lands(self, sent: Sent) -> None:
+        """See ``Service.lands``: forgive what no client of such a server can keep."""
+        match (sent.request.method, *sent.request.segments):
+            case ("GET", "etapi", "notes", note_id) if note_id in self.service.document.notes:
+                note = self.service.document.notes[note_id]
+                self._looked[sent.process, note_id] = (note.title, note.content)
+            case ("PUT", "etapi", "notes", note_id, "content"):
+                self._overwrite(sent, note_id, sent.request.body)
+            case ("POST", "etapi", "create-note"):
+                made = json.loads(sent.request.body)
+                self._overwrite(sent, made["noteId"], made["content"].encode())
+            case ("DELETE", "etapi", "notes", note_id):
+                self._forgive_tree(note_id)
+
+    def _forgive_tree(self, note_id: str) -> None:
+        note = self.service.document.notes.get(note_id)
+        if note is not None:
+            self.oracle.forgive(_words_of(note.content))
+            for branch in self.service.document.children(note_id):
+                self._forgive_tree(branch.note_id)
+
+    def _overwrite(self, sent: Sent, note_id: str, body: bytes) -> None:
+        note = self.service.document.notes.get(note_id)
+        before = b"" if note is None else note.content
+        if sent.strays:  # it may bring back what is elsewhere by now, too
+            self.oracle.removed.discard(note_id)
+            self.oracle.forgive(f"{_words_of(before)} {_words_of(body)}")
+            return
+        if note is None or (note.title, before) == self._looked.get((sent.process, note_id)):
+            return
+        kept = note.revisions[0] if note.revisions else None
+        if self._lists_revisions and kept is not None and kept.content == before:
+            # Only this push can tell.
+            self._displaced.setdefault(note_id, []).append(_words_of(before))
+            sent.process.ends.append(lambda: self.push_failed(note_id))
+        else:
+            self.oracle.forgive(_words_of(before))
+
+    def repeatable(self, request: Request) -> bool:
+        """See ``Service.repeatable``: a POST is never sent again by itself."""
+        return request.method != "POST"
+
+    def push_failed(self, note_id: str) -> None:
+        """Forgive what pushes of this note have overwritten: a write without an answer does not look for it."""
+        for words in self._displaced.pop(note_id, []):
+            self.oracle.forgive(words)
+
+    # What the world asks.
+
+    def open_store(self, session: HttpSession, cache: Cache) -> Any:
+        """Return a store with the token of the server."""
+        return TriliumStore(
+            urls=Urls(self.base),
+            token=Secret(self.service.token),
+            tokens=StoredToken(cache.sync_state, owner="owner", system=None),
+            timeout=TIMEOUT_SECONDS,
+            session=session,
+        )
+
+    def acts(self) -> dict[str, Callable[[str, str], None]]:  # noqa: C901 - one function an act
+        """See ``Place.acts``."""
+        service, document = self.service, self.service.document
+
+        def edit(note_id: str, change: Callable[[str], str]) -> None:
+            note = document.notes[note_id]
+            service.write(note_id, note.title, change(note.content.decode()))
+
+        def rewrite(note_id: str, word: str) -> None:
+            self.oracle.forgive(_words_of(document.notes[note_id].content))
+            edit(note_id, lambda _html: f"<p>{word} other</p>")
+
+        def retitle(note_id: str, word: str) -> None:
+            service.write(note_id, f"called {word}", document.notes[note_id].content.decode())
+
+        def remove(note_id: str, _word: str) -> None:
+            if len(self.ids()) > 1:
+                self._forgive_tree(note_id)
+                document.delete(note_id)
+
+        def bring_back(_note_id: str, _word: str) -> None:
+            for note_id in list(document.deleted)[-1:]:
+                document.undelete(note_id)
+                self.oracle.removed.discard(note_id)
+
+        def label(note_id: str, word: str) -> None:
+            document.set_attribute(document.make_id(), note_id, "label", word, "")
+
+        def strip(note_id: str, _word: str) -> None:
+            service.set_labels(note_id)
+            document.changes += 1
+
+        def put_below(note_id: str, word: str) -> None:
+            self._put(f"below_{word}", f"{word}\nbelow\n", below=note_id)
+
+        def stop_and_start(_note_id: str, _word: str) -> None:
+            document.changes = 1  # a database that was put back counts anew
+
+        return {
+            "edit the top": lambda one, word: edit(one, lambda html: f"<p>{word}</p>{html}"),
+            "edit the end": lambda one, word: edit(one, lambda html: f"{html}<p>{word}</p>"),
+            "rewrite": rewrite,
+            "retitle": retitle,
+            "remove": remove,
+            "bring back": bring_back,
+            "label": label,
+            "take labels away": strip,
+            "put a note below": put_below,
+            "count anew": stop_and_start,
+        }
+
+    def ids(self) -> list[str]:
+        """See ``Place.ids``."""
+        return sorted(note.id for note in self._seen())
+
+    def contents(self) -> dict[str, Content]:
+        """See ``Place.contents``."""
+        document = self.service.document
+        state = (document.changes, len(document.attributes))
+        if self._shown[0] != state:
+            self._shown = (state, {note.id: self._content(note) for note in self._seen()})
+        return self._shown[1]
+
+    def _content(self, note: Note) -> Content:
+        shown = note_codec.note_object(self.service.document.note_object(note))
+        return note_codec.revision(shown, note.content).content
+
+    def _seen(self) -> list[Note]:
+        seen = self.service.document.visible_notes()
+        return [note for note in seen if note_codec.is_possible_id(note.id) and not note.protected]
+
+    def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+        """See ``Place.put``."""
+        self._put(name.replace("-", "_"), text, tags=tags)
+
+    def _put(
+        self, note_id: str, text: str, *, tags: tuple[str, ...] = (), below: str = ROOT
+    ) -> None:
+        document = self.service.document
+        html = "".join(f"<p>{line}</p>" for line in text.split("\n") if line)
+        document.create(note_id, f"T {note_id}", "text", "text/html", html.encode())
+        document.place(note_id, below)
+        for tag in tags:
+            document.set_attribute(document.make_id(), note_id, "label", tag, "")
+
+
+def _words_of(html: bytes) -> str:
+    return _TAG.sub(" ", html.decode())
