@@ -5,5 +5,6 @@ the disk, ``wire`` the way to the store, ``world`` says who takes part, ``oracle
 schedule and makes a failing one short.
 
 ``local_place``, ``vault_place`` and ``memento_place`` have real files: ``disk`` tells their times, ``workers`` run the
-threads of a store one at a time, ``editors`` write a vault beside the servers.
+threads of a store one at a time, ``editors`` write a vault beside the servers. ``simplenote_place`` and ``trilium_place``
+reach the embedded services by ``http_wire``.
 """
