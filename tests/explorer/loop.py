@@ -207,7 +207,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(before)
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: Owner | None) -> None:
         """Take away all that belongs to a dead process, without running any of it."""
         self._ready = [one for one in self._ready if one[2] is not owner]
         self._timers = [one for one in self._timers if one[2] is not owner]
@@ -222,6 +222,11 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         finally:
             self.dropping = False
         self._tasks = [one for one in self._tasks if one[0] is not owner and not one[1].done()]
+
+    def close_all(self) -> None:
+        """Take away everything that is left, whomever it belongs to."""
+        for owner in {id(one): one for one, _ in self._tasks}.values():
+            self.drop(owner)
 
     def waiting(self) -> int:
         """Return how many tasks, timers and events there are."""

@@ -24,8 +24,11 @@ from explorer.loop import OWNER, DeterministicLoop
 from mcp_notarium import threads
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
+from mcp_notarium.sync import scheduler
 from support.sync_rig import DATABASE
 
+TICK_SECONDS = 20.0
+"""Nobody waits for the clock here, so a process need not look every second."""
 NOW = 1_700_000_000.0
 """The wall clock at the beginning, in epoch seconds."""
 
@@ -266,6 +269,7 @@ def simulated(loop: DeterministicLoop, clock: Clock, *, seed: str) -> Iterator[N
     replaced: list[tuple[Any, str, Any]] = [
         (time, "time", clock.time),
         (time, "monotonic", clock.monotonic),
+        (scheduler, "TICK", TICK_SECONDS),
         (os, "urandom", drawn.randbytes),
         (random, "_urandom", drawn.randbytes),
         (

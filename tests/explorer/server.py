@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
-scheduling.TICK = 20.0
-"""Nobody waits for the clock here, so a process need not look every second."""
 
 
 @dataclass

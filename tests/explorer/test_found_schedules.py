@@ -21,7 +21,7 @@ FOUND = {
         {
             "act 1 of another device #1": 1,
             "act 1 of another device comes after #1": 3,
-            "act 1 of a #1": 8,
+            "act 1 of a #1": 9,
             "kill: a1 has committed #2": 2,
             "m: commits the disk still has #1": 1,
             "another device acts while m is dark #1": 1,

@@ -198,6 +198,7 @@ class World:
         for server in self.servers:
             server.close()
         self._take_away()
+        self.loop.close_all()
         self.place.close()
 
     def after_step(self) -> None:
@@ -287,7 +288,6 @@ class World:
             "undo": self._undo,
             "look": self._look,
             "remove": self._remove,
-            "wait": self._wait,
         }
         if traits.ids.paths:
             acts["rename"] = self._rename
@@ -295,7 +295,7 @@ class World:
             acts["tag"] = self._tag
         if traits.trash:
             acts |= {"trash": self._trash, "untrash": self._untrash}
-        return acts
+        return acts | {"wait": self._wait}
 
     async def _create(self, server: Server) -> None:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
@@ -483,6 +483,11 @@ class World:
         return "" if name == "nothing" else self._act_elsewhere(name, note_id)
 
     def _meddle_in_the_dark(self, machine: Machine) -> None:
+        """Let another device act before the computer starts again; it belongs to no process and to no thread."""
+        label = f"it is dark at {machine.name}"
+        Context().run(self.loop.expect_after, 0, label, partial(self._act_in_the_dark, machine))
+
+    def _act_in_the_dark(self, machine: Machine) -> None:
         ids = [one for one in self.place.ids() if "hidden" not in one]
         if ids:
             at = self.chooser.choose("note of another device in the dark", len(ids), rate=0.4)
@@ -492,7 +497,8 @@ class World:
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")
-        self._foreign_acts()[name](note_id, word)
+        # It belongs to no process, also in a moment in which one ends.
+        Context().run(self._foreign_acts()[name], note_id, word)
         self.note(f"another device: {name} {note_id} ({word})")
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""

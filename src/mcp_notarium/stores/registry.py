@@ -28,8 +28,9 @@ def names() -> tuple[str, ...]:
 @cache
 def kind(name: str) -> StoreKind:
     """Return the kind of that name, which is one of :func:`names`."""
-    module = import_module(_MODULES[name])
-    found: StoreKind = module.MEMORY if name == "memory" else module.KIND
+    module = _MODULES[name]
+    loaded = import_module(module)
+    found: StoreKind = loaded.MEMORY if name == "memory" else loaded.KIND
     return found
 
 

@@ -209,8 +209,7 @@ class EntryReplay:
         """Finish an entry that had arrived, or for which nothing is left to do."""
         own = isinstance(head, Revision) and self._is_made_by(write, head)
         self._journal.finish(write, storing=[head], own=own)
-        removed = write.kind is WriteKind.DELETE  # its body is empty
-        if removed or isinstance(head, Tombstone) or head.content == write.content:
+        if isinstance(head, Tombstone) or head.content == write.content:
             return PushResult(PushOutcome.STORED, head.id)
         if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
             return PushResult(PushOutcome.STORED, head.id, merged=True)

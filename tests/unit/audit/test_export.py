@@ -1,14 +1,23 @@
 """Exports: what can be said about the lines without any key."""
 
+import base64
 import json
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed448, ed25519
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head, append_to_chain
 from mcp_notarium.audit.verification import ChainVerifier, FaultKind
 from mcp_notarium.cli import audit_lines
+from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
 
@@ -94,3 +103,40 @@ def test_changed_record_is_shown_as_it_is(records, text):
     assert export.as_json(changed)["mac"] == changed.mac
     assert list(export.export_lines([changed], now_ms=0, end=Head()))
     assert "\x1b" not in "".join(map(str, audit_lines.describe_records([changed], {}, width=200)))
+
+
+def pem(key, *, private=False):
+    if private:
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_a_signature_is_that_of_one_key_over_one_file():
+    key = export.private_key(pem(ed25519.Ed25519PrivateKey.generate(), private=True))
+    public = export.public_key(pem(key.public_key()))
+    signature = base64.b64encode(key.sign(b"lines"))
+    assert export.is_signed(b"lines", signature + b"\n", public)
+    assert not export.is_signed(b"other lines", signature, public)
+    assert not export.is_signed(b"lines", b"no base64!", public)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no key", pem(ed448.Ed448PrivateKey.generate(), private=True)]
+)
+def test_a_file_without_a_private_key_for_signatures_is_refused_with_the_command_that_makes_one(
+    content,
+):
+    with pytest.raises(ConfigError) as refused:
+        export.private_key(content)
+    assert "genpkey" in refused.value.resolution_hint
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no key", pem(ed448.Ed448PrivateKey.generate().public_key())]
+)
+def test_a_file_without_a_public_key_for_signatures_is_refused_with_the_command_that_makes_one(
+    content,
+):
+    with pytest.raises(ConfigError) as refused:
+        export.public_key(content)
+    assert "-pubout" in refused.value.resolution_hint

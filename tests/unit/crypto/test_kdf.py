@@ -113,3 +113,13 @@ def test_a_passphrase_typed_decomposed_is_the_same_key():
     composed = kdf.normalise_passphrase(Secret("stra\u00dfe \u00e9"))
     assert kdf.normalise_passphrase(Secret("stra\u00dfe e\u0301")) == composed
     assert composed.reveal() == "stra\u00dfe \u00e9".encode()
+
+
+def test_a_random_key_costs_nothing_and_says_so():
+    assert (str(kdf.HkdfSha256()), kdf.HkdfSha256().work) == ("none needed (random key)", 0)
+
+
+@pytest.mark.parametrize("found", [{"algorithm": "argon2id"}, {"algorithm": "other"}, {}, None])
+def test_a_slot_without_all_parameters_of_its_algorithm_is_damaged(found):
+    with pytest.raises(KeyFileDamaged, match="unknown key derivation"):
+        kdf.from_fields(found, int)

@@ -99,11 +99,11 @@ def _limit_depth(operations: Any) -> Any:
 def _combine(
     note_id: str, steps: Sequence[FeedEntry], base: Revision | None
 ) -> Revision | Tombstone | Entry:
-    made = any(step.before is None and not step.removed for step in steps)
-    if steps[-1].removed and not made:
-        return Tombstone(note_id)
     newest = max((step.after or 0) for step in steps)
-    # Made and removed: the order of the feed does not tell which came last, the note itself does.
+    made = any(step.before is None and not step.removed for step in steps)
+    # Of a note that was made and removed the order of the feed does not tell which came last: its number does, or the note.
+    if steps[-1].removed and (not made or (steps[-1].before or 0) >= newest):
+        return Tombstone(note_id)
     if any(step.removed for step in steps):
         return _recreated_entry(note_id, newest, base)
     try:
