@@ -128,12 +128,12 @@ class Oracle:
                 f"{server.name} reads {text!r} as version {version} of {note_id}, which is {known.text!r}"
             )
 
-    def see_recorded(self, server: Server) -> None:
+    def see_recorded(self, server: Server, digest: str) -> None:
         """Remember by which act the new writes in the journal of a server were begun."""
         for write in server.app.cache.journal.all():
             ours = write.client in ("", server.name) and write.write_id not in server.earlier
-            if ours and not write.repair and not write.content.text.startswith(MARK):
-                self._begun.setdefault(write.write_id, (server, server.digest))
+            if ours and not write.repair and not is_copy(write.content):
+                self._begun.setdefault(write.write_id, (server, digest))
 
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""

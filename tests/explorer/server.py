@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
+_DIGEST: ContextVar[str | None] = ContextVar("_DIGEST", default=None)
+"""That of the call which is being answered."""
 
 
 @dataclass
@@ -107,8 +110,6 @@ class Server:
         self.app: App
         self.done = 0
         """Acts of its plan that have begun."""
-        self.digest = ""
-        """That of the call which is being answered."""
         self.earlier: set[str] = set()
         """Ids of the writes that were in the journal before it."""
         self.busy = 0
@@ -174,15 +175,16 @@ class Server:
                 run.loop.create_task(scheduler.run())
 
     def _reached(self, step: str) -> None:
-        if step == "recorded":
-            self.world.oracle.see_recorded(self)
+        digest = _DIGEST.get()
+        if step == "recorded" and digest is not None:  # else sync does it, by itself
+            self.world.oracle.see_recorded(self, digest)
         self.process.place(step)
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
         """Call a tool as its client does."""
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
-        self.digest = self.app.audit.digest(tool, arguments)
+        _DIGEST.set(self.app.audit.digest(tool, arguments))
         self.earlier = {write.write_id for write in self.app.cache.journal.all()}
         before = self.app.audit.last_begun
         result = await self._pipeline.answer(asked)

@@ -120,6 +120,8 @@ class WiredClient(MemoryClient):
 
         async def arrive() -> Acknowledgement:
             word = self._meddle(f"right before a push of {self.process.name}", write.note_id)
+            if write.base_etag is not None:
+                self.store.kept(write.note_id)  # no real store makes a note again by a change of it
             answer = await push(write)
             if word:
                 self._owes(self.process, word)

@@ -126,8 +126,14 @@ class Journal:
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
-        # defence: write-recorded-first =True
-        with self._cache.transaction() if act is None else act.transaction(durable=False):
+        # Another revision gets a version with it, which must not be given again after a loss of power.
+        is_news = base is not None and self._cache.notes.etag(write.note_id) != base.etag
+        begun = (
+            self._cache.transaction(durable=is_news)
+            if act is None  # defence: write-recorded-first =True
+            else act.transaction(durable=is_news)
+        )
+        with begun:
             if self.in_flight(write.note_id):
                 return False
             if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
