@@ -147,7 +147,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         handle = context.get("handle")
         owner = OWNER.get() if handle is None else handle._context.get(OWNER)
         error = context.get("exception")
-        if error is not None and not (owner is not None and owner.dead):
+        ended = owner is not None and owner.dead
+        if isinstance(error, Exception) and not ended:  # a task that was killed has another
             self.errors.append(error)
 
     def get_debug(self) -> bool:
