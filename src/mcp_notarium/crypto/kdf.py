@@ -190,12 +190,11 @@ def to_fields(parameters: Parameters) -> dict[str, str | int]:
 
 def from_fields(found: Any, number: Callable[[Any], int]) -> Parameters:
     """Parse what a key file has; ``number`` reads each number. Raises ``KeyFileDamaged``."""
-    match found:
-        case {"algorithm": str(name)} if name in ALGORITHMS:
-            default = ALGORITHMS[name]()
-            if asdict(default).keys() <= found.keys():
-                return replace(default, **{one: number(found[one]) for one in asdict(default)})
-    raise KeyFileDamaged("a slot names an unknown key derivation")
+    name = found.get("algorithm") if isinstance(found, dict) else None
+    kind = ALGORITHMS.get(name) if isinstance(name, str) else None
+    if kind is None or not asdict(kind()).keys() <= found.keys():
+        raise KeyFileDamaged("a slot names an unknown key derivation")
+    return replace(kind(), **{one: number(found[one]) for one in asdict(kind())})
 
 
 def normalise_passphrase(passphrase: Secret) -> Secret:
