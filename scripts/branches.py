@@ -47,7 +47,7 @@ CHECKED = tuple(
         *("unit/files/test_private_files_groups.py", "unit/storage/test_journal_table.py"),
         "unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
         "unit/sync/test_note_fetch.py::test_many_unfinished_writes_that_take_long_leave_room_for_others",
-        *("unit/sync/test_pull_decisions.py", "unit/sync/test_push_decisions.py"),
+        *("unit/sync/test_pull_decisions.py", "unit/sync/test_write_decisions.py"),
         *("unit/sync/test_cycle_states.py", "unit/sync/test_conflict_copy.py"),
         *("unit/sync/test_journal_replay.py", "unit/sync/test_entry_replay.py"),
         *("unit/sync/test_renamed_notes.py", "unit/sync/test_renamed_hidden_notes.py"),

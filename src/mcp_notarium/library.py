@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
-    from mcp_notarium.sync.write_sender import Saved
-    from mcp_notarium.sync.writer import Writer
+    from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
 

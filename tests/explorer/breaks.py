@@ -16,15 +16,17 @@ from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import entry_replay, history, pull_decisions, push_answers, push_decisions
+from mcp_notarium.sync import history, pull_decisions, write_commit, write_decisions
 from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.pull_decisions import LocalState, Move, PlannedMove, RemoteState
-from mcp_notarium.sync.push import Pusher
-from mcp_notarium.sync.push_decisions import Attempt, Decision, Held, Step
+from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.scheduler import Scheduler
+from mcp_notarium.sync.write_attempt import WriteAttempt
+from mcp_notarium.sync.write_commit import WriteCommit
+from mcp_notarium.sync.write_decisions import Attempt, Decision, Held, Step
 
 Set = Callable[[Any, str, Any], None]
 
@@ -39,10 +41,10 @@ class Break:
 
 
 def _decides(kind: WriteKind, attempt: Attempt, held: Held, step: Step) -> Callable[[Set], None]:
-    changed = dict(push_decisions.DECISIONS) | {(kind, attempt, held): Decision(step, "broken")}
+    changed = (Decision(kind, attempt, held, None, step, "broken"), *write_decisions.DECISIONS)
 
     def make(set_attribute: Set) -> None:
-        set_attribute(push_decisions, "DECISIONS", changed)
+        set_attribute(write_decisions, "DECISIONS", changed)
 
     return make
 
@@ -68,18 +70,18 @@ def _outcome_not_recorded(set_attribute: Set) -> None:
 
 
 def _other_write_id(set_attribute: Set) -> None:
-    send = Pusher.send
+    push = WriteAttempt._push
 
-    async def again(self: Pusher, write: PendingWrite, **how: Any) -> Any:
-        if how.get("replayed"):
+    async def again(self: WriteAttempt, write: PendingWrite, base: Any, *, repeated: bool) -> Any:
+        if repeated:
             renamed = replace(write, write_id=uuid.uuid4().hex)
             with self._journal._cache.transaction():
                 self._journal._cache.journal.drop(write.write_id)
                 self._journal._cache.journal.add(renamed)
             write = renamed
-        return await send(self, write, **how)
+        return await push(self, write, base, repeated=repeated)
 
-    set_attribute(Pusher, "send", again)
+    set_attribute(WriteAttempt, "_push", again)
 
 
 def _nothing_hidden(set_attribute: Set) -> None:
@@ -145,11 +147,11 @@ def _cursor_first(set_attribute: Set) -> None:
 
 
 def _nothing_replayed(set_attribute: Set) -> None:
-    async def finish(_self: JournalReplay) -> Counter[Any]:
+    async def finish(_self: Replay) -> Counter[Any]:
         return Counter()
 
-    set_attribute(JournalReplay, "finish_all", finish)
-    set_attribute(JournalReplay, "finish_not_found", finish)
+    set_attribute(Replay, "finish_all", finish)
+    set_attribute(Replay, "finish_not_found", finish)
 
 
 def _stale_texts(set_attribute: Set) -> None:
@@ -176,22 +178,22 @@ def _tasks_kept(set_attribute: Set) -> None:
 
 
 def _displaced_dropped(set_attribute: Set) -> None:
-    settle = push_answers.settle
-    set_attribute(push_answers, "settle", lambda **how: settle(**(how | {"displaced": None})))
+    settle = write_commit.settle
+    set_attribute(write_commit, "settle", lambda **how: settle(**(how | {"displaced": None})))
 
 
 def _removal_read_as_text(set_attribute: Set) -> None:
-    finish = entry_replay.EntryReplay._finish_with
+    finish = WriteCommit.finish_arrived
 
-    def read(self: Any, write: PendingWrite, head: Any) -> Any:
+    def read(self: WriteCommit, write: PendingWrite, head: Any, **how: Any) -> Any:
         self._store.revision_of(write.note_id, write.body)
-        return finish(self, write, head)
+        return finish(self, write, head, **how)
 
-    set_attribute(entry_replay.EntryReplay, "_finish_with", read)
+    set_attribute(WriteCommit, "finish_arrived", read)
 
 
 def _text_not_kept(set_attribute: Set) -> None:
-    set_attribute(entry_replay.EntryReplay, "_has_text_to_keep", lambda _self, _write: False)
+    set_attribute(HeadReader, "_has_text_to_keep", lambda _self, _write: False)
 
 
 def _half_a_transaction(set_attribute: Set) -> None:

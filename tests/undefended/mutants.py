@@ -50,7 +50,7 @@ GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("sync/*_decisions.py",): tuple(
         f"unit/sync/test_{name}.py"
         for name in (
-            *("pull_decisions", "push_decisions", "properties", "news_and_sweeps"),
+            *("pull_decisions", "write_decisions", "properties", "news_and_sweeps"),
             *("journal_replay", "writer_saves", "conflict_copy", "renamed_notes"),
         )
     ),

@@ -1,6 +1,6 @@
 """Store the journal: writes are recorded before they are sent and dropped when answered.
 
-``push_decisions`` decides about them. ``add`` and ``reject`` reach the disk before they return, or
+``write_decisions`` decides about them. ``add`` and ``reject`` reach the disk before they return, or
 before the write is sent: after a power cut they are the only trace of what somebody wrote.
 """
 

@@ -25,7 +25,7 @@ from mcp_notarium.sync.batch_apply import Batch, BatchApplier, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
 from mcp_notarium.sync.progress import SyncProgress
-from mcp_notarium.sync.push_decisions import PushOutcome
+from mcp_notarium.sync.write_decisions import WriteOutcome
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
@@ -201,15 +201,15 @@ class CycleRunner:
         await self._writer.cards.finish()
         return Event.PUSHED
 
-    def _count_finished(self, outcomes: Counter[PushOutcome | None]) -> None:
+    def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]
-        if self._log and outcomes.total() > outcomes[PushOutcome.STORED]:
+        if self._log and outcomes.total() > outcomes[WriteOutcome.STORED]:
             self._log.warning(
                 "sync.replayed",
-                finished=outcomes[PushOutcome.STORED],
-                copies=outcomes[PushOutcome.COPIED],
-                rejected=outcomes[PushOutcome.REFUSED],
-                waiting=outcomes[None] + outcomes[PushOutcome.WAITING],
+                finished=outcomes[WriteOutcome.STORED],
+                copies=outcomes[WriteOutcome.COPIED],
+                rejected=outcomes[WriteOutcome.REFUSED],
+                waiting=outcomes[None] + outcomes[WriteOutcome.WAITING],
             )
 
     async def _ask(self, *, cursor_lost: bool) -> Event:

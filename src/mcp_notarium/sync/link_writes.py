@@ -23,7 +23,6 @@ from mcp_notarium.markup.obsidian_links import Changes, rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.push import Pusher
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LinkWriter:
-    """Make and send such writes, one for each note."""
+    """Make such writes, one for each note."""
 
     def __init__(
         self,
@@ -39,13 +38,11 @@ class LinkWriter:
         store: Store,
         *,
         journal: Journal,
-        pusher: Pusher,
         clock: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._store = store
         self._journal = journal
-        self._pusher = pusher
         self._clock = clock
 
     def make(self, renaming: PendingWrite, links: Mapping[str, Changes]) -> list[PendingWrite]:
@@ -73,16 +70,6 @@ class LinkWriter:
                     after=renaming.write_id,
                 )
         return None
-
-    async def send(self, entries: Iterable[PendingWrite]) -> tuple[str, ...]:
-        """Send entries whose renaming is stored; return the ids of the changed notes. The rest is finished later."""
-        done = []
-        for entry in entries:
-            base = self._cache.notes.base(entry.note_id)
-            if base is not None:
-                sent = await self._pusher.send_follow_up(entry, base.content)
-                done += [entry.note_id] if sent.stored else []
-        return tuple(done)
 
 
 @dataclass(frozen=True, slots=True)

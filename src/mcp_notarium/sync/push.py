@@ -1,22 +1,14 @@
-"""Push one recorded journal entry to the store.
-
-``Pusher`` does not decide what to send; ``writer`` and ``entry_replay`` do, and ``push_answers`` commits
-what the store answers. The entry stays in the journal whenever the outcome of the write is not certain.
-"""
+"""Push one recorded journal entry to the store. Decides nothing: ``write_attempt`` does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
 from mcp_notarium.errors import (
-    CacheError,
-    DateRefused,
     IdTaken,
     LoginRequired,
-    NotariumError,
     NoteNotFound,
     NoteUnreadable,
     RateLimited,
@@ -25,19 +17,11 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.storage.audit_log import Act, not_recorded_error
-from mcp_notarium.stores.contract import WITHDRAWN, Retry, Store, WriteGuard
+from mcp_notarium.stores.contract import WITHDRAWN, Acknowledgement, Retry, Store, WriteGuard
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.push_answers import NOTHING, AnswerCommitter
-from mcp_notarium.sync.push_decisions import PushOutcome, PushResult
-from mcp_notarium.sync.write_errors import (
-    gone_error,
-    names_taken_error,
-    taken_over_error,
-    unknown_outcome,
-)
+from mcp_notarium.sync.write_errors import gone_error, unknown_outcome
 
 NOT_STORED = (
     StoreRejected,
@@ -48,61 +32,25 @@ NOT_STORED = (
     VersionConflict,
 )
 """Errors after which the store has certainly not taken the write. After any other it may have."""
-
 _LOOK_WHETHER_IT_IS_GONE = (
     "The next sync shows whether the note is gone; it does not delete it again. Look with `get` in a "
     "while, and delete the note again if it is there and still to go."
 )
-MOST_IDS = 20
-"""Ids that are tried for one new note, where others may have taken them."""
 
 
 class Pusher:
-    """Push and commit single journal entries."""
+    """Push single entries. ``on_step``: see ``Writer``."""
 
-    def __init__(
-        self,
-        store: Store,
-        journal: Journal,
-        *,
-        clock: Callable[[], float],
-        on_step: Callable[[str], None],
-        on_difference: Callable[[str], None],
-    ) -> None:
+    def __init__(self, store: Store, journal: Journal, *, on_step: Callable[[str], None]) -> None:
         self._store = store
         self._journal = journal
         self._on_step = on_step
         self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
         self._compared_by_us = self._guarded_by_us and not store.traits.compares
-        self._answers = AnswerCommitter(
-            store,
-            journal,
-            clock=clock,
-            on_step=on_step,
-            on_difference=on_difference,
-            send_follow_up=self.send_follow_up,
-        )
 
-    async def record(self, write: PendingWrite, *, act: Act | None, **options: Any) -> bool:
-        """Put a new entry on the disk, with its audit record, before anything is sent; see :meth:`Journal.record`.
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        """Push a CREATE or UPDATE.
 
-        Raises ``NotRecorded`` if the disk does not take it.
-        """
-        if not self._journal.record(write, act=act, **options):
-            return False
-        try:
-            await self._journal.flush()  # defence: write-flushed-before-sent
-        except CacheError as error:
-            self.drop(write)
-            raise not_recorded_error(error) from error
-        return True
-
-    async def send(
-        self, write: PendingWrite, *, base: Content, repair: bool = True, replayed: bool = False
-    ) -> PushResult:
-        """Push a CREATE or UPDATE and commit the answer.
-
-        ``replayed``: it may have arrived before, over another base than the one it has now.
         Raises what the store raised: one of ``NOT_STORED`` with the entry untouched, or
         ``OutcomeUnknown`` with the entry released for any process.
         """
@@ -111,38 +59,12 @@ class Pusher:
                 await self._require_base(write)
             answer = await self._store.push(write)
             require_usable(answer.revision.id)
-            # Follow-ups of a stored write are sent even if the caller has left.
+            # What follows a stored write is sent even if the caller has left.
             WITHDRAWN.set(lambda: False)
-        return await self._answers.commit(write, base, answer, repair=repair, replayed=replayed)
-
-    async def create(
-        self, write: PendingWrite, *, replayed: bool = False, was_free: bool = False
-    ) -> PushResult:
-        """Push a CREATE, under another id where its own is taken. Raises as :meth:`send` does.
-
-        ``was_free``: nothing had its id a moment ago, so what has it now may be this very write: AGAIN.
-        """
-        for attempt in range(1, MOST_IDS):
-            with suppress(IdTaken):
-                return await self.send(write, base=NOTHING, replayed=replayed)
-            if was_free:
-                return PushResult(PushOutcome.AGAIN)
-            renamed = self._journal.rebase(
-                write,
-                base=None,
-                content=write.content,
-                body=write.body,
-                note_id=self._journal.make_id(
-                    self._store, write.content, seed=write.write_id, attempt=attempt
-                ),
-            )
-            if renamed is None:
-                return PushResult(PushOutcome.AGAIN)
-            write = renamed
-        raise names_taken_error()
+        return answer
 
     async def remove(self, write: PendingWrite) -> None:
-        """Push a DELETE and commit it. Raises as :meth:`send` does."""
+        """Push a DELETE. Raises as :meth:`push` does."""
         gone = () if self._store.traits.ids.named else (NoteNotFound,)
         with self._sending(write), suppress(*gone):  # a note that was renamed is not gone
             if self._guarded_by_us:
@@ -150,28 +72,6 @@ class Pusher:
             await self._store.delete(
                 write.note_id, etag=write.base_etag or "", write_id=write.write_id
             )
-        self._answers.finish(write, Tombstone(write.note_id))
-
-    async def keep_as_copy(
-        self, write: PendingWrite, *, instead: Revision | Tombstone
-    ) -> PushResult:
-        """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
-        return await self._answers.keep_as_copy(write, instead=instead)
-
-    def drop(self, write: PendingWrite) -> None:
-        """Drop the entry of a write that the store has not taken.
-
-        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken the entry over:
-        then it will be finished after all, or is finished already.
-        """
-        try:
-            ours = self._journal.finish(write)
-        except CacheError as error:
-            raise unknown_outcome(
-                "the write is not stored yet, and could not be taken back here", write
-            ) from error
-        if not ours:
-            raise taken_over_error(write)
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:
@@ -222,25 +122,3 @@ class Pusher:
             raise IdTaken("the note store has a note of this id", details=about)
         elif head.etag != write.base_etag:
             raise VersionConflict("the note has changed at the note store", details=about)
-
-    async def send_follow_up(self, write: PendingWrite, base: Content) -> PushResult:
-        """Send a follow-up of another write. WAITING: it stays in the journal for the next cycle."""
-        try:
-            if write.kind is WriteKind.CREATE:
-                result = await self.create(write)
-            else:
-                result = await self.send(write, base=base, repair=False)
-            if result.outcome is not PushOutcome.AGAIN:
-                return result
-        except NotariumError as error:
-            if is_final(error):
-                with suppress(CacheError):
-                    self._journal.reject(write, error.message)
-                    return PushResult(PushOutcome.REFUSED)
-        self._journal.release(write)
-        return PushResult(PushOutcome.WAITING)
-
-
-def is_final(error: NotariumError) -> bool:
-    """Tell whether the store will never take the write, whatever time passes."""
-    return isinstance(error, StoreRejected) and not isinstance(error, DateRefused)

@@ -1,7 +1,8 @@
 """Make every change of a note, in the store first and then in the index.
 
 Success is reported only after the store has answered. A write that was sent and not answered stays in the
-journal; ``entry_replay`` finishes it. ``updater`` changes and removes notes.
+journal. ``write_attempt`` makes each attempt; the caller's view of a note is the base of its merge, and the store's newest
+revision is written over: a change made from an old view is merged or refused, it never overwrites somebody else's.
 """
 
 from __future__ import annotations
@@ -11,45 +12,57 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, WriteKind
-from mcp_notarium.errors import (
-    LoginRequired,
-    NotariumError,
-    NoteNotFound,
-    StoreError,
-    StoreProtocolError,
-)
+from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
+from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.stores.extensions import name_parts
-from mcp_notarium.sync.entry_replay import EntryReplay
+from mcp_notarium.sync.head_reader import Asked, HeadReader
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.journal_replay import JournalReplay
 from mcp_notarium.sync.link_writes import CardMoves
-from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLocks, process_ended
-from mcp_notarium.sync.push import MOST_IDS, Pusher
-from mcp_notarium.sync.push_decisions import PushOutcome, PushResult
-from mcp_notarium.sync.updater import Remover, Updater
+from mcp_notarium.sync.push import Pusher
+from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
+from mcp_notarium.sync.write_commit import WriteCommit
+from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
     add_outcome,
     changed_error,
+    collision_error,
     names_taken_error,
     out_of_sight_error,
-    taken_over_error,
-    unknown_outcome,
 )
-from mcp_notarium.sync.write_sender import DirectWriter, Saved, WriteSender
 
 _AT_ONCE = 5
 """Calls that write at the same time. Of eight connections to a store this leaves those for news and late writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Hold the note as it is in the index now.
+
+    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
+    ``canvases``: those whose cards follow the note; ``canvases_waiting``: those whose cards are to follow it.
+    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
+    the same moment, so our text is kept in that note. ``differs``: see ``WriteResult``.
+    """
+
+    note: Note
+    merged: bool = False
+    copy_id: str | None = None
+    differs: str = ""
+    relinked: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    canvases: tuple[str, ...] = ()
+    canvases_waiting: tuple[str, ...] = ()
 
 
 class Writer:
@@ -81,62 +94,43 @@ class Writer:
         self._cache = cache
         self._store = store
         self._clock = clock
+        traits = store.traits
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
-        self._locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
+        self._locks = NoteLocks(at_once=1 if traits.ids.named else _AT_ONCE)
         self._journal = Journal(
             cache,
             clock=clock,
             owner=owner,
             lease=lease,
             owner_ended=owner_ended,
-            store_has_versions=store.traits.versions is Versions.BY_ETAG,
-            keeps_ours=store.traits.versions is not Versions.BY_ETAG
-            and not store.traits.in_database,
-            keeps_lost=store.traits.versions is Versions.NONE,
-            own_form=store.traits.own_form,
+            store_has_versions=traits.versions is Versions.BY_ETAG,
+            keeps_ours=traits.versions is not Versions.BY_ETAG and not traits.in_database,
+            keeps_lost=traits.versions is Versions.NONE,
+            own_form=traits.own_form,
             name_parts=partial(name_parts, store),
         )
-        self._pusher = Pusher(
-            store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
-        )
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
-        self._direct = (
-            DirectWriter(cache, store, self._journal, on_step=on_step)
-            if store.traits.in_database
-            else None
-        )
-        self._sender = WriteSender(
-            cache, journal=self._journal, pusher=self._pusher, direct=self._direct
-        )
-        self._entries = EntryReplay(
-            cache, store, journal=self._journal, pusher=self._pusher, clock=clock, sleep=sleep
-        )
-        self.replay = JournalReplay(
+        self._attempt = WriteAttempt(
             cache,
             store,
             journal=self._journal,
-            entries=self._entries,
-            locks=self._locks,
-            stopwatch=stopwatch,
+            heads=HeadReader(cache, store, journal=self._journal, clock=clock),
+            pusher=Pusher(store, self._journal, on_step=on_step),
+            commit=WriteCommit(
+                store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
+            ),
+            clock=clock,
+            on_step=on_step,
         )
-        self._updater = Updater(
+        self.replay = Replay(
             cache,
             store,
             journal=self._journal,
-            pusher=self._pusher,
-            sender=self._sender,
-            entries=self._entries,
+            attempt=self._attempt,
             locks=self._locks,
             clock=clock,
-        )
-        self._remover = Remover(
-            cache,
-            store,
-            journal=self._journal,
-            pusher=self._pusher,
-            direct=self._direct,
-            entries=self._entries,
-            locks=self._locks,
+            stopwatch=stopwatch,
+            sleep=sleep,
         )
 
     def call(self, key: str) -> AbstractAsyncContextManager[None]:
@@ -169,8 +163,10 @@ class Writer:
         wanted = content.cleaned()
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
-            return await self._create(wanted, act)
-        return await self._updater.update(note, wanted, act, exact=exact, keeps=keeps, links=links)
+            return self._answer(await self._create(wanted, act), wanted, created=True)
+        asked = Asked(note=note, act=act, exact=exact, links=links)
+        write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps)
+        return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
         """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
@@ -179,61 +175,9 @@ class Writer:
         """
         wanted = content.cleaned()
         require_supported(self._store.traits, wanted, None)
-        async with self._locks.lock(note_id) as lock:
-            await self._entries.finish_earlier(note_id, lock)
-            await self._require_gone(note_id)
-            write = self._journal.make(
-                note_id=note_id,
-                kind=WriteKind.CREATE,
-                base_etag=None,
-                content=wanted,
-                body=self._store.compose(None, wanted, now=self._clock()),
-            )
-            result = await lock.run_cancellable(self._send_creation(write, act))
-            if result is None:
-                raise changed_error(note_id, self._cache.notes.get(note_id))
-            return self._sender.make_saved(result, content, created=True)
-
-    def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
-        """Make notes under these ids in one transaction, where the store is in the database.
-
-        Return for each the error that :meth:`revive` raises of this note alone, None if it is made and visible.
-        Every other error is raised, and no note is made.
-        """
-        if self._direct is None:
-            raise RuntimeError("notes of this store are made one by one")
-        writes = []
-        for note_id, content in notes:
-            wanted = content.cleaned()
-            require_supported(self._store.traits, wanted, None)
-            writes.append(
-                self._journal.make(
-                    note_id=note_id,
-                    kind=WriteKind.CREATE,
-                    base_etag=None,
-                    content=wanted,
-                    body=self._store.compose(None, wanted, now=self._clock()),
-                )
-            )
-        errors = self._direct.create_all(writes)
-        hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
-        return [
-            add_outcome(error, NOT_SAVED)
-            if error
-            else (out_of_sight_error(write.note_id, stored=True) if gone else None)
-            for write, error, gone in zip(writes, errors, hidden, strict=True)
-        ]
-
-    async def _require_gone(self, note_id: str) -> None:
-        """Raise ``VersionConflict`` if another program has made the note again, which nothing here knows yet."""
-        if not self._store.traits.revives:
-            return
-        try:
-            newest = await get_newest(self._store, note_id)
-        except (StoreError, LoginRequired) as error:
-            raise add_outcome(error, NOT_SAVED) from None
-        if isinstance(newest, Revision):
-            raise changed_error(note_id, self._cache.notes.get(note_id))
+        write = self._draft(WriteKind.CREATE, note_id, wanted)
+        result = await self._change(write, Asked(act=act, fixed=True))
+        return self._answer(result, content, created=True)
 
     async def remove(self, note: Note, *, act: Act | None = None, keeps: bool = False) -> None:
         """Remove a note for good, as the caller read it. A note already gone is success. ``keeps``: see ``PendingWrite``.
@@ -241,7 +185,30 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        await self._remover.remove(note, act, keeps=keeps)
+        write = self._draft(WriteKind.DELETE, note.id, note.content, keeps=keeps)
+        await self._change(write, Asked(note=note, act=act))
+
+    def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
+        """Make notes under these ids in one transaction, where the store is in the database.
+
+        Return for each the error that :meth:`revive` raises of this note alone, None if it is made and visible.
+        Every other error is raised, and no note is made.
+        """
+        if not self._store.traits.in_database:
+            raise RuntimeError("notes of this store are made one by one")
+        writes = []
+        for note_id, content in notes:
+            wanted = content.cleaned()
+            require_supported(self._store.traits, wanted, None)
+            writes.append(self._draft(WriteKind.CREATE, note_id, wanted))
+        errors = self._attempt.create_all(writes)
+        hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
+        return [
+            add_outcome(error, NOT_SAVED)
+            if error
+            else (out_of_sight_error(write.note_id, stored=True) if gone else None)
+            for write, error, gone in zip(writes, errors, hidden, strict=True)
+        ]
 
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""
@@ -251,81 +218,78 @@ class Writer:
         """Wait for writes whose caller has left. Call it before the database is closed."""
         await self._locks.drain()
 
-    async def _create(self, content: Content, act: Act | None) -> Saved:
+    def _draft(
+        self,
+        kind: WriteKind,
+        note_id: str,
+        content: Content,
+        *,
+        write_id: str | None = None,
+        keeps: bool = False,
+    ) -> PendingWrite:
+        """Make the entry of a first attempt; that of a change gets its body when the head of the note is known."""
+        body = b""
+        if kind is WriteKind.CREATE:
+            body = self._store.compose(None, content, now=self._clock())
+        return self._journal.make(
+            write_id=write_id,
+            note_id=note_id,
+            kind=kind,
+            base_etag=None,
+            content=content,
+            body=body,
+            keeps=keeps,
+        )
+
+    async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        resumed = await self._resume_creation(content, act)
-        if resumed is not None:
-            return resumed
+        if not self._store.traits.in_database:
+            resumed = await self.replay.resume_creation(content, act)
+            if resumed is not None:
+                return resumed
         write_id = uuid.uuid4().hex
-        for attempt in range(MOST_IDS):
-            note_id = self._journal.make_id(self._store, content, seed=write_id, attempt=attempt)
+        for number in range(MOST_IDS):
+            note_id = self._journal.make_id(self._store, content, seed=write_id, attempt=number)
+            write = self._draft(WriteKind.CREATE, note_id, content, write_id=write_id)
             async with self._locks.lock(note_id) as lock:
-                write = self._journal.make(
-                    write_id=write_id,
-                    note_id=note_id,
-                    kind=WriteKind.CREATE,
-                    base_etag=None,
-                    content=content,
-                    body=self._store.compose(None, content, now=self._clock()),
-                )
-                result = await lock.run_cancellable(self._send_creation(write, act))
-                if result is not None:
-                    return self._sender.make_saved(result, content, created=True)
+                result = await self._attempt.first(write, Asked(act=act), lock)
+            if result.outcome is not WriteOutcome.AGAIN:
+                return result
         raise add_outcome(names_taken_error(), NOT_SAVED)
 
-    async def _resume_creation(self, content: Content, act: Act | None) -> Saved | None:
-        asked = replace(content, native="")
-        body = self._store.compose(None, content, now=self._clock()) if content.native else None
-        same = (
-            write
-            for write in self._cache.journal.in_flight()
-            if write.kind is WriteKind.CREATE
-            and write.content == asked
-            and body in (None, write.body)
-        )
-        write = next(filter(self._journal.can_claim, same), None)
-        if write is None:
-            finished = self._entries.take_created(content)
-            if finished is None or not self._can_answer(finished):
-                return None
-            if act is not None:
-                act.begin()
-            return self._sender.make_saved(finished, content, created=True)
-        if act is not None:
-            act.begin()
+    async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
+        """Attempt a write of a known note until the note stays as it is for so long."""
         async with self._locks.lock(write.note_id) as lock:
-            try:
-                result = await self._entries.finish_of(write.note_id, lock)
-            except StoreError as error:
-                raise unknown_outcome(
-                    "an earlier save of this note is unanswered", write
-                ) from error
-        result = self._entries.take_result(write.write_id) or result
-        if result is None:  # another process has finished it
-            note = self._cache.notes.get(write.note_id)
-            if note is None:
-                return None
-            sent = self._store.revision_of(note.id, write.body).content
-            result = PushResult(PushOutcome.STORED, note.id, merged=note.content != sent)
-        if not self._can_answer(result):
-            return None
-        return self._sender.make_saved(result, content, created=True)
+            for number in range(ROUNDS):
+                if not self._store.traits.in_database:
+                    # Another process may have begun a write since: wait for it, do not refuse.
+                    await self.replay.finish_earlier(write.note_id, lock)
+                result = await self._attempt.first(write, asked.again(number), lock)
+                if result.outcome is not WriteOutcome.AGAIN:
+                    return result
+        raise changed_error(write.note_id, self._cache.notes.get(write.note_id))
 
-    def _can_answer(self, result: PushResult) -> bool:
-        """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
-        notes = self._cache.notes
-        hides = result.stored and notes.visibility.rules.has_rules
-        return hides or notes.get(result.note_id) is not None
-
-    async def _send_creation(self, write: PendingWrite, act: Act | None) -> PushResult | None:
-        """Record and send; None if a note of this id is in the index or in the journal."""
-        try:
-            result = await self._sender.record_and_send(write, act)
-        except NoteNotFound:
-            raise StoreProtocolError(
-                "the note store confirmed the new note and then reported that it does not exist; "
-                "nothing was saved"
-            ) from None
-        if result is not None and result.outcome is PushOutcome.AGAIN:
-            raise taken_over_error(write)
-        return result
+    def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
+        """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
+        note_id = result.note_id
+        note = self._cache.notes.get(note_id)
+        has_rules = self._cache.notes.visibility.rules.has_rules
+        if note is None and has_rules:
+            raise out_of_sight_error(note_id, stored=created and result.stored)
+        if not result.stored:
+            raise collision_error(note_id, refused=result.outcome is WriteOutcome.REFUSED)
+        if note is None:
+            raise NoteNotFound(
+                "the note was removed right after it was saved", details={"id": note_id}
+            )
+        copy_id = result.copy_id
+        if copy_id is not None and has_rules:
+            copy_id = copy_id if self._cache.notes.get(copy_id) else None
+        return Saved(
+            note,
+            merged=result.merged and note.content != content,
+            copy_id=copy_id,
+            differs=result.differs,
+            relinked=result.relinked,
+            waiting=result.waiting,
+        )

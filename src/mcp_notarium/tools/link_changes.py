@@ -16,7 +16,7 @@ from mcp_notarium.markup.obsidian_links import count_links, rewrite_links
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.markup.obsidian_links import Changes
-    from mcp_notarium.sync.write_sender import Saved
+    from mcp_notarium.sync.writer import Saved
 
 MOST_NAMED = 10
 """Notes that an error or an answer names."""

@@ -46,7 +46,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.sync.write_sender import Saved
+    from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
 """Bytes of UTF-8; stores accept about 1 MB."""

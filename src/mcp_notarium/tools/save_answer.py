@@ -30,7 +30,7 @@ from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, fields_of, json_
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.sync.write_sender import Saved
+    from mcp_notarium.sync.writer import Saved
     from mcp_notarium.tools.save import Draft
 
 

@@ -18,9 +18,9 @@ from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.entry_replay import ROUNDS
+from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.history import History
-from mcp_notarium.sync.push_decisions import PushOutcome
+from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.cache_room import second_connection
 from support.memento_file import MementoFile
 from support.memory_client import (
@@ -80,7 +80,7 @@ def test_a_note_that_keeps_changing_is_left_to_a_later_cycle_of_any_process(clie
         (left,) = first.cache.journal.all()
         assert left.lease_until <= time.clock()
         assert store.text(note.id) == "one\n" + "from elsewhere\n" * ROUNDS
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         return note
 
     note = asyncio.run(scenario())
@@ -97,7 +97,7 @@ def test_a_creation_that_arrives_while_it_is_repeated_is_made_once(clients, stor
     async def scenario():
         write = await unanswered(client, None, Content("late\n"))
         after(client, "get", lambda: store.put(write.note_id, "late\n"))
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     assert texts(store) == ["late\n"]
@@ -147,7 +147,7 @@ def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(cl
         note = await client.create("one\n")
         await unanswered(client, note, Content("one\ntwo\n"), Fault.LOST_ANSWER)
         client.remote.calls.clear()
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     assert texts(store) == ["one\ntwo\n\n"]
@@ -219,7 +219,7 @@ def test_an_edit_after_a_removal_that_had_no_answer_stays(clients, store, row):
         store.edit(note.id, lambda text: text + "rescued\n")
         return await client.writer.replay.finish_all()
 
-    assert asyncio.run(scenario()) == {PushOutcome.STORED: 1}
+    assert asyncio.run(scenario()) == {WriteOutcome.STORED: 1}
     assert texts(store) == ["old\nrescued\n"]
     assert settled(client, store)
 
@@ -237,7 +237,7 @@ def test_an_edit_right_before_a_repeated_removal_stays(clients, store):
         note = await client.trash(await client.create("old\n"))
         await removal_without_answer(client, note)
         client.faults.plan(Fault.RACE, on="delete")
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     assert texts(store) == ["old\nfrom elsewhere\n"]
@@ -288,11 +288,11 @@ def test_a_refused_date_is_not_corrected_in_an_entry_that_another_process_has_fi
 
         async def refused(_write):
             time.now += LEASE + 1
-            assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+            assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
             raise DateRefused("in the future")
 
         first.remote.push = refused
-        assert await first.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await first.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     assert texts(store) == ["one\ntwo\n"]
@@ -311,7 +311,7 @@ def test_a_cache_that_another_process_keeps_ends_the_replay_and_the_entry_stays(
         with pytest.raises(CacheBusy):
             await client.writer.replay.finish_all()
         other.run("ROLLBACK")
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     other.close()
@@ -439,7 +439,7 @@ def test_an_unanswered_change_of_a_row_is_made_once_and_keeps_what_it_replaced(a
         assert (file.row("n1")["images"] == ours) is arrives
         if not arrives:  # what the write replaces is another thing by now
             file.run('UPDATE "Note" SET "images" = \'["later"]\' WHERE "id" = \'n1\'')
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     number = client.note("n1").local_version
     asyncio.run(scenario())
@@ -460,7 +460,7 @@ def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
         native = history.native_of("n1", replaced, last=True)
         await save_without_answer(client, replace(replaced.content, native=native), arrives=False)
         file.put("n1", "text\n", images='["c"]')
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         await client.run_cycles()
 
     asyncio.run(scenario())

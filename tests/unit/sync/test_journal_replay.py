@@ -8,7 +8,7 @@ from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.sync.conflict_copy import MARK, copy_write_id
-from mcp_notarium.sync.push_decisions import PushOutcome
+from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.memory_client import Fault
 from support.sync_rig import LEASE, until
 
@@ -28,7 +28,7 @@ def test_an_unanswered_write_is_there_exactly_once_after_replay(client, store, f
     async def scenario():
         note = None if new else await client.create("one\n")
         write = await unanswered(client, note, "one\ntwo\n", fault)
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         return write
 
     write = asyncio.run(scenario())
@@ -93,7 +93,7 @@ def test_text_that_cannot_be_merged_becomes_a_marked_note_of_its_own(client, sto
         note = await client.create("Title\nline\n", "work")
         write = await unanswered(client, note, "Title\nmine\n")
         store.edit(note.id, lambda _: "Title\ntheirs\n")
-        assert await client.writer.replay.finish_all() == {PushOutcome.COPIED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.COPIED: 1}
         return note, write
 
     note, write = asyncio.run(scenario())
@@ -163,7 +163,7 @@ def test_a_write_from_under_a_wrong_clock_is_finished_with_the_date_of_now(clien
         assert (kept.state, kept.write_id) == (WriteState.IN_FLIGHT, write.write_id)
         client.time.set_by = 0.0
         client.faults.plan(Fault.DATE, on="push")
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         return write.note_id
 
     note_id = asyncio.run(scenario())
@@ -186,12 +186,12 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
             head = await get(note_id, etag=etag)
             first.remote.get = get
             first.time.now += LEASE + 1
-            assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+            assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
             return head
 
         first.remote.get = overtaken
         pushes = first.remote.calls.count("push")
-        assert await first.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await first.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         assert first.remote.calls.count("push") == pushes
         return note
 
@@ -206,7 +206,7 @@ def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(
         note = await client.create("one\n")
         write = await unanswered(client, note, "mine\n")
         client.faults.plan(Fault.REJECTED, on="push")
-        assert await client.writer.replay.finish_all() == {PushOutcome.REFUSED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.REFUSED: 1}
         calls = len(client.remote.calls)
         assert await client.writer.replay.finish_all() == {}
         assert len(client.remote.calls) == calls
@@ -227,7 +227,7 @@ def test_one_failing_write_does_not_delay_the_others(client, store):
             with pytest.raises(OutcomeUnknown):
                 await client.change(note, note.text + "more\n")
         client.faults.plan(Fault.NONSENSE, on="get")
-        assert await client.writer.replay.finish_all() == {PushOutcome.STORED: 1, None: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1, None: 1}
 
     asyncio.run(scenario())
     (write,) = client.cache.journal.all()
@@ -264,7 +264,7 @@ def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clien
         assert store.ids() == set()
         time.now += LEASE + 1
         assert second.writer.replay.unfinished()
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -314,7 +314,7 @@ def test_a_lease_from_before_the_clock_was_set_back_blocks_nobody(clients, store
             assert isinstance(stuck.exception(), OutcomeUnknown)
         time.set_by = 0.0
         assert second.writer.replay.unfinished()
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -329,7 +329,7 @@ def test_a_released_write_is_taken_over_at_once_by_any_clock(clients, store, tim
         with pytest.raises(OutcomeUnknown):
             await first.create("mine\n")
         time.set_by = -600.0
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["mine\n"]
@@ -344,7 +344,7 @@ def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
         assert second.writer.replay.unfinished()
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 
     asyncio.run(scenario())
@@ -370,7 +370,7 @@ def test_an_answer_that_comes_after_somebody_else_finished_the_write_changes_not
         save = asyncio.create_task(first.create("mine\n"))
         await entered.wait()
         time.now += LEASE + 1
-        assert await second.writer.replay.finish_all() == {PushOutcome.STORED: 1}
+        assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         (note_id,) = store.ids()
         store.edit(note_id, lambda text: text + "theirs\n")
         await second.sync()
@@ -433,7 +433,7 @@ def test_a_write_known_to_the_store_is_not_looked_for_in_the_version_after_its_s
         await unanswered(client, note, "one\ntwo\n", Fault.LOST_ANSWER)
         store.edit(note.id, lambda _: "one\n")
         client.faults.plan(Fault.RACE, on="push")
-        assert await client.writer.replay.finish_all() == {PushOutcome.COPIED: 1}
+        assert await client.writer.replay.finish_all() == {WriteOutcome.COPIED: 1}
 
     asyncio.run(scenario())
     assert any("two\n" in content.text for content in store.contents().values())

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.sync import journal_replay, note_fetch
+from mcp_notarium.sync import replay, note_fetch
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.batch_apply import SPLIT
 from mcp_notarium.sync.cycle_states import State
@@ -118,7 +118,7 @@ class Held:
 
     def __init__(self, client, note_id, monkeypatch):
         monkeypatch.setattr(note_fetch, "ITEM_SECONDS", 0.2)
-        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.2)
+        monkeypatch.setattr(replay, "ITEM_SECONDS", 0.2)
         self.open = asyncio.Event()
         self.asked = 0
         get = client.remote.get
@@ -345,15 +345,15 @@ def test_an_unfinished_write_that_takes_long_continues_after_the_others(loaded, 
 
 def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, store, monkeypatch):
     async def scenario():
-        monkeypatch.setattr(journal_replay, "ITEM_SECONDS", 0.2)
+        monkeypatch.setattr(replay, "ITEM_SECONDS", 0.2)
         await unanswered(loaded, "n0", "n1", "n2")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
         assert await loaded.sync() is State.IDLE
         assert (
-            loaded.remote.calls.count("get") == 3 + journal_replay._MOST_LATE
+            loaded.remote.calls.count("get") == 3 + replay._MOST_LATE
         )  # one for each change
         late = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(late) == journal_replay._MOST_LATE
+        assert len(late) == replay._MOST_LATE
         for task in late:
             task.cancel()
 

@@ -7,7 +7,7 @@ import pytest
 import mcp_notarium
 from mcp_notarium.sync.cycle_states import TRANSITIONS
 from mcp_notarium.sync.pull_decisions import CHANGES, REMOVAL_COUNT, SWEEP_SHARE
-from mcp_notarium.sync.push_decisions import DECISIONS
+from mcp_notarium.sync.write_decisions import DECISIONS
 
 TEXT = (Path(mcp_notarium.__file__).parents[2] / "docs" / "sync.md").read_text()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
-from mcp_notarium.sync.push_decisions import (
+from mcp_notarium.sync.write_decisions import (
     DECISIONS,
     Attempt,
     Held,

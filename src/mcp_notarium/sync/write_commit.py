@@ -1,14 +1,14 @@
 """Commit the store's answer to a push, and find out what became of our text and of others' there.
 
-``AnswerCommitter`` stores the answer in the index and drops the journal entry in one transaction, which also
-records what has to be sent after it: a conflict copy, or the repair of a note. ``push`` sends.
+``WriteCommit`` stores the answer in the index and drops the journal entry in one transaction, which also
+records what has to be sent after it: a conflict copy, or the repair of a note. It sends nothing: ``write_attempt`` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, StoreRejected
@@ -23,18 +23,36 @@ from mcp_notarium.sync.conflict_copy import (
     same_but_blanks,
     with_lost_tags,
 )
+from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.push_decisions import PushOutcome, PushResult, settle
+from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult, settle
 from mcp_notarium.sync.write_errors import unknown_outcome
 
-FollowUp = Callable[[PendingWrite, Content], Awaitable["PushResult"]]
-"""Sends a recorded entry over a content."""
 NOTHING = Content(text="")
 
 
-class AnswerCommitter:
-    """Commit the answers to single journal entries; ``send_follow_up`` sends what follows from them."""
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Hold how a push ended, and the recorded entries that are to be sent after it.
+
+    ``copy`` keeps our text, ``others`` keep what somebody else wrote, ``repair`` mends the note, which holds ``held`` now.
+    ``lost``: without them the note lacks some of our change.
+    """
+
+    result: WriteResult
+    copy: PendingWrite | None = None
+    others: Sequence[PendingWrite] = ()
+    repair: PendingWrite | None = None
+    held: Content = NOTHING
+    lost: bool = True
+
+
+_AGAIN = Committed(WriteResult(WriteOutcome.AGAIN))
+
+
+class WriteCommit:
+    """Commit the answers to single journal entries. ``on_difference``: see ``Writer``."""
 
     def __init__(
         self,
@@ -44,49 +62,74 @@ class AnswerCommitter:
         clock: Callable[[], float],
         on_step: Callable[[str], None],
         on_difference: Callable[[str], None],
-        send_follow_up: FollowUp,
     ) -> None:
         self._store = store
         self._journal = journal
         self._clock = clock
         self._on_step = on_step
         self._on_difference = on_difference
-        self._send_follow_up = send_follow_up
 
     async def commit(
-        self,
-        write: PendingWrite,
-        base: Content,
-        answer: Acknowledgement,
-        *,
-        repair: bool,
-        replayed: bool,
-    ) -> PushResult:
-        """Commit the answer to a CREATE or UPDATE. Raises ``OutcomeUnknown`` if it cannot be stored."""
+        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
+    ) -> Committed:
+        """Commit the answer to a CREATE or UPDATE of ``base``. Raises ``OutcomeUnknown`` if it cannot be stored."""
         if self._store.traits.write_guard is WriteGuard.LAST_WRITER:
-            return await self._accept_over_others(write, base, answer, replayed=replayed)
+            return await self._accept_over_others(write, base, answer, repeated=repeated)
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # whoever writes after ours has seen it
-        known = replayed and answer.status is PushStatus.REPEATED
-        repair = repair and not (write.copied or write.repair)
         earlier = await self._read_revision(write.note_id, answer.first)
-        alone = answer.alone and not known
+        alone = answer.alone and not (repeated and answer.status is PushStatus.REPEATED)
         # defence: rewritten-text-not-resent -alone
         # defence: added-version-not-fought -_is_own
-        if alone or self._is_own(write, earlier, repaired=not repair):
+        if alone or self._is_own(write, earlier):
             return await self._accept_alone(write, answer, own=alone)
-        return await self._accept(write, base, answer, earlier, repair=repair)
+        return await self._accept_merged(write, base, answer, earlier)
 
-    async def keep_as_copy(
-        self, write: PendingWrite, *, instead: Revision | Tombstone
-    ) -> PushResult:
+    def keep_as_copy(self, write: PendingWrite, *, instead: Revision | Tombstone) -> Committed:
         """Keep the text in a conflict copy and store ``instead`` for the note it was meant for."""
         copy = self._copy_of(write)
         if not self.finish(write, instead, [copy], stored=False):
-            return PushResult(PushOutcome.AGAIN)
-        copied = await self._send_follow_up(copy, NOTHING)
-        result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
-        return result.followed_by(copied, lost=True)
+            return _AGAIN
+        return Committed(
+            WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy, lost=True
+        )
+
+    def finish_arrived(
+        self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
+    ) -> WriteResult:
+        """Finish an entry that had arrived, or for which nothing is left to do. ``overtaken``: the store never took it."""
+        head = head or Tombstone(write.note_id)
+        if overtaken:
+            self._journal.finish(write, storing=[head], stored=False)
+            return WriteResult(WriteOutcome.STORED, head.id, merged=True)
+        own = isinstance(head, Revision) and self._is_made_by(write, head)
+        self._journal.finish(write, storing=[head], own=own)
+        if isinstance(head, Tombstone):
+            return WriteResult(WriteOutcome.STORED, head.id)
+        if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
+            return WriteResult(WriteOutcome.STORED, head.id, merged=True)
+        sent = self._store.revision_of(write.note_id, write.body)
+        differs = differences(sent=sent.content, stored=head.content)
+        if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
+            same = self._store.traits.dates and head.modified_at == sent.modified_at
+            same = same or not differs
+        else:
+            same = (
+                own
+                or head.content == write.content
+                or is_rewritten(self._store, self._journal, head, write.content)
+            )
+            differs = "" if head.content == write.content else differs
+        differs = differs if same else ""
+        return WriteResult(WriteOutcome.STORED, head.id, merged=not same, differs=differs)
+
+    def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
+        """Tell whether the note is what the write made: the answer is lost, so its content or its date must tell."""
+        if write.kind is WriteKind.DELETE:
+            return False
+        sent = self._store.revision_of(write.note_id, write.body)
+        dated = self._store.traits.dates and head.modified_at == sent.modified_at
+        return head.id == sent.id and (dated or head.content == sent.content)
 
     def finish(
         self,
@@ -107,26 +150,24 @@ class AnswerCommitter:
         return ours
 
     async def _accept_over_others(
-        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, replayed: bool
-    ) -> PushResult:
+        self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
+    ) -> Committed:
         """Commit the answer of a store that keeps the last write, with what that has overwritten.
 
         The note is read again: another write may have come over ours, too.
         """
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         displaced = answer.displaced
         if write.kind is WriteKind.CREATE:
             base = sent  # whoever has changed a new note has seen our text
         held = await self._read_again(answer.revision)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
-            return await self._give_back(write, displaced, held, replayed=replayed)
+            return self._give_back(write, displaced, held, repeated=repeated)
         unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
         if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):
-                return await self._leave_to_others(unseen)
-            for entry in unseen:
-                await self._send_follow_up(entry, NOTHING)
-            return PushResult(PushOutcome.STORED, held.id)
+                return self._leave_to_others(unseen)
+            return Committed(WriteResult(WriteOutcome.STORED, held.id), others=unseen)
         if displaced is None and (ours := await self._accept_as_ours(write, base, answer, held)):
             return ours
         texts = settle(
@@ -140,22 +181,20 @@ class AnswerCommitter:
         wanted = texts.content
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
-        repair = self._try_repair(held, wanted)
+        repair = None
+        with suppress(StoreRejected):  # the store cannot hold both edits in one note
+            repair = self._repair_of(held, wanted) if wanted != held.content else None
         unrepaired = repair is None and wanted != held.content
-        lost = texts.ours is not None or (unrepaired and held.content != sent)
-        copy = self._copy_of(write) if lost and not write.copied else None
+        lost = held.content != sent
+        copies = texts.ours is not None or (unrepaired and lost)
+        copy = self._copy_of(write) if copies and not write.copied else None
         kept = held if repair is None or hidden is None else Tombstone(held.id)
         theirs = unseen if texts.theirs is not None or unrepaired else []
         follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
         if not self.finish(write, kept, follow_ups):
-            return await self._leave_to_others(unseen)
-        copied = await self._send_follow_up(copy, NOTHING) if copy else None
-        for entry in theirs:
-            await self._send_follow_up(entry, NOTHING)
-        repaired = await self._send_follow_up(repair, held.content) if repair else None
-        lost = held.content != sent
-        result = PushResult(PushOutcome.STORED, held.id, merged=lost)
-        return result.followed_by(copied, repaired, lost=lost)
+            return self._leave_to_others(unseen)
+        result = WriteResult(WriteOutcome.STORED, held.id, merged=lost)
+        return Committed(result, copy, theirs, repair, held.content, lost)
 
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
@@ -172,26 +211,26 @@ class AnswerCommitter:
 
     async def _accept_as_ours(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
-    ) -> PushResult | None:
+    ) -> Committed | None:
         """Commit what the store holds if nobody else's change is in it, as far as anyone can tell; else None."""
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
             return await self._accept_alone(write, answer, own=True)
         if write.repair or same_but_blanks(sent, held.content):
             as_sent = answer.alone and answer.revision.content == sent
             own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
-            return await self._accept_rewritten(write, base, held, by_store=not as_sent, own=own)
+            return self._accept_rewritten(write, base, held, by_store=not as_sent, own=own)
         return None
 
-    async def _accept_rewritten(
+    def _accept_rewritten(
         self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool, own: bool
-    ) -> PushResult:
-        """Commit what is taken for the store's rewriting of ours. Send nothing but a copy of lost lines.
+    ) -> Committed:
+        """Commit what is taken for the store's rewriting of ours. Nothing follows but a copy of lost lines.
 
         A repair ends here, whatever the store made of it: repaired again it would never end. ``by_store``
         False: the store has taken it as it was sent, so somebody else has written since.
         """
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         same = same_but_blanks(sent, held.content)
         stored_as = compare_stored(base=base, sent=sent, stored=held.content)
         lost = not same and stored_as is StoredAs.TEXT_LOST
@@ -200,12 +239,11 @@ class AnswerCommitter:
         kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
         follow_ups = [] if copy is None else [copy]
         if not self.finish(write, kept, follow_ups, differs=bool(differs), own=own):
-            return PushResult(PushOutcome.AGAIN)
+            return _AGAIN
         if differs:
             self._on_difference(held.id)
-        copied = await self._send_follow_up(copy, NOTHING) if copy else None
-        result = PushResult(PushOutcome.STORED, held.id, merged=not by_store, differs=differs)
-        return result.followed_by(copied, lost=lost)
+        result = WriteResult(WriteOutcome.STORED, held.id, merged=not by_store, differs=differs)
+        return Committed(result, copy, lost=lost)
 
     def _copy_unseen(
         self,
@@ -219,19 +257,19 @@ class AnswerCommitter:
             return []
         return [self._copy_of(write, of=displaced)]
 
-    async def _give_back(
+    def _give_back(
         self,
         write: PendingWrite,
         displaced: Revision,
         held: Revision | Tombstone,
         *,
-        replayed: bool,
-    ) -> PushResult:
+        repeated: bool,
+    ) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.
 
         If the policy hides it, what is put back is hidden under whatever id, and ours is gone to its caller.
         """
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         hidden = not self._journal.sees_revision(displaced)
         back = None
         if isinstance(held, Revision) and held.content == sent:
@@ -240,33 +278,31 @@ class AnswerCommitter:
         back = back or self._copy_of(write, of=displaced)
         if hidden:
             self._journal.follow(displaced, back.note_id)
-        keeps_ours = not write.copied and (replayed or not hidden)
+        keeps_ours = not write.copied and (repeated or not hidden)
         copy = self._copy_of(write) if keeps_ours else None
         kept = Tombstone(write.note_id) if hidden else held
         if not self.finish(write, kept, [back] if copy is None else [copy, back]):
-            return await self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
-        copied = await self._send_follow_up(copy, NOTHING) if copy else None
-        await self._send_follow_up(back, sent if back.kind is WriteKind.UPDATE else NOTHING)
-        result = PushResult(PushOutcome.STORED, write.note_id, merged=True)
-        return result.followed_by(copied, None, lost=True)
+            return self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
+        result = WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
+        return Committed(result, copy, [back], held=sent)
 
-    async def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> PushResult:
+    def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> Committed:
         """Leave the entry to the process that has taken it over; keep what only this one has seen."""
+        added = []
         for copy in unseen:
             with suppress(CacheError):
-                if self._journal.add_copy(copy):
-                    await self._send_follow_up(copy, NOTHING)
-        return PushResult(PushOutcome.AGAIN)
+                added += [copy] if self._journal.add_copy(copy) else []
+        return replace(_AGAIN, others=added)
 
     async def _accept_alone(
         self, write: PendingWrite, answer: Acknowledgement, *, own: bool
-    ) -> PushResult:
+    ) -> Committed:
         """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
 
         A store that changes what it is given would change a copy as well, and every further write. ``own``: nor has
         anybody written since.
         """
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         stored = answer.revision
         if stored.content != sent:
             stored = await self._read_held(stored)
@@ -275,7 +311,7 @@ class AnswerCommitter:
         self.finish(write, stored, differs=bool(differs), own=own)
         if differs:
             self._on_difference(stored.id)
-        return PushResult(PushOutcome.STORED, stored.id, differs=differs)
+        return Committed(WriteResult(WriteOutcome.STORED, stored.id, differs=differs))
 
     async def _read_held(self, stored: Revision) -> Revision:
         """Read the same revision again: the text in an answer may differ from the stored one."""
@@ -284,24 +320,23 @@ class AnswerCommitter:
             stored = held if held.etag == stored.etag else stored
         return stored
 
-    async def _accept(
+    async def _accept_merged(
         self,
         write: PendingWrite,
         base: Content,
         answer: Acknowledgement,
         earlier: Revision | None,
-        *,
-        repair: bool,
-    ) -> PushResult:
+    ) -> Committed:
+        """Commit the answer of a store that has merged our write with others, and mend what that has cost."""
         stored = answer.revision
-        sent = self._store.revision_of(write.note_id, write.body).content
+        sent = self._sent(write)
         stored_as = compare_stored(base=base, sent=sent, stored=stored.content)
         lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
         if lost and answer.status is PushStatus.UNCHANGED:
-            return PushResult(PushOutcome.AGAIN)
+            return _AGAIN
         wanted, copies = None, stored_as is StoredAs.TEXT_LOST
         kept: Revision | Tombstone = stored
-        if repair and answer.status is PushStatus.STORED:
+        if not _mends(write) and answer.status is PushStatus.STORED:
             before = answer.before if answer.before != write.base_etag else None
             if earlier is None or before != answer.first:
                 earlier = await self._read_revision(write.note_id, before)
@@ -325,24 +360,22 @@ class AnswerCommitter:
         # Of a repeated write the store does not tell what it made: its number and its content do.
         own = answer.alone and stored.content == sent
         if not self.finish(write, kept, follow_ups, own=own):
-            return PushResult(PushOutcome.AGAIN)
-        copied = await self._send_follow_up(copy, NOTHING) if copy else None
-        repaired = await self._send_follow_up(mended, stored.content) if mended else None
+            return _AGAIN
         merged = stored_as is not StoredAs.AS_SENT
-        result = PushResult(PushOutcome.STORED, stored.id, merged=merged)
-        return result.followed_by(copied, repaired, lost=lost)
+        result = WriteResult(WriteOutcome.STORED, stored.id, merged=merged)
+        return Committed(result, copy, (), mended, stored.content, lost)
 
-    def _is_own(self, write: PendingWrite, first: Revision | None, *, repaired: bool) -> bool:
+    def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
         """Tell whether the first revision after our base is this write.
 
-        Two devices make the same edit, but not in the same microsecond. Of a follow-up (``repaired``)
+        Two devices make the same edit, but not in the same microsecond. Of a copy or repair
         the content is enough, so that a store which sets the dates is not fought. What the policy
         hides is never ours: no write here hides a note.
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        if first.content == sent.content and repaired:
+        if first.content == sent.content and _mends(write):
             return True
         return self._store.traits.dates and first.modified_at == sent.modified_at
 
@@ -356,6 +389,9 @@ class AnswerCommitter:
         with suppress(NotariumError):
             return await self._store.get(note_id, etag=etag)
         return None
+
+    def _sent(self, write: PendingWrite) -> Content:
+        return self._store.revision_of(write.note_id, write.body).content
 
     def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
         """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
@@ -376,13 +412,6 @@ class AnswerCommitter:
             copied=True,
         )
 
-    def _try_repair(self, stored: Revision, wanted: Content) -> PendingWrite | None:
-        """Make the entry of a repair; None if there is none, or the store cannot hold both edits in one note."""
-        with suppress(StoreRejected):
-            if wanted != stored.content:
-                return self._repair_of(stored, wanted)
-        return None
-
     def _repair_of(
         self, stored: Revision, wanted: Content, *, copied: bool = False
     ) -> PendingWrite:
@@ -395,3 +424,8 @@ class AnswerCommitter:
             copied=copied,
             repair=True,
         )
+
+
+def _mends(write: PendingWrite) -> bool:
+    """Tell whether the write is a copy, a repair or a link, which is not mended again."""
+    return write.copied or write.repair

@@ -1,0 +1,401 @@
+"""Read what the store holds of a note, and compare it with a write: all that ``write_decisions`` decides by.
+
+Nothing is changed here. Where ids are names, a note that is not under its name may have been renamed: a full
+listing tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    VersionConflict,
+)
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Retry, Store, Versions
+from mcp_notarium.stores.extensions import RevivingStore, find_native
+from mcp_notarium.sync.conflict_copy import same_but_blanks
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.note_fetch import get_newest, get_proven
+from mcp_notarium.sync.write_decisions import (
+    Attempt,
+    Case,
+    Fact,
+    Held,
+    held_for_creation,
+    held_for_deletion,
+    held_for_update,
+)
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Changes
+    from mcp_notarium.storage.audit_log import Act
+
+
+class PerhapsRenamed(OutcomeUnknown):
+    """Report an entry that must wait until a full listing has been compared, or another one is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold what the caller of a first attempt has seen and wants beside the entry.
+
+    ``note``: as the caller read it; None: a new one. ``round``: how often the note has changed under
+    this write. ``fixed``: under this id or not at all. The rest: see ``Writer.save``.
+    """
+
+    note: Note | None = None
+    act: Act | None = None
+    round: int = 0
+    exact: bool = False
+    fixed: bool = False
+    links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
+
+    def again(self, number: int) -> Asked:
+        """Return it for another round."""
+        return replace(self, round=number) if number else self
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Hold what was seen of the store, and what the write is against that.
+
+    ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
+    not say this yet.
+    """
+
+    write: PendingWrite
+    case: Case
+    head: Revision | Tombstone | None = None
+    seen: str | None = None
+    changed: bool = False
+
+    @property
+    def base(self) -> Revision | None:
+        """Return what the write goes over; None for a new note."""
+        return self.head if isinstance(self.head, Revision) else None
+
+    def holding(self, held: Held) -> View:
+        """Return it with something else that the store holds."""
+        return replace(self, case=replace(self.case, held=held))
+
+
+class HeadReader:
+    """Read the heads of notes for writes."""
+
+    def __init__(
+        self, cache: Cache, store: Store, *, journal: Journal, clock: Callable[[], float]
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._journal = journal
+        self._clock = clock
+
+    async def look_first(self, write: PendingWrite, asked: Asked) -> View:
+        """Look before a first attempt; of a change that can be sent the entry says what to send.
+
+        Raises what the store raises, and ``InvalidRequest`` if a note to be removed is not in the trash where it has to be.
+        """
+        facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
+        case = Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts))
+        if write.kind is WriteKind.CREATE:
+            return await self._look_for_room(View(write, case))
+        seen = self._cache.notes.etag(write.note_id)
+        view = View(write, case, seen=seen)
+        if write.kind is WriteKind.DELETE:
+            return await self._look_before_removal(view, asked)
+        return await self._look_at_note(view, asked)
+
+    async def _look_for_room(self, view: View) -> View:
+        """Ask whether another program has made a removed note again, which nothing here knows yet."""
+        if Fact.FIXED in view.case.facts and self._store.traits.revives:
+            head = await get_newest(self._store, view.write.note_id)
+            if isinstance(head, Revision):
+                return view.holding(Held.TAKEN)
+        return view
+
+    async def _look_at_note(self, view: View, asked: Asked) -> View:
+        write, note = view.write, cast("Note", asked.note)
+        head = await self._read_newest(view, asked)
+        view = replace(view, head=head)
+        if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
+            return view.holding(
+                Held.NOTHING
+            )  # a note that was hidden elsewhere is gone to the caller here
+        # defence: undo-of-known-revision-only =False
+        moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
+        unchanged = head.etag if head.content == note.content and not moved else None
+        held, wanted = held_for_update(
+            head,
+            base=note.content,
+            base_etag=unchanged,
+            sent=write.content,
+            wanted=write.content,
+            taken=self._journal.is_taken(head),
+        )
+        view = view.holding(held)
+        if held not in (Held.BASE, Held.MERGEABLE):
+            return view
+        if held is Held.MERGEABLE and not self._journal.sees(write.note_id, wanted):
+            # defence: restore-without-other-edit -Fact.HIDDEN
+            return replace(view, case=replace(view.case, facts=view.case.facts | {Fact.HIDDEN}))
+        if held is Held.MERGEABLE and asked.exact:
+            return view
+        return await self._draft(view, head, wanted)
+
+    async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
+        """Make what is to be sent over ``head``, and look what that meets beside the content."""
+        write, body = view.write, self._store.compose(head, wanted, now=self._clock())
+        try:
+            replaced = await find_native(self._store, write.note_id, body)
+        except VersionConflict:
+            return view.holding(Held.OVERTAKEN)
+        if replaced == b"":
+            return view.holding(Held.OURS)
+        write = replace(write, base_etag=head.etag, content=wanted, body=body, replaced=replaced)
+        return replace(view if self._is_name_free(write) else view.holding(Held.TAKEN), write=write)
+
+    async def _look_before_removal(self, view: View, asked: Asked) -> View:
+        """Compare a removal with the index; the store is given the revision that the caller saw."""
+        write, note = view.write, cast("Note", asked.note)
+        current = self._cache.notes.get(note.id)
+        if current is None:
+            return view
+        if (current.id, current.local_version) != (note.id, note.local_version):
+            return view.holding(Held.CLASHING)
+        if self._store.traits.trash and not current.trash:
+            raise InvalidRequest(
+                "only a note in the trash can be deleted for good",
+                details={"id": note.id},
+                resolution_hint="Move the note to the trash first, then delete it.",
+            )
+        if view.seen is None:
+            return view
+        body = b""
+        if self._store.traits.revives:  # the journal has what makes it again before it goes
+            try:
+                body = await cast("RevivingStore", self._store).keepsake(note.id)
+            except NoteNotFound:
+                return replace(view, head=Tombstone(note.id))
+        write = replace(write, base_etag=view.seen, body=body)
+        return replace(view.holding(Held.BASE), write=write)
+
+    async def look_again(self, write: PendingWrite, *, listed: bool) -> View:
+        """Look before a repeated attempt; see ``WriteAttempt.repeated``."""
+        write, head = await self._find(write)
+        if not listed and self._may_be_renamed(write, head):
+            raise PerhapsRenamed(
+                "the note is not under its name: a listing must tell whether it was renamed",
+                details={"id": write.note_id, "write_id": write.write_id},
+            )
+        view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING), head)
+        if write.kind is WriteKind.DELETE:
+            recognised = self._store.traits.retry is Retry.IDEMPOTENT
+            return view.holding(held_for_deletion(head, write.base_etag, recognised=recognised))
+        if write.kind is WriteKind.CREATE:
+            return await self._look_for_created(view, head)
+        return await self._look_for_changed(view, head)
+
+    async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
+        write, traits = view.write, self._store.traits
+        sent, named = self._store.revision_of(write.note_id, write.body), traits.ids.named
+        in_parts = traits.retry is Retry.ASK and not named
+        held = held_for_creation(head, sent.content, named=named, in_parts=in_parts)
+        if held is Held.PART and isinstance(head, Revision):
+            # A tag may have come since, or from a note above.
+            tags = tuple(dict.fromkeys((*write.content.tags, *head.content.tags)))
+            return await self.redraft(view.holding(held), head, replace(write.content, tags=tags))
+        if named and held in (Held.NOTHING, Held.CLASHING):
+            renamed = await self._find_renamed(write, sent)
+            if renamed is not None:
+                return replace(view, head=renamed).holding(Held.OURS)
+        return view.holding(held)
+
+    async def _look_for_changed(self, view: View, head: Revision | Tombstone) -> View:
+        write = view.write
+        sent, content = self._wanted(write, head)
+        if isinstance(head, Tombstone):
+            kept = write.copied or not self._has_text_to_keep(write)
+            case = replace(view.case, facts=frozenset({Fact.COPIED} if kept else ()))
+            return replace(view, case=case)
+        base = None
+        if head.etag != write.base_etag and head.content != sent:
+            base = self._base_of(write) or await self._read_base(write)
+        held, wanted = held_for_update(
+            head,
+            base=base,
+            base_etag=write.base_etag,
+            sent=sent,
+            wanted=content,
+            taken=self._journal.is_taken(head),
+            repeated=True,
+        )
+        if base is not None and is_rewritten(self._store, self._journal, head, sent):
+            held = Held.REWRITTEN
+        facts = {Fact.COPIED} if write.copied else set()
+        if not self._journal.sees_revision(head):
+            facts.add(Fact.HIDDEN)
+            wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
+        view = replace(view, case=replace(view.case, facts=frozenset(facts))).holding(held)
+        if write.replaced is not None and held in (Held.BASE, Held.OURS, Held.REWRITTEN):
+            return await self._look_beside(view, head)
+        if held is not Held.MERGEABLE:
+            return view
+        if wanted == head.content:
+            return view.holding(Held.OURS)
+        return await self.redraft(view, head, wanted)
+
+    async def _look_beside(self, view: View, head: Revision) -> View:
+        """Ask whether a change has arrived that the content of the note does not show."""
+        write = view.write
+        try:
+            replaced = await find_native(self._store, head.id, write.body)
+        except VersionConflict:  # it takes back a change that another one has followed
+            return view.holding(Held.OVERTAKEN)
+        if not replaced or head.etag != write.base_etag:
+            return view.holding(Held.OURS)
+        write = replace(write, replaced=replaced)
+        return replace(view, write=write, changed=True).holding(Held.BASE)
+
+    async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
+        """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
+        body = self._store.compose(head, wanted, now=self._clock())
+        replaced = await find_native(self._store, head.id, body)
+        write = replace(
+            view.write, base_etag=head.etag, content=wanted, body=body, replaced=replaced
+        )
+        return replace(view, write=write, changed=True)
+
+    async def look_after_refusal(self, view: View) -> View:
+        """Look what is there instead of the revision that was to be removed."""
+        write = view.write
+        if view.case.attempt is Attempt.REPEATED:
+            head = await get_newest(self._store, write.note_id)
+            unchanged = isinstance(head, Revision) and head.etag == write.base_etag
+            return replace(view, head=head).holding(Held.REFUSING if unchanged else Held.CLASHING)
+        named, seen = self._store.traits.ids.named, self._cache.notes.etag(write.note_id)
+        with suppress(NotariumError):
+            head = await get_proven(self._cache, self._store, write.note_id)
+            gone = isinstance(head, Tombstone) or not self._journal.sees_revision(head)
+            if gone and named:  # left to the next listing
+                facts = view.case.facts | {Fact.NAMED}
+                return replace(view, case=replace(view.case, facts=facts)).holding(Held.NOTHING)
+            self._journal.adopt(head, seen=seen)  # the caller's next ``get`` shows the conflict
+        if self._cache.notes.etag(write.note_id) is None:
+            return view.holding(Held.NOTHING)
+        return view.holding(Held.REFUSING)
+
+    async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
+        """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
+        head = await get_proven(self._cache, self._store, write.note_id, fed=False)
+        # defence: renaming-looked-for
+        if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
+            return self._journal.rename(write, moved.id), moved
+        return write, head
+
+    async def _find_under_new_name(self, write: PendingWrite) -> Revision | None:
+        """Find the note that a write was to rename, if it is there; None: it is not, or that is another note."""
+        if write.kind is not WriteKind.UPDATE:
+            return None
+        sent = self._store.revision_of(write.note_id, write.body)
+        if sent.id == write.note_id:
+            return None
+        found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
+        if isinstance(found, Tombstone):
+            return None
+        if found.content == sent.content:
+            return found
+        unchanged = base and replace(base.content, title=sent.content.title) == found.content
+        same = base is not None and found.identity is not None and found.identity == base.identity
+        return found if unchanged or same else None
+
+    def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
+        """Tell whether the note that the write has made or changed may have another name by now."""
+        if not self._store.traits.ids.named:
+            return False
+        if isinstance(head, Tombstone) or write.kind is not WriteKind.CREATE:
+            return isinstance(head, Tombstone)
+        return head.content != self._store.revision_of(write.note_id, write.body).content
+
+    async def _find_renamed(self, write: PendingWrite, sent: Revision) -> Revision | None:
+        """Find the note that an unanswered creation has made and that has another name by now.
+
+        It says exactly what was sent and is not older than the write.
+        """
+        for note_id in self._cache.notes.ids_with_text(sent.content.text):
+            found = await get_newest(self._store, note_id)
+            if isinstance(found, Tombstone) or found.content != sent.content:
+                continue
+            if found.modified_at >= int(write.created_at):
+                return found
+        return None
+
+    def _has_text_to_keep(self, write: PendingWrite) -> bool:
+        """Tell whether the write carries text that exists nowhere else."""
+        base = self._base_of(write)
+        if base is not None and self._store.traits.ids.paths:  # the title is where the note lies
+            return base.text != write.content.text
+        return base is None or base.wording != write.content.wording
+
+    def _wanted(self, write: PendingWrite, head: Revision | Tombstone) -> tuple[Content, Content]:
+        """Return what the store holds if the write has arrived, and what the note is to become.
+
+        A note that has its old name yet is not what was sent, whatever it says.
+        """
+        stored, content = self._store.revision_of(write.note_id, write.body), write.content
+        sent = stored.content if stored.id == head.id else content
+        if isinstance(head, Revision) and head.content.text == stored.content.text:
+            # The text has arrived, and reads as the store writes it: nobody else has changed it.
+            content = replace(content, text=stored.content.text)
+        return sent, replace(content, title=sent.title)
+
+    def _base_of(self, write: PendingWrite) -> Content | None:
+        base = self._cache.notes.base(write.note_id)
+        return base.content if base and base.etag == write.base_etag else None
+
+    async def _read_base(self, write: PendingWrite) -> Content | None:
+        """Read the base from the store's history, if the index has lost it."""
+        if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
+            return None
+        try:
+            return (await self._store.get(write.note_id, etag=write.base_etag)).content
+        except NoteNotFound:
+            return None
+
+    async def _read_newest(self, view: View, asked: Asked) -> Revision | Tombstone:
+        """Return the newest revision: that of the index, if the store compares it before it writes."""
+        note_id = view.write.note_id
+        if asked.round == 0 and self._store.traits.compares:
+            known = self._cache.notes.base(note_id)
+            if known is not None and known.raw and known.content != view.write.content:
+                return known
+        return await get_proven(self._cache, self._store, note_id)
+
+    def _has_moved(self, note: Note) -> bool:
+        """Tell whether the index has another revision by now than the one that the caller has read."""
+        held = self._cache.notes.get(note.id)
+        return held is None or held.local_version != note.local_version
+
+    def _is_name_free(self, write: PendingWrite) -> bool:
+        """Tell whether the write gives the note no id that another one has, or that rules hide."""
+        new_id = self._store.revision_of(write.note_id, write.body).id
+        if new_id == write.note_id:
+            return True
+        known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
+        # defence: hidden-id-not-taken -sees
+        return not known and self._journal.sees(new_id, write.content)
+
+
+def is_rewritten(store: Store, journal: Journal, head: Revision, sent: Content) -> bool:
+    """Tell whether the note is what was sent, up to blanks, in a store that knows no write_id."""
+    asks = store.traits.retry is Retry.ASK
+    return asks and same_but_blanks(sent, head.content) and not journal.is_taken(head)

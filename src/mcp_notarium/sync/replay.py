@@ -1,0 +1,273 @@
+"""Finish the journal entries that have no answer: those of one note, and in each cycle all that nobody works on.
+
+``Replay`` finds, claims and backs off; ``write_attempt`` makes each attempt, as it makes a first one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind
+from mcp_notarium.errors import (
+    CacheBusy,
+    CacheError,
+    LoginRequired,
+    NotariumError,
+    OutcomeUnknown,
+    RateLimited,
+    StoreError,
+    StoreTimeout,
+    StoreUnavailable,
+)
+from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Store
+from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.head_reader import PerhapsRenamed
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
+from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
+from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
+from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
+from mcp_notarium.sync.write_errors import unknown_outcome
+
+LOCK_TRIES = 50
+"""Number of checks whether another process has finished with the note."""
+LOCK_PAUSE = 0.1
+_PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
+"""Errors that may concern every other entry as well."""
+_MOST_LATE = 2
+"""Most writes that go on in the background: each takes a connection to the store."""
+
+
+class Replay:
+    """Finish unfinished entries: those of one note, or all that nobody works on."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        journal: Journal,
+        attempt: WriteAttempt,
+        locks: NoteLocks,
+        clock: Callable[[], float],
+        stopwatch: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._journal = journal
+        self._attempt = attempt
+        self._locks = locks
+        self._clock = clock
+        self._sleep = sleep
+        self._created: dict[str, tuple[Content, WriteResult, str | None]] = {}
+        """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
+        self._backoff = ItemBackoff(stopwatch)
+        self._not_found: set[tuple[str, str]] = set()
+        """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
+        self._late: list[NoteLock] = []
+        """Locks of writes that took too long and go on; until they end their notes stay locked."""
+
+    async def finish_all(self) -> Counter[WriteOutcome | None]:
+        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
+
+        Count how each ended; None: it waits (it failed, or another process works on it). An entry that
+        failed is backed off from, longer each time. Raises the store's error if an entry fails and a
+        request about all notes fails as well.
+        """
+        writes = self._cache.journal.in_flight()
+        self._backoff.keep_only({write.write_id for write in writes})
+        self._not_found.clear()
+        return await self._finish_each(writes)
+
+    async def finish_not_found(self) -> Counter[WriteOutcome | None]:
+        """Finish what :meth:`finish_all` has left to a full listing, which was compared since."""
+        listed, left = self._not_found.copy(), {write_id for write_id, _ in self._not_found}
+        writes = self._cache.journal.in_flight() if left else ()
+        return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
+
+    async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
+        """Finish the note's unanswered write before another one is made.
+
+        Raises ``StoreUnavailable`` if it stays unanswered, otherwise as :meth:`finish_of`.
+        """
+        try:
+            await self.finish_of(note_id, lock)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(
+                "an earlier write of this note is still unanswered; nothing was saved",
+                details=error.details,
+            ) from error
+
+    async def finish_of(self, note_id: str, lock: NoteLock) -> WriteResult | None:
+        """Finish the note's unanswered write, made by this process or left by another one.
+
+        Return how that ended; None if there was none. Raises ``OutcomeUnknown`` if it stays unanswered,
+        and ``CacheBusy`` if another process keeps the note.
+        """
+        result = None
+        for _ in range(LOCK_TRIES):
+            write = self._journal.in_flight(note_id)
+            if write is None:
+                return result
+            claimed = self._journal.claim(write)
+            if claimed is None:
+                await self._sleep(LOCK_PAUSE)
+            else:
+                result = await lock.run_to_end(self.finish(claimed))
+        raise CacheBusy("another process is saving this note")
+
+    def take_result(self, write_id: str) -> WriteResult | None:
+        """Return, once, how a creation ended that this process has finished; None: it has not."""
+        created = self._created.pop(write_id, None)
+        return created[1] if created else None
+
+    def take_created(self, content: Content) -> WriteResult | None:
+        """Return, once, how a creation of ``content`` was stored that was in doubt; None: there is none.
+
+        None as well if the note has changed since.
+        """
+        for write_id, (asked, result, etag) in self._created.items():
+            if asked == content and result.stored:
+                unchanged = self._cache.notes.etag(result.note_id) == etag
+                del self._created[write_id]
+                return result if unchanged else None
+        return None
+
+    async def finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
+        """Finish the entry. If this raises, the entry remains and is free for the next attempt.
+
+        ``listed``: a full listing was compared since the note was not found under its name. Raises
+        ``PerhapsRenamed`` if one is needed.
+        """
+        try:
+            if self._journal.waits(write):  # defence: links-wait-for-renaming
+                raise PerhapsRenamed(
+                    "a note that this one links to is being renamed",
+                    details={"id": write.note_id, "write_id": write.write_id},
+                )
+            for _ in range(ROUNDS):
+                result = await self._attempt.repeated(write, listed=listed)
+                if result.outcome is not WriteOutcome.AGAIN:
+                    if write.kind is WriteKind.CREATE and not write.copied:
+                        etag = self._cache.notes.etag(result.note_id)
+                        self._created[write.write_id] = write.content, result, etag
+                    return result
+                kept = self._cache.journal.get(write.write_id)
+                if kept is None:  # another process has finished it
+                    return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
+                write = kept
+        except NotariumError as error:
+            if is_final(error):
+                self._journal.reject(write, error.message)
+                return WriteResult(WriteOutcome.REFUSED)
+            self._journal.release(write)
+            raise
+        self._journal.release(write)
+        raise unknown_outcome("the note keeps changing at the note store", write)
+
+    async def resume_creation(self, content: Content, act: Act | None) -> WriteResult | None:
+        """Finish a creation of the same content that was in doubt; None: there is none, or its note is gone.
+
+        Raises ``OutcomeUnknown`` if it stays unanswered.
+        """
+        asked = replace(content, native="")
+        body = self._store.compose(None, content, now=self._clock()) if content.native else None
+        same = (
+            write
+            for write in self._cache.journal.in_flight()
+            if write.kind is WriteKind.CREATE
+            and write.content == asked
+            and body in (None, write.body)
+        )
+        write = next(filter(self._journal.can_claim, same), None)
+        if write is None:
+            finished = self.take_created(content)
+            if finished is None or not self._can_answer(finished):
+                return None
+            if act is not None:
+                act.begin()
+            return finished
+        if act is not None:
+            act.begin()
+        async with self._locks.lock(write.note_id) as lock:
+            try:
+                result = await self.finish_of(write.note_id, lock)
+            except StoreError as error:
+                raise unknown_outcome(
+                    "an earlier save of this note is unanswered", write
+                ) from error
+        result = self.take_result(write.write_id) or result
+        if result is None:  # another process has finished it
+            note = self._cache.notes.get(write.note_id)
+            if note is None:
+                return None
+            sent = self._store.revision_of(note.id, write.body).content
+            result = WriteResult(WriteOutcome.STORED, note.id, merged=note.content != sent)
+        if not self._can_answer(result):
+            return None
+        return result
+
+    def _can_answer(self, result: WriteResult) -> bool:
+        """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
+        notes = self._cache.notes
+        hides = result.stored and notes.visibility.rules.has_rules
+        return hides or notes.get(result.note_id) is not None
+
+    async def _finish_each(
+        self,
+        writes: Iterable[PendingWrite],
+        *,
+        listed: AbstractSet[tuple[str, str]] = frozenset(),
+    ) -> Counter[WriteOutcome | None]:
+        outcomes: Counter[WriteOutcome | None] = Counter()
+        for write in writes:
+            outcome = None
+            self._late = [lock for lock in self._late if lock.is_busy]
+            if len(self._late) < _MOST_LATE and self._is_free(write):
+                async with self._locks.lock(write.note_id, beside_calls=True) as lock:
+                    was_listed = (write.write_id, write.note_id) in listed
+                    outcome = await self._finish_one(write, lock, listed=was_listed)
+            outcomes[outcome] += 1
+        return outcomes
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Return the ids of the writes that :meth:`finish_all` would try now."""
+        return tuple(
+            write.write_id
+            for write in self._cache.journal.in_flight()
+            if self._journal.can_claim(write) and self._is_free(write)
+        )
+
+    def _is_free(self, write: PendingWrite) -> bool:
+        return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)
+
+    async def _finish_one(
+        self, write: PendingWrite, lock: NoteLock, *, listed: bool
+    ) -> WriteOutcome | None:
+        claimed = self._journal.claim(write)
+        if claimed is None:
+            return None
+        try:
+            async with asyncio.timeout(ITEM_SECONDS):
+                work = self.finish(claimed, listed=listed)
+                return (await lock.run_to_end(work)).outcome
+        except TimeoutError:
+            self._backoff.record_failure(write.write_id)
+            self._late.append(lock)
+        except CacheError:
+            raise
+        except PerhapsRenamed:
+            self._not_found.add((write.write_id, write.note_id))
+        except _PERHAPS_EVERYBODY as error:
+            self._backoff.record_failure(write.write_id, error)
+            await check_store_serves(self._cache, self._store)
+        except NotariumError as error:
+            self._backoff.record_failure(write.write_id, error)
+        return None

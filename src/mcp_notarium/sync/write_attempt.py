@@ -1,0 +1,461 @@
+"""Attempt a write: the one way by which a note is made, changed or removed, first or after whatever cut it off.
+
+Read the head of the note > compare it with the write > decide by ``write_decisions.DECISIONS`` > record, flushed, with the
+audit record > push > commit. The caller has locked the note. A crash, a lost answer, a restart and another server
+begin at the top as ``Attempt.REPEATED``; ``replay`` finds what is to be repeated.
+
+The entry stays in the journal whenever the outcome of the write is not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import (
+    CacheError,
+    DateRefused,
+    IdTaken,
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    RateLimited,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.storage.audit_log import Act, not_recorded_error
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import PushStatus, Store
+from mcp_notarium.sync.head_reader import Asked, HeadReader, View
+from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.link_writes import LinkWriter
+from mcp_notarium.sync.note_locks import NoteLock
+from mcp_notarium.sync.push import NOT_STORED, Pusher
+from mcp_notarium.sync.write_commit import NOTHING, Committed, WriteCommit
+from mcp_notarium.sync.write_decisions import (
+    Attempt,
+    Case,
+    Held,
+    Step,
+    WriteOutcome,
+    WriteResult,
+    decide,
+)
+from mcp_notarium.sync.write_errors import (
+    NOT_REMOVED,
+    NOT_SAVED,
+    add_outcome,
+    changed_error,
+    gone_error,
+    name_taken_error,
+    names_taken_error,
+    out_of_sight_error,
+    removed_error,
+    taken_over_error,
+    unknown_outcome,
+)
+
+ROUNDS = 4
+"""Times that a note may change during a write before the write is refused, or left for later."""
+MOST_IDS = 20
+"""Ids that are tried for one new note, where others may have taken them."""
+_AGAIN = WriteResult(WriteOutcome.AGAIN)
+_Result = TypeVar("_Result")
+
+
+class WriteAttempt:
+    """Make attempts at single writes of notes that the caller has locked."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        journal: Journal,
+        heads: HeadReader,
+        pusher: Pusher,
+        commit: WriteCommit,
+        clock: Callable[[], float],
+        on_step: Callable[[str], None],
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._journal = journal
+        self._heads = heads
+        self._pusher = pusher
+        self._commit = commit
+        self._clock = clock
+        self._on_step = on_step
+        self._links = LinkWriter(cache, store, journal=journal, clock=clock)
+
+    async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
+        """Attempt what a caller waits for, who holds ``lock``. AGAIN: nothing is stored, because the note has changed meanwhile.
+
+        Raises what ``Writer.save`` and ``Writer.remove`` raise.
+        """
+        try:
+            view = await self._heads.look_first(write, asked)
+        except (StoreError, LoginRequired) as error:
+            raise add_outcome(error, _nothing_done(write)) from None
+        if decide(view.case) in (Step.PUSH, Step.MERGE):
+            work = self._send_first(view, asked)
+            return await (work if self._store.traits.in_database else lock.run_cancellable(work))
+        return await self._carry_out(view, asked)
+
+    async def following(self, write: PendingWrite, base: Content = NOTHING) -> WriteResult:
+        """Send what was recorded with another write, over ``base``. WAITING: it stays in the journal for the next cycle."""
+        held = Held.NOTHING if write.kind is WriteKind.CREATE else Held.BASE
+        view = View(write, Case(write.kind, Attempt.FOLLOWING, held))
+        try:
+            result = await self._carry_out(view, base=base)
+            if result.outcome is not WriteOutcome.AGAIN:
+                return result
+        except NotariumError as error:
+            if is_final(error):
+                with suppress(CacheError):
+                    self._journal.reject(write, error.message)
+                    return WriteResult(WriteOutcome.REFUSED)
+        self._journal.release(write)
+        return WriteResult(WriteOutcome.WAITING)
+
+    async def repeated(self, write: PendingWrite, *, listed: bool) -> WriteResult:
+        """Attempt an entry that may have arrived. AGAIN: the note has changed meanwhile, the entry is kept.
+
+        ``listed``: a full listing was compared since the note was not found under its name. Raises
+        ``PerhapsRenamed`` if one is needed, and what the store raises.
+        """
+        return await self._carry_out(await self._heads.look_again(write, listed=listed))
+
+    # What the table says is done.
+
+    async def _carry_out(
+        self, view: View, asked: Asked | None = None, *, base: Content | None = None
+    ) -> WriteResult:
+        """Do what the table says."""
+        step = decide(view.case)
+        if step is Step.REFUSE:
+            raise self._refuse(view, cast("Asked", asked))
+        if step is Step.DONE:
+            return self._finish(view, asked)
+        if step is Step.COPY:
+            head = cast("Revision | Tombstone", view.head)
+            return await self._follow(self._commit.keep_as_copy(view.write, instead=head))
+        if step is Step.NEW_ID:
+            return await self._take_new_id(view, asked)
+        if step is Step.KEEP_NAME:
+            return await self._keep_name(view)
+        if asked is not None:
+            return await self._send_first(view, asked)
+        over = base if base is not None else view.base.content if view.base else NOTHING
+        return await self._send_recorded(view, over)
+
+    async def _send_first(self, view: View, asked: Asked) -> WriteResult:
+        """Record the write, push it, commit the answer, and let links follow."""
+        write, head = view.write, view.base
+        following = self._links.make(write, asked.links) if asked.links else []
+        try:
+            if self._store.traits.in_database:
+                return _told(self._store_with_us(write, asked.act, head), asked, head)
+            if not await self._record(view, asked, following):
+                if write.kind is WriteKind.UPDATE:
+                    return _AGAIN
+                held = Held.TAKEN if write.kind is WriteKind.CREATE else Held.CLASHING
+                return await self._carry_out(view.holding(held), asked)
+            try:
+                base = head.content if head else NOTHING
+                committed = await self._push(write, base, repeated=False)
+            except NOT_STORED:
+                self._drop(write)
+                raise
+        except (IdTaken, VersionConflict, NoteNotFound, StoreRejected) as error:
+            return await self._meet_refusal(error, view, asked)
+        except (StoreUnavailable, LoginRequired, RateLimited) as error:
+            raise add_outcome(error, _nothing_done(write)) from None
+        result = _told(await self._follow(committed), asked, head)
+        if result.outcome is WriteOutcome.AGAIN:
+            if write.kind is WriteKind.CREATE:
+                raise taken_over_error(write)
+            self._drop(write)
+            return result
+        sent = await self._send_links(following) if result.stored else ()
+        waiting = {entry.note_id for entry in following} - {*sent}
+        return replace(result, relinked=sent, waiting=tuple(waiting))
+
+    async def _meet_refusal(self, error: NotariumError, view: View, asked: Asked) -> WriteResult:
+        """Decide again, or tell the caller, after the store has certainly not taken the write."""
+        write = view.write
+        if write.kind is WriteKind.DELETE:
+            if isinstance(error, VersionConflict | StoreRejected):
+                now = await self._heads.look_after_refusal(view)
+                if now.case.held is not Held.REFUSING:
+                    return await self._carry_out(now, asked)
+                if isinstance(error, VersionConflict):
+                    return await self._carry_out(now.holding(Held.CLASHING), asked)
+            raise add_outcome(error, NOT_REMOVED) from None
+        if isinstance(error, IdTaken):
+            return await self._carry_out(view.holding(Held.TAKEN), asked)
+        if isinstance(error, NoteNotFound) and write.kind is WriteKind.CREATE:
+            raise StoreProtocolError(
+                "the note store confirmed the new note and then reported that it does not exist; "
+                "nothing was saved"
+            ) from None
+        if isinstance(error, NoteNotFound):
+            gone = replace(view, head=Tombstone(write.note_id), seen=write.base_etag)
+            return await self._carry_out(gone.holding(Held.NOTHING), replace(asked, round=1))
+        if isinstance(error, VersionConflict) and write.kind is WriteKind.UPDATE:
+            return _AGAIN
+        raise add_outcome(error, NOT_SAVED) from None
+
+    async def _send_recorded(self, view: View, base: Content) -> WriteResult:
+        """Push an entry that is in the journal, and commit the answer."""
+        write = view.write
+        repeated = view.case.attempt is Attempt.REPEATED
+        if view.changed:
+            rebased = self._rebase(view)
+            if rebased is None:
+                return _AGAIN
+            write = rebased
+        try:
+            try:
+                committed = await self._push(write, base, repeated=repeated)
+            except DateRefused:
+                if not repeated:
+                    raise
+                # The clock was wrong before: once more with the present time.
+                body = self._store.compose(view.base, write.content, now=self._clock())
+                dated = self._rebase(replace(view, write=replace(write, body=body)))
+                if dated is None:
+                    return _AGAIN
+                committed = await self._push(dated, base, repeated=True)
+        except IdTaken:
+            if write.kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone):
+                return _AGAIN  # nothing had its id a moment ago: what has it now may be this very write
+            return await self._carry_out(replace(view, write=write).holding(Held.TAKEN))
+        except (NoteNotFound, VersionConflict, StoreRejected) as error:
+            return await self._meet_change(error, replace(view, write=write))
+        return await self._follow(committed)
+
+    async def _meet_change(self, error: NotariumError, view: View) -> WriteResult:
+        write = view.write
+        if write.kind is WriteKind.DELETE and not isinstance(error, NoteNotFound):
+            now = await self._heads.look_after_refusal(view)
+            return self._finish(now, None) if now.case.held is Held.REFUSING else _AGAIN
+        if isinstance(error, StoreRejected) or view.case.attempt is not Attempt.REPEATED:
+            raise error
+        if isinstance(error, NoteNotFound) and write.kind is WriteKind.CREATE:
+            # The store remembers the write but has no such note: it was removed after it arrived.
+            return self._finish(replace(view, head=Tombstone(write.note_id)), None)
+        return _AGAIN
+
+    async def _take_new_id(self, view: View, asked: Asked | None) -> WriteResult:
+        """Let a new note have the next id. A caller's has no entry yet: its lock is on the id, so the caller takes the next."""
+        write = view.write
+        if asked is not None:
+            return _AGAIN
+        ids = [
+            self._journal.make_id(self._store, write.content, seed=write.write_id, attempt=number)
+            for number in range(MOST_IDS)
+        ]
+        number = ids.index(write.note_id) + 1 if write.note_id in ids else 1
+        if number >= MOST_IDS:
+            raise names_taken_error()
+        view = replace(view, write=replace(write, note_id=ids[number], base_etag=None), head=None)
+        return await self._carry_out(replace(view, changed=True).holding(Held.NOTHING))
+
+    async def _keep_name(self, view: View) -> WriteResult:
+        """Give the note the text, where something else has taken its new name."""
+        write, head = view.write, cast("Revision", view.head)
+        self._journal.drop_following(write)
+        named = replace(write.content, title=head.content.title)
+        if named == head.content:
+            return self._finish(view, None)
+        view = await self._heads.redraft(view, head, named)
+        return await self._carry_out(view.holding(Held.BASE))
+
+    def _finish(self, view: View, asked: Asked | None) -> WriteResult:
+        """End a write for which nothing is left to do."""
+        write, head = view.write, view.head
+        if asked is None:
+            return self._commit.finish_arrived(
+                write, head, overtaken=view.case.held is Held.OVERTAKEN
+            )
+        if head is not None:
+            self._journal.adopt(head, seen=view.seen)
+        return WriteResult(WriteOutcome.STORED, write.note_id, merged=isinstance(head, Revision))
+
+    def _refuse(self, view: View, asked: Asked) -> NotariumError:
+        """Make the error that tells the caller; the index gets what the store holds."""
+        write, held, head = view.write, view.case.held, view.head
+        named = self._store.traits.ids.named
+        if held is Held.TAKEN and write.kind is WriteKind.UPDATE:
+            return name_taken_error(write.note_id)
+        if held is Held.NOTHING and write.kind is WriteKind.DELETE:
+            return add_outcome(gone_error(write.note_id), NOT_REMOVED)
+        if held is Held.NOTHING:
+            # Where ids are names the next listing takes it out of the index: it may have been renamed.
+            if head is not None and not named:
+                self._journal.adopt(head, seen=view.seen)
+            if asked.round and self._cache.notes.visibility.rules.has_rules:
+                return out_of_sight_error(write.note_id, stored=False)
+            return removed_error(write.note_id, renamed=named)
+        if head is not None and held is not Held.OVERTAKEN:
+            self._journal.adopt(head, seen=view.seen)
+        removing = write.kind is WriteKind.DELETE
+        note = self._cache.notes.get(write.note_id)
+        return changed_error(write.note_id, note, removing=removing)
+
+    # Recording and sending.
+
+    async def _record(self, view: View, asked: Asked, following: Sequence[PendingWrite]) -> bool:
+        """Put a new entry on the disk, with its audit record, before anything is sent; see :meth:`Journal.record`.
+
+        Raises ``NotRecorded`` if the disk does not take it.
+        """
+        write, base = view.write, view.base
+        if not self._journal.record(
+            write, act=asked.act, base=base, seen=view.seen, following=following
+        ):
+            return False
+        try:
+            await self._journal.flush()  # defence: write-flushed-before-sent
+        except CacheError as error:
+            self._drop(write)
+            raise not_recorded_error(error) from error
+        return True
+
+    def _rebase(self, view: View) -> PendingWrite | None:
+        write = view.write
+        return self._journal.rebase(
+            write,
+            base=view.base,
+            content=write.content,
+            body=write.body,
+            note_id=write.note_id,
+            replaced=write.replaced,
+        )
+
+    async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
+        """Push one recorded entry and commit the answer."""
+        if write.kind is WriteKind.DELETE:
+            await self._pusher.remove(write)
+            self._commit.finish(write, Tombstone(write.note_id))
+            return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
+        answer = await self._pusher.push(write)
+        return await self._commit.commit(write, base, answer, repeated=repeated)
+
+    async def _follow(self, committed: Committed) -> WriteResult:
+        """Send what was recorded with an answer."""
+        copy, repair = committed.copy, committed.repair
+        copied = await self.following(copy) if copy else None
+        for entry in committed.others:
+            await self.following(entry, committed.held)
+        repaired = await self.following(repair, committed.held) if repair else None
+        return committed.result.followed_by(copied, repaired, lost=committed.lost)
+
+    async def _send_links(self, entries: Sequence[PendingWrite]) -> tuple[str, ...]:
+        """Send entries whose renaming is stored; return the ids of the changed notes. The rest is finished later."""
+        done = []
+        for entry in entries:
+            base = self._cache.notes.base(entry.note_id)
+            if base is not None and (await self.following(entry, base.content)).stored:
+                done.append(entry.note_id)
+        return tuple(done)
+
+    def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
+        """Store CREATEs in one transaction, where the store is in the database.
+
+        Return for each why the store did not take it, None if it did. Every other error is raised, and nothing was stored.
+        """
+        refused: list[NotariumError | None] = []
+        with self._transaction(None):  # defence: import-whole-transactions
+            for write in writes:
+                try:
+                    self._store_in_transaction(write, "", None)
+                    refused.append(None)
+                except (IdTaken, StoreRejected) as error:
+                    refused.append(error)
+        return refused
+
+    def _store_with_us(
+        self, write: PendingWrite, act: Act | None, base: Revision | None
+    ) -> WriteResult:
+        """Store, record and commit in one transaction, where the store is in the database: nothing can be in doubt."""
+        with self._transaction(act):
+            stored = self._store_in_transaction(write, act.client if act else "", base)
+        return WriteResult(WriteOutcome.STORED, stored.id)
+
+    def _store_in_transaction(
+        self, write: PendingWrite, client: str, base: Revision | None
+    ) -> Revision | Tombstone:
+        notes = self._cache.notes
+        if write.kind is WriteKind.DELETE:
+            etag, write_id = write.base_etag or "", write.write_id
+            run_at_once(self._store.delete(write.note_id, etag=etag, write_id=write_id))
+            notes.apply([Tombstone(write.note_id)])
+            return Tombstone(write.note_id)
+        self._journal.require_room(write)
+        answer = run_at_once(self._store.push(write))
+        notes.apply([base] if base is not None else [])
+        self._journal.keep_replaced(
+            replace(write, client=client),
+            [answer.revision],
+            own=answer.status is not PushStatus.UNCHANGED,
+        )
+        notes.apply([answer.revision])
+        return answer.revision
+
+    @contextmanager
+    def _transaction(self, act: Act | None) -> Iterator[None]:
+        self._on_step("recorded")
+        # defence: local-save-one-transaction
+        with self._cache.transaction(durable=True) if act is None else act.transaction():
+            yield
+            self._on_step("pushed")
+        self._on_step("committed")
+
+    def _drop(self, write: PendingWrite) -> None:
+        """Drop the entry of a write that the store has not taken.
+
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken the entry over:
+        then it will be finished after all, or is finished already.
+        """
+        try:
+            ours = self._journal.finish(write)
+        except CacheError as error:
+            raise unknown_outcome(
+                "the write is not stored yet, and could not be taken back here", write
+            ) from error
+        if not ours:
+            raise taken_over_error(write)
+
+
+def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine that never waits. Raises ``RuntimeError`` if it does: a transaction must not wait."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    call.close()
+    raise RuntimeError("a store in the database must not wait")
+
+
+def is_final(error: NotariumError) -> bool:
+    """Tell whether the store will never take the write, whatever time passes."""
+    return isinstance(error, StoreRejected) and not isinstance(error, DateRefused)
+
+
+def _nothing_done(write: PendingWrite) -> str:
+    return NOT_REMOVED if write.kind is WriteKind.DELETE else NOT_SAVED
+
+
+def _told(result: WriteResult, asked: Asked, head: Revision | None) -> WriteResult:
+    """Add whether the caller gets something in the note that it has not read."""
+    new = head is not None and asked.note is not None and head.content != asked.note.content
+    return replace(result, merged=result.merged or new)

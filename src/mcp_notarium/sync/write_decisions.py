@@ -1,0 +1,326 @@
+"""Decide about one write, given what the store holds now, and hold how it ended. Pure: values in, decisions out.
+
+Everything that is decided about a write before it is pushed stands in ``DECISIONS``, whoever makes the attempt.
+What becomes of two texts that have met in a store which keeps only the last one stands in ``settle``.
+``write_attempt`` carries both out.
+
+What is claimed is stored: a copy that is named exists, and ``merged`` is said of what the note holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mcp_notarium.domain.diff import find_changes
+from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+from mcp_notarium.sync.conflict_copy import contains_change, with_lost_tags
+
+
+class Attempt(Enum):
+    """Name who makes the attempt, and whether the write may have arrived before."""
+
+    FIRST = "first"
+    FOLLOWING = "following"
+    """Recorded together with the answer to another write, and not sent yet: a copy, a repair, a link."""
+    REPEATED = "repeated"
+    """Recorded and perhaps sent: after a crash, a lost answer or a restart, or by another server."""
+
+
+class Held(Enum):
+    """Name what the store holds in place of the note, against our write."""
+
+    NOTHING = "nothing"
+    BASE = "our base"
+    SAME_AGAIN = "our base, or the same text again"
+    OURS = "our content"
+    REWRITTEN = "our content in the store's own form"
+    PART = "our content without some of its tags"
+    MERGEABLE = "another edit, of other lines"
+    CLASHING = "another edit, of the same lines"
+    TAKEN = "another note under the new id or name"
+    OVERTAKEN = "a change that has followed the one to take back"
+    REFUSING = "our base, and refuses the write"
+
+
+class Fact(Enum):
+    """Name what else a decision depends on."""
+
+    EXACT = "exact"
+    """Its caller or a person has agreed to this content, and to no other."""
+    HIDDEN = "hidden"
+    """The policy hides what the store holds, or would hide what comes of a merge."""
+    COPIED = "copied"
+    """Nothing of its text needs a copy: it is one, it has one, or the text is elsewhere too."""
+    FIXED = "under this id only"
+    """It makes a note again that had this id."""
+    NAMED = "ids are names"
+    """The note may be there under another id."""
+
+
+class Step(Enum):
+    """Name what the table decides."""
+
+    PUSH = "push"
+    MERGE = "merge and push"
+    COPY = "conflict copy"
+    NEW_ID = "push under another id"
+    KEEP_NAME = "push under the old name"
+    REFUSE = "refuse"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Hold all that the decision about a write depends on."""
+
+    kind: WriteKind
+    attempt: Attempt
+    held: Held
+    facts: frozenset[Fact] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Hold one row: the cases it is about, the step, and the reason for it in a reader's words.
+
+    ``fact`` None: whatever else is the case.
+    """
+
+    kind: WriteKind
+    attempt: Attempt
+    held: Held
+    fact: Fact | None
+    step: Step
+    why: str
+
+    def covers(self, case: Case) -> bool:
+        """Tell whether the row is about this case."""
+        same = (self.kind, self.attempt, self.held) == (case.kind, case.attempt, case.held)
+        return same and (self.fact is None or self.fact in case.facts)
+
+
+_CREATE, _UPDATE, _DELETE = WriteKind.CREATE, WriteKind.UPDATE, WriteKind.DELETE
+_FIRST, _FOLLOWING, _REPEATED = Attempt.FIRST, Attempt.FOLLOWING, Attempt.REPEATED
+
+# fmt: off
+DECISIONS = (
+    Decision(_CREATE, _FIRST, Held.NOTHING, None, Step.PUSH, "a new note"),
+    Decision(_CREATE, _FIRST, Held.TAKEN, Fact.FIXED, Step.REFUSE, "somebody has made it again: the caller decides"),
+    Decision(_CREATE, _FIRST, Held.TAKEN, None, Step.NEW_ID, "somebody else's note, though it may say the same"),
+    Decision(_CREATE, _FOLLOWING, Held.NOTHING, None, Step.PUSH, "the copy of a text that has no place in its note"),
+    Decision(_CREATE, _FOLLOWING, Held.TAKEN, None, Step.NEW_ID, "another note has the name of the copy"),
+    Decision(_CREATE, _REPEATED, Held.NOTHING, None, Step.PUSH, "it never arrived"),
+    Decision(_CREATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
+    Decision(_CREATE, _REPEATED, Held.PART, None, Step.MERGE, "the note was made, and then the connection was lost"),
+    Decision(_CREATE, _REPEATED, Held.MERGEABLE, None, Step.DONE, "it has arrived, and was edited since: nobody else makes this id"),
+    Decision(_CREATE, _REPEATED, Held.CLASHING, None, Step.NEW_ID, "perhaps somebody else's note of that name: keep both"),
+    Decision(_CREATE, _REPEATED, Held.TAKEN, None, Step.NEW_ID, "another note has the next name as well"),
+    Decision(_UPDATE, _FIRST, Held.NOTHING, None, Step.REFUSE, "removed or hidden elsewhere: the caller decides"),
+    Decision(_UPDATE, _FIRST, Held.BASE, None, Step.PUSH, "nobody else has written"),
+    Decision(_UPDATE, _FIRST, Held.OURS, None, Step.DONE, "it says so already"),
+    Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.EXACT, Step.REFUSE, "what was agreed to is not merged with what came after"),
+    Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.HIDDEN, Step.REFUSE, "each side kept a tag that shows the note; both edits keep none"),
+    Decision(_UPDATE, _FIRST, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
+    Decision(_UPDATE, _FIRST, Held.CLASHING, None, Step.REFUSE, "the same lines: the caller decides"),
+    Decision(_UPDATE, _FIRST, Held.TAKEN, None, Step.REFUSE, "something else has the new name: the caller decides"),
+    Decision(_UPDATE, _FIRST, Held.OVERTAKEN, None, Step.REFUSE, "another change followed: the caller decides"),
+    Decision(_UPDATE, _FOLLOWING, Held.BASE, None, Step.PUSH, "a repair of what was just stored, or the links to a renamed note"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, Fact.COPIED, Step.DONE, "removed, and the text is not lost with it"),
+    Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
+    Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
+    Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
+    Decision(_UPDATE, _REPEATED, Held.REWRITTEN, None, Step.DONE, "it has arrived, and nobody else writes it so"),
+    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, Fact.HIDDEN, Step.MERGE, "both edits fit, and the note stays hidden"),
+    Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.COPIED, Step.DONE, "the same lines, and the text is kept already"),
+    Decision(_UPDATE, _REPEATED, Held.CLASHING, None, Step.COPY, "the same lines, and nobody to ask: both are kept"),
+    Decision(_UPDATE, _REPEATED, Held.TAKEN, None, Step.KEEP_NAME, "something else has the new name, and nobody to ask"),
+    Decision(_UPDATE, _REPEATED, Held.OVERTAKEN, None, Step.DONE, "another change followed: it stays"),
+    Decision(_DELETE, _FIRST, Held.NOTHING, Fact.NAMED, Step.REFUSE, "gone, or there under another name: the caller decides"),
+    Decision(_DELETE, _FIRST, Held.NOTHING, None, Step.DONE, "it is gone"),
+    Decision(_DELETE, _FIRST, Held.BASE, None, Step.PUSH, "as the caller saw it"),
+    Decision(_DELETE, _FIRST, Held.CLASHING, None, Step.REFUSE, "changed since: the caller decides"),
+    Decision(_DELETE, _FIRST, Held.REFUSING, None, Step.REFUSE, "the store's reason is told"),
+    Decision(_DELETE, _REPEATED, Held.NOTHING, None, Step.DONE, "it is gone"),
+    Decision(_DELETE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
+    Decision(_DELETE, _REPEATED, Held.SAME_AGAIN, None, Step.DONE, "perhaps somebody has brought it back: it stays"),
+    Decision(_DELETE, _REPEATED, Held.CLASHING, None, Step.DONE, "changed since: what they wrote stays"),
+    Decision(_DELETE, _REPEATED, Held.REFUSING, None, Step.DONE, "it stays, and the user sees it"),
+)
+# fmt: on
+"""The whole decision: the first row that covers a case. A case that no row covers cannot occur."""
+
+
+def decide(case: Case) -> Step:
+    """Return the step for a write. Raises ``LookupError`` if there is no row for the case."""
+    for row in DECISIONS:
+        if row.covers(case):
+            return row.step
+    raise LookupError(f"no decision for {case}")
+
+
+def held_for_creation(
+    head: Revision | Tombstone, sent: Content, *, named: bool, in_parts: bool = False
+) -> Held:
+    """Name what stands under the id of a new note; ``named``: somebody else may have taken it.
+
+    ``in_parts``: the store may take text and tags in requests of their own.
+    """
+    if isinstance(head, Tombstone):
+        return Held.NOTHING
+    lacks_tags = not set(sent.tags) <= set(head.content.tags)
+    if in_parts and lacks_tags and replace(head.content, tags=sent.tags) == sent:
+        return Held.PART
+    if head.content.wording == sent.wording:  # it may have got a tag, or gone to the trash
+        return Held.OURS
+    return Held.CLASHING if named else Held.MERGEABLE
+
+
+def held_for_update(
+    head: Revision | Tombstone,
+    *,
+    base: Content | None,
+    base_etag: str | None,
+    sent: Content,
+    wanted: Content,
+    taken: bool = False,
+    repeated: bool = False,
+) -> tuple[Held, Content]:
+    """Name what the store holds of a note to be changed, and what to push over that.
+
+    ``wanted`` was made from ``base`` (None: not known any more), ``sent`` is what a push carried. ``taken``:
+    another note has the id now, however similar its text is. A text in the store's own form is not merged.
+    ``repeated``: the push may have arrived.
+    """
+    if isinstance(head, Tombstone):
+        return Held.NOTHING, wanted
+    if head.content == sent:
+        return Held.OURS, wanted
+    if head.etag == base_etag:
+        return Held.BASE, wanted
+    merged = None
+    if base is not None and not taken and not wanted.native:
+        # Where it has arrived and was edited since, a merge could add its lines once more: a blank line that
+        # both texts have is enough to take an edit beside them for one of other lines.
+        if repeated and contains_change(base=base, sent=wanted, stored=head.content):
+            merged = with_lost_tags(base=base, sent=wanted, stored=head.content)
+        else:
+            merged = merge_content(base, wanted, head.content)
+    if merged is None:
+        return Held.CLASHING, wanted
+    return Held.OURS if merged == head.content else Held.MERGEABLE, merged
+
+
+def held_for_deletion(
+    head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
+) -> Held:
+    """Name what is left of a note that is to be deleted.
+
+    ``recognised``: the store knows the write if it has arrived. Otherwise the etag of our base does not
+    prove that the note was there all the time.
+    """
+    if isinstance(head, Tombstone):
+        return Held.NOTHING
+    if head.etag != base_etag:
+        return Held.CLASHING
+    return Held.BASE if recognised else Held.SAME_AGAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Hold what the note should be, and the texts that need a note of their own."""
+
+    content: Content
+    ours: Content | None = None
+    theirs: Content | None = None
+
+
+def settle(*, base: Content, sent: Content, displaced: Content | None, held: Content) -> Settlement:
+    """Bring together texts of which the store kept only the last.
+
+    ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
+    another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
+    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
+    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
+    """
+    content, theirs = held, None
+    if displaced is not None and held == sent:
+        content = displaced
+    elif displaced is not None:
+        merged = merge_content(base, displaced, held)
+        content, theirs = (held, displaced) if merged is None else (merged, None)
+    both = merge_content(base, sent, content)
+    doubtful = displaced is None and both is not None and both.text != held.text
+    if doubtful and _change_same_place(base.text, sent.text, held.text):
+        both = None
+    return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)
+
+
+def _change_same_place(base: str, sent: str, held: str) -> bool:
+    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
+    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
+    others = find_changes(old, theirs)
+    return any(
+        mine.low <= other.high
+        and other.low <= mine.high
+        and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
+        for mine in find_changes(old, ours)
+        for other in others
+    )
+
+
+class WriteOutcome(Enum):
+    """Name how a push ended."""
+
+    STORED = "stored"
+    COPIED = "copied"
+    """Stored, but some of our text was not in it: that is kept in a conflict copy."""
+    REFUSED = "refused"
+    """The store will never take it; the text stays as a rejected entry."""
+    WAITING = "waiting"
+    """Stored, but a copy or repair that follows from it waits in the journal."""
+    AGAIN = "again"
+    """Not stored, because the note has changed: decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """Hold how a push ended, and whether somebody else's change is in it.
+
+    ``note_id``: the note as the store names it; "" if nothing was stored. ``differs``: where the store by
+    itself holds something else than was sent; "" if nowhere. ``relinked`` and ``waiting``: see ``Saved``.
+    """
+
+    outcome: WriteOutcome
+    note_id: str = ""
+    merged: bool = False
+    copy_id: str | None = None
+    differs: str = ""
+    relinked: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def stored(self) -> bool:
+        """Tell whether the store holds the text, in the note or in a copy."""
+        return self.outcome in (WriteOutcome.STORED, WriteOutcome.COPIED)
+
+    def followed_by(
+        self, copy: WriteResult | None, repair: WriteResult | None = None, *, lost: bool
+    ) -> WriteResult:
+        """Add how the copy of our text and the repair of the note ended; None: there was none.
+
+        ``lost``: without them the note lacks some of our change.
+        """
+        result = self
+        if repair is not None and repair.note_id:
+            result = replace(repair, merged=True)
+        elif repair is not None and lost:
+            result = replace(self, outcome=repair.outcome)
+        if copy is None:
+            return result
+        copied = copy.note_id if copy.stored else None
+        outcome = WriteOutcome.COPIED if copy.stored else copy.outcome
+        return replace(result, outcome=outcome, copy_id=copied)
