@@ -29,7 +29,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
         "sync/cycle_states.py",
         "sync/conflict_copy.py",
     ),
-    "journal": ("sync/journal*.py", "sync/entry_replay.py", "storage/journal_table.py"),
+    "journal": ("sync/journal*.py", "sync/replay.py", "sync/write_attempt.py", "sync/head_reader.py", "storage/journal_table.py"),
     "crypto": ("crypto/*.py",),
     "policy": ("domain/policy*.py", "config/policy_file.py"),
     "audit": ("audit/*.py", "storage/audit*.py"),

@@ -1,7 +1,7 @@
 """Write the pages and columns that are made from other files.
 
-``python scripts/generated_pages.py`` writes the index of decisions from their titles, and the tests of each attack
-in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``. ``scripts/documents.py`` refuses a page
+``python scripts/generated_pages.py`` writes the index of decisions from their titles, the tests of each attack
+in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``, and the tables of docs/sync.md from those of the code. ``scripts/documents.py`` refuses a page
 that differs.
 """
 
@@ -11,12 +11,17 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from mcp_notarium.sync.cycle_states import TRANSITIONS
+from mcp_notarium.sync.pull_decisions import CHANGES
+from mcp_notarium.sync.write_decisions import DECISIONS as WRITES
 
 TOP = Path(__file__).resolve().parents[1]
 DECISIONS = "docs/decisions/README.md"
 ATTACKS = "docs/adversarial-tests.md"
+SYNC = "docs/sync.md"
 _HEAD = "# Decisions\n\nOne page for each decision that cost an argument.\n\n"
 _ROW = re.compile(r"\| (\d+) \|")
 
@@ -69,10 +74,70 @@ def _marks(body: list[ast.stmt], before: str = "") -> Iterator[tuple[str, int]]:
                         yield before + node.name, int(ast.literal_eval(number))
 
 
+def change_table() -> str:
+    """Return what is decided about a note that a page or the change feed tells of."""
+    rows = [
+        (ours.value, theirs.value, row.move.value, row.why)
+        for (ours, theirs), row in CHANGES.items()
+    ]
+    return _table(("here", "the store says", "action", "why"), rows)
+
+
+def write_table() -> str:
+    """Return what is decided about a write."""
+    rows = [
+        (
+            str(row.kind),
+            row.attempt.value,
+            row.held.value,
+            row.fact.value if row.fact else "",
+            row.step.value,
+            row.why,
+        )
+        for row in WRITES
+    ]
+    return _table(("write", "attempt", "the store holds", "if", "step", "why"), rows)
+
+
+def state_diagram() -> str:
+    """Return the states of a cycle as a diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> IDLE"]
+    lines += [
+        f"    {state.name} --> {step.state.name}: {event.value} / {step.effect.value}"
+        for (state, event), step in TRANSITIONS.items()
+    ]
+    return "\n".join(("```mermaid", *lines, "```", ""))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |\n" for cells in (head, *rows)]
+    return "".join((lines[0], "|---" * len(head) + "|\n", *lines[1:]))
+
+
+def sync_page(text: str) -> str:
+    """Return the page with its tables made from the code."""
+    parts = {
+        "change table": change_table(),
+        "write table": write_table(),
+        "state diagram": state_diagram(),
+    }
+    for name, made in parts.items():
+        begin, end = f"<!-- {name} -->\n", "<!-- end -->"
+        before, found, rest = text.partition(begin)
+        if found:
+            text = before + begin + made + end + rest.partition(end)[2]
+    return text
+
+
 def generated(top: Path = TOP) -> dict[str, str]:
     """Return the right text of each generated page."""
     attacks = (top / ATTACKS).read_text(encoding="utf-8")
-    return {DECISIONS: index_of_decisions(top), ATTACKS: adversarial_tests(attacks, top)}
+    sync = (top / SYNC).read_text(encoding="utf-8")
+    return {
+        DECISIONS: index_of_decisions(top),
+        ATTACKS: adversarial_tests(attacks, top),
+        SYNC: sync_page(sync),
+    }
 
 
 def faults(top: Path = TOP) -> list[str]:

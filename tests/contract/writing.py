@@ -19,8 +19,7 @@ from mcp_notarium.stores.contract import (
     Versions,
     WriteGuard,
 )
-from mcp_notarium.sync.write_attempt import MOST_IDS
-from mcp_notarium.sync.write_attempt import run_at_once
+from mcp_notarium.sync.write_attempt import MOST_IDS, run_at_once
 
 SEEDS = ("5ba1e77c" * 4, "5ba1e77d" * 4)
 TEXTS = [

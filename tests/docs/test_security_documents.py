@@ -185,7 +185,7 @@ def test_a_setting_that_is_not_documented_is_named(check):
 
 
 @pytest.fixture
-def marked(tmp_path):
+def marked(check, tmp_path):
     for folder in ("docs/decisions", "tests"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "docs/decisions/0007-a.md").write_text("# 7. One form\n")
@@ -197,6 +197,8 @@ def marked(tmp_path):
         "| | attack | required result | tests |\n|---|---|---|---|\n"
         "| 3 | a bit | refused | `tests/test_a.py::test_b` |\n"
     )
+    sync = "<!-- write table -->\n<!-- end -->\n"
+    (tmp_path / "docs/sync.md").write_text(check.generated_pages.sync_page(sync))
     return tmp_path
 
 
@@ -211,6 +213,7 @@ def test_pages_as_generated_have_nothing_wrong(check, marked):
         ("tests/test_a.py", ("test_b", "test_c"), "tests.md: not as generated"),
         ("tests/test_a.py", ("(3)", "(3, 4)"), "attack 4 has no row"),
         ("tests/test_a.py", ("(3)", "()"), "attack 3 has no test"),
+        ("docs/sync.md", ("nobody else has written", "who knows"), "sync.md: not as generated"),
     ],
 )
 def test_a_page_that_is_not_as_generated_is_named(check, marked, file, change, says):

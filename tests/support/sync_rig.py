@@ -24,8 +24,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.stores.contract import Acknowledgement, Store, Traits
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.writer import Saved
-from mcp_notarium.sync.writer import Writer
+from mcp_notarium.sync.writer import Saved, Writer
 from support.cache_room import new_file
 from support.memory_client import LIKE_SIMPERIUM, Faults, MemoryClient
 from support.memory_store import MemoryStore

@@ -18,6 +18,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreRejected,
     VersionConflict,
 )
 from mcp_notarium.storage.cache import Cache
@@ -70,7 +71,7 @@ class View:
     """Hold what was seen of the store, and what the write is against that.
 
     ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
-    not say this yet.
+    not say this yet. ``error``: why the store has not taken the write.
     """
 
     write: PendingWrite
@@ -78,6 +79,7 @@ class View:
     head: Revision | Tombstone | None = None
     seen: str | None = None
     changed: bool = False
+    error: NotariumError | None = None
 
     @property
     def base(self) -> Revision | None:
@@ -275,8 +277,8 @@ class HeadReader:
         )
         return replace(view, write=write, changed=True)
 
-    async def look_after_refusal(self, view: View) -> View:
-        """Look what is there instead of the revision that was to be removed."""
+    async def look_after_refusal(self, view: View, error: NotariumError) -> View:
+        """Look what is there instead of the revision that was to be removed. ``error``: what the store has said."""
         write = view.write
         if view.case.attempt is Attempt.REPEATED:
             head = await get_newest(self._store, write.note_id)
@@ -284,15 +286,16 @@ class HeadReader:
             return replace(view, head=head).holding(Held.REFUSING if unchanged else Held.CLASHING)
         named, seen = self._store.traits.ids.named, self._cache.notes.etag(write.note_id)
         with suppress(NotariumError):
-            head = await get_proven(self._cache, self._store, write.note_id)
-            gone = isinstance(head, Tombstone) or not self._journal.sees_revision(head)
+            newest = await get_proven(self._cache, self._store, write.note_id)
+            gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
             if gone and named:  # left to the next listing
                 facts = view.case.facts | {Fact.NAMED}
                 return replace(view, case=replace(view.case, facts=facts)).holding(Held.NOTHING)
-            self._journal.adopt(head, seen=seen)  # the caller's next ``get`` shows the conflict
+            self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
         if self._cache.notes.etag(write.note_id) is None:
             return view.holding(Held.NOTHING)
-        return view.holding(Held.REFUSING)
+        refusing = isinstance(error, StoreRejected)
+        return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
 
     async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
         """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""

@@ -208,32 +208,11 @@ class Journal:
                 else:
                     self._cache.notes.apply([head])
 
-    def rebase(
-        self,
-        write: PendingWrite,
-        *,
-        base: Revision | None,
-        content: Content,
-        body: bytes,
-        note_id: str | None = None,
-        replaced: bytes | None = None,
-    ) -> PendingWrite | None:
-        """Record the entry again from ``base`` (None: a new note), under the same write_id.
+    def rebase(self, write: PendingWrite, *, base: Revision | None) -> PendingWrite | None:
+        """Record the entry again as ``write`` says it, over ``base`` (None: a new note), under the same write_id.
 
-        ``note_id``: another id for a new note. None, and nothing is recorded, if another process has
-        finished it or taken it over.
+        None, and nothing is recorded, if another process has finished it or taken it over.
         """
-        now = self._clock()
-        rebased = replace(
-            write,
-            note_id=note_id or write.note_id,
-            base_etag=base.etag if base else None,
-            content=content,
-            body=body,
-            owner=self._owner,
-            lease_until=now + self._lease,
-            replaced=replaced,
-        )
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
             if entry is None or entry.owner != self._owner:
@@ -241,7 +220,14 @@ class Journal:
             self._cache.journal.drop(write.write_id)
             if base is not None:
                 self._cache.notes.apply([base])
-            self._cache.journal.add(replace(rebased, client=entry.client))
+            rebased = replace(
+                write,
+                base_etag=base.etag if base else None,
+                client=entry.client,
+                lease_until=self._clock() + self._lease,
+                first_etag=entry.first_etag or entry.base_etag,
+            )
+            self._cache.journal.add(rebased)
         return rebased
 
     def finish(

@@ -190,13 +190,10 @@ class WriteAttempt:
     async def _meet_refusal(self, error: NotariumError, view: View, asked: Asked) -> WriteResult:
         """Decide again, or tell the caller, after the store has certainly not taken the write."""
         write = view.write
+        if write.kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
+            now = await self._heads.look_after_refusal(view, error)
+            return await self._carry_out(now, asked)
         if write.kind is WriteKind.DELETE:
-            if isinstance(error, VersionConflict | StoreRejected):
-                now = await self._heads.look_after_refusal(view)
-                if now.case.held is not Held.REFUSING:
-                    return await self._carry_out(now, asked)
-                if isinstance(error, VersionConflict):
-                    return await self._carry_out(now.holding(Held.CLASHING), asked)
             raise add_outcome(error, NOT_REMOVED) from None
         if isinstance(error, IdTaken):
             return await self._carry_out(view.holding(Held.TAKEN), asked)
@@ -217,7 +214,7 @@ class WriteAttempt:
         write = view.write
         repeated = view.case.attempt is Attempt.REPEATED
         if view.changed:
-            rebased = self._rebase(view)
+            rebased = self._journal.rebase(write, base=view.base)
             if rebased is None:
                 return _AGAIN
             write = rebased
@@ -229,7 +226,7 @@ class WriteAttempt:
                     raise
                 # The clock was wrong before: once more with the present time.
                 body = self._store.compose(view.base, write.content, now=self._clock())
-                dated = self._rebase(replace(view, write=replace(write, body=body)))
+                dated = self._journal.rebase(replace(write, body=body), base=view.base)
                 if dated is None:
                     return _AGAIN
                 committed = await self._push(dated, base, repeated=True)
@@ -244,8 +241,8 @@ class WriteAttempt:
     async def _meet_change(self, error: NotariumError, view: View) -> WriteResult:
         write = view.write
         if write.kind is WriteKind.DELETE and not isinstance(error, NoteNotFound):
-            now = await self._heads.look_after_refusal(view)
-            return self._finish(now, None) if now.case.held is Held.REFUSING else _AGAIN
+            now = await self._heads.look_after_refusal(view, error)
+            return await self._carry_out(now) if now.case.held is Held.REFUSING else _AGAIN
         if isinstance(error, StoreRejected) or view.case.attempt is not Attempt.REPEATED:
             raise error
         if isinstance(error, NoteNotFound) and write.kind is WriteKind.CREATE:
@@ -295,6 +292,8 @@ class WriteAttempt:
         named = self._store.traits.ids.named
         if held is Held.TAKEN and write.kind is WriteKind.UPDATE:
             return name_taken_error(write.note_id)
+        if held is Held.REFUSING:
+            return add_outcome(cast("NotariumError", view.error), NOT_REMOVED)
         if held is Held.NOTHING and write.kind is WriteKind.DELETE:
             return add_outcome(gone_error(write.note_id), NOT_REMOVED)
         if held is Held.NOTHING:
@@ -328,17 +327,6 @@ class WriteAttempt:
             self._drop(write)
             raise not_recorded_error(error) from error
         return True
-
-    def _rebase(self, view: View) -> PendingWrite | None:
-        write = view.write
-        return self._journal.rebase(
-            write,
-            base=view.base,
-            content=write.content,
-            body=write.body,
-            note_id=write.note_id,
-            replaced=write.replaced,
-        )
 
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
         """Push one recorded entry and commit the answer."""

@@ -11,15 +11,21 @@ import pytest
 from mcp_notarium.audit.chain import OPEN, AuditEntry, AuditKeys
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.errors import CacheBusy, DateRefused, OutcomeUnknown
+from mcp_notarium.errors import (
+    CacheBusy,
+    DateRefused,
+    OutcomeUnknown,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import CREATION
 from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.history import History
+from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.cache_room import second_connection
 from support.memento_file import MementoFile
@@ -465,4 +471,75 @@ def test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since(app):
 
     asyncio.run(scenario())
     assert file.row("n1")["images"] == '["c"]'
+    assert client.cache.journal.all() == []
+
+
+def test_an_undo_is_refused_if_the_app_has_set_something_else_since(app):
+    file, client = app
+    history = History(client.cache, client.remote)
+
+    async def scenario():
+        note, base = client.note("n1"), client.cache.notes.base("n1")
+        await client.writer.save(note=note, content=made_of({"images": ["b"]}, base))
+        replaced = await history.read_replaced("n1", client=None)
+        native = history.native_of("n1", replaced, last=True)
+        file.put("n1", "text\n", images='["c"]')
+        await client.run_cycles()
+        with pytest.raises(VersionConflict, match="changed elsewhere"):
+            content = replace(client.note("n1").content, native=native)
+            await client.writer.save(note=client.note("n1"), content=content)
+
+    asyncio.run(scenario())
+    assert file.row("n1")["images"] == '["c"]'
+    assert client.cache.journal.all() == []
+
+
+def test_two_edits_that_together_would_hide_the_note_are_refused(clients, store):
+    """Each of them leaves a tag that the policy allows; both together leave none."""
+    client = clients(traits=LIKE_LOCAL, rules=Visibility(allowed_tags=("a", "b"), untagged=False))
+
+    async def scenario():
+        note = await client.create("one\n", "a", "b")
+        store.put(note.id, "one\n", tags=["a"])
+        with pytest.raises(VersionConflict, match="nothing was saved"):
+            await client.writer.save(note=note, content=Content("one\n", ("b",)))
+
+    asyncio.run(scenario())
+    assert [*store.contents().values()] == [Content("one\n", ("a",))]
+    assert client.cache.journal.all() == []
+
+
+def test_a_creation_in_doubt_goes_on_to_the_next_name_that_nothing_has(clients, store):
+    client = clients(traits=LIKE_VAULT)
+    client.remote.new_id = lambda _content, *, seed, attempt: f"n{attempt + 1}"
+
+    async def scenario():
+        client.faults.plan(Fault.TIMEOUT, on="push")
+        with pytest.raises(OutcomeUnknown):
+            await client.create("mine\n")
+        store.put("n1", "not mine\n")
+        store.put("n2", "nor this\n")
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert {one: content.text for one, content in store.contents().items()} == {
+        "n1": "not mine\n",
+        "n2": "nor this\n",
+        "n3": "mine\n",
+    }
+    assert client.cache.journal.all() == []
+
+
+def test_a_removal_that_the_store_refuses_is_answered_with_its_reason(clients, store):
+    client = clients(traits=LIKE_LOCAL)
+
+    async def scenario():
+        note = await client.trash(await client.create("old\n"))
+        client.faults.plan(Fault.REJECTED, on="delete")
+        with pytest.raises(StoreRejected) as refusal:
+            await client.writer.remove(note)
+        assert refusal.value.message == "a fault on order; nothing was deleted"
+
+    asyncio.run(scenario())
+    assert texts(store) == ["old\n"]
     assert client.cache.journal.all() == []

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.sync import replay, note_fetch
+from mcp_notarium.sync import note_fetch, replay
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.batch_apply import SPLIT
 from mcp_notarium.sync.cycle_states import State
@@ -349,9 +349,7 @@ def test_many_unfinished_writes_that_take_long_leave_room_for_others(loaded, sto
         await unanswered(loaded, "n0", "n1", "n2")
         loaded.faults.plan(Fault.HANG_BEFORE, on="get", times=3)
         assert await loaded.sync() is State.IDLE
-        assert (
-            loaded.remote.calls.count("get") == 3 + replay._MOST_LATE
-        )  # one for each change
+        assert loaded.remote.calls.count("get") == 3 + replay._MOST_LATE  # one for each change
         late = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(late) == replay._MOST_LATE
         for task in late:

@@ -12,6 +12,8 @@ from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
 from mcp_notarium.sync.write_decisions import (
     DECISIONS,
     Attempt,
+    Case,
+    Fact,
     Held,
     Step,
     decide,
@@ -29,22 +31,33 @@ def revision(text, etag="r2"):
     return Revision("n1", etag, Content(text), 1.0, 2.0, b"")
 
 
-def test_every_reason_is_a_sentence_of_its_own_within_its_step():
-    reasons = [(row.step, row.why) for row in DECISIONS.values()]
-    assert all(why == why.strip() and why[0].islower() for _, why in reasons)
+def test_every_reason_is_a_part_of_a_sentence():
+    assert all(row.why == row.why.strip() and row.why[0].islower() for row in DECISIONS)
 
 
-@pytest.mark.parametrize("attempt", Attempt)
+@pytest.mark.parametrize("row", DECISIONS, ids=lambda row: row.why)
+def test_no_row_stands_behind_others_that_cover_all_of_its_cases(row):
+    facts = [frozenset(some) for n in range(3) for some in itertools.combinations(Fact, n)]
+    cases = [Case(row.kind, row.attempt, row.held, some) for some in facts]
+    assert any(next(r for r in DECISIONS if r.covers(case)) is row for case in cases)
+
+
+@pytest.mark.parametrize("attempt", [Attempt.FIRST, Attempt.REPEATED])
 def test_a_change_is_decided_whatever_the_store_holds(attempt):
-    possible = set(Held) - {Held.SAME_AGAIN, Held.PART}
-    assert all((WriteKind.UPDATE, attempt, held) in DECISIONS for held in possible)
+    others = {Held.SAME_AGAIN, Held.PART, Held.REFUSING, Held.REWRITTEN}
+    for held in set(Held) - others:
+        assert decide(Case(WriteKind.UPDATE, attempt, held))
+
+
+def test_a_case_that_cannot_occur_is_said_to_have_no_decision():
+    with pytest.raises(LookupError, match="no decision"):
+        decide(Case(WriteKind.DELETE, Attempt.FOLLOWING, Held.BASE))
 
 
 def test_a_caller_who_waits_is_asked_and_nobody_else_is():
-    refused = {key for key, row in DECISIONS.items() if row.step is Step.REFUSE}
-    assert {attempt for _, attempt, _ in refused} == {Attempt.FIRST}
-    copied = {key for key, row in DECISIONS.items() if row.step is Step.COPY}
-    assert {attempt for _, attempt, _ in copied} == {Attempt.REPEATED}
+    refused = {row.attempt for row in DECISIONS if row.step is Step.REFUSE}
+    copied = {row.attempt for row in DECISIONS if row.step is Step.COPY}
+    assert (refused, copied) == ({Attempt.FIRST}, {Attempt.REPEATED})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,7 @@ def test_a_change_whose_base_is_lost_clashes_with_everything_else():
 )
 def test_a_repeated_creation_is_ours_if_nobody_else_makes_the_id(head, named, step):
     held = held_for_creation(head, OURS, named=named)
-    assert decide(WriteKind.CREATE, Attempt.REPEATED, held) is step
+    assert decide(Case(WriteKind.CREATE, Attempt.REPEATED, held)) is step
 
 
 @pytest.mark.parametrize(
@@ -112,7 +125,7 @@ def test_the_tags_of_a_creation_that_broke_off_are_sent_after_it(tags, in_parts,
     sent, head = replace(OURS, tags=("a", "b")), replace(OURS, tags=tags)
     found = Revision("n1", "r2", head, 1.0, 2.0, b"")
     held = held_for_creation(found, sent, named=False, in_parts=in_parts)
-    assert decide(WriteKind.CREATE, Attempt.REPEATED, held) is step
+    assert decide(Case(WriteKind.CREATE, Attempt.REPEATED, held)) is step
 
 
 @pytest.mark.parametrize(
@@ -130,7 +143,7 @@ def test_a_repeated_deletion_takes_only_what_was_certainly_there_all_the_time(
     head, recognised, step
 ):
     held = held_for_deletion(head, "r1", recognised=recognised)
-    assert decide(WriteKind.DELETE, Attempt.REPEATED, held) is step
+    assert decide(Case(WriteKind.DELETE, Attempt.REPEATED, held)) is step
 
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=4)

@@ -1,0 +1,84 @@
+"""Each row of the table by which writes are decided is reached by a test of its own kind, with a store behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.sync.write_decisions import DECISIONS
+
+HERE = Path(__file__).parent
+REACHES = (
+    "test_writer_saves.py::test_a_change_elsewhere_in_another_place_is_merged",
+    "test_revived_notes.py::test_a_note_that_the_app_has_made_again_stays_as_it_is",
+    "test_unlike_stores.py::test_a_new_note_for_which_every_name_is_taken_is_refused",
+    "test_entry_replay.py::test_text_is_kept_as_a_copy_where_neither_index_nor_store_has_its_base",
+    "test_unlike_stores.py::test_two_racing_edits_and_ours_are_all_kept[vault]",
+    "test_journal_replay.py::test_a_write_of_an_ended_process_is_taken_over_at_once",
+    "test_unlike_stores.py::test_an_unanswered_note_of_a_name_is_not_made_twice_if_it_got_a_tag",
+    "test_entry_replay.py::test_a_note_that_was_made_without_its_tags_gets_them_beside_those_that_came",
+    "test_journal_replay.py::test_a_conflict_copy_that_a_crash_left_behind_is_still_known_as_one",
+    "test_displaced_texts.py::test_what_two_processes_have_displaced_becomes_one_copy[vault]",
+    "test_entry_replay.py::test_a_creation_in_doubt_goes_on_to_the_next_name_that_nothing_has",
+    "test_writer_saves.py::test_a_note_removed_elsewhere_is_not_found_and_leaves_the_cache",
+    "test_versions.py::test_a_deleted_note_leaves_no_version",
+    "test_writer_saves.py::test_saving_what_is_already_there_sends_nothing",
+    "test_history.py::test_undo_refuses_when_something_came_that_is_not_known_here",
+    "test_entry_replay.py::test_two_edits_that_together_would_hide_the_note_are_refused",
+    "test_writer_saves.py::test_a_change_elsewhere_in_another_place_is_merged",
+    "test_writer_saves.py::test_text_that_the_store_dropped_in_a_race_is_tried_again",
+    "test_saved_titles.py::test_links_stay_if_the_name_is_taken",
+    "test_entry_replay.py::test_an_undo_is_refused_if_the_app_has_set_something_else_since",
+    "test_writer_saves.py::test_tags_of_others_that_ours_replaced_are_put_back",
+    "test_journal_replay.py::test_a_change_of_tags_for_a_note_removed_elsewhere_is_dropped",
+    "test_journal_replay.py::test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own",
+    "test_journal_replay.py::test_one_failing_write_does_not_delay_the_others",
+    "test_properties.py::test_a_pin_without_an_answer_is_finished_from_the_journal",
+    "test_entry_replay.py::test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again",
+    "test_entry_replay.py::test_a_note_that_was_hidden_since_gets_our_lines_and_stays_hidden",
+    "test_journal_replay.py::test_a_replay_merges_with_what_happened_meanwhile",
+    "test_saved_titles.py::test_an_edit_of_a_linking_note_meanwhile_is_merged_and_never_lost[lines1]",
+    "test_journal_replay.py::test_without_any_base_the_text_is_kept_as_a_copy",
+    "test_saved_titles.py::test_a_renaming_in_doubt_whose_name_is_taken_leaves_the_links",
+    "test_entry_replay.py::test_an_unanswered_undo_gives_way_to_what_the_app_has_set_since",
+    "test_renamed_hidden_notes.py::test_a_note_that_was_hidden_is_deleted_in_the_words_of_one_that_is_gone",
+    "test_writer_removes.py::test_a_note_already_gone_there_or_here_is_success",
+    "test_versions.py::test_a_deleted_note_leaves_no_version",
+    "test_direct_write.py::test_a_note_is_removed_from_the_trash_only_and_as_it_was_seen",
+    "test_entry_replay.py::test_a_removal_that_the_store_refuses_is_answered_with_its_reason",
+    "test_revived_notes.py::test_a_removal_without_an_answer_is_finished_and_can_be_undone",
+    "test_entry_replay.py::test_an_edit_right_before_a_repeated_removal_stays",
+    "test_displaced_texts.py::test_a_note_that_somebody_brought_back_is_not_removed_again[vault]",
+    "test_entry_replay.py::test_an_edit_right_before_a_repeated_removal_stays",
+    "test_entry_replay.py::test_a_note_whose_removal_the_store_refuses_is_shown_and_not_removed_again",
+)
+"""A test for each row, in the order of the rows."""
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
+    """The rows that these tests reach when they run."""
+    file = tmp_path_factory.mktemp("rows") / "rows.json"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "support.decided_rows"]
+        + [str(HERE / name) for name in dict.fromkeys(REACHES)],
+        env=os.environ | {"DECIDED_ROWS": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    rows: dict[str, list[int]] = json.loads(file.read_text())
+    return rows
+
+
+@pytest.mark.slow("one run of pytest for all rows")
+def test_each_row_is_reached(reached: dict[str, list[int]]) -> None:
+    assert len(REACHES) == len(DECISIONS)
+    for number, (row, test) in enumerate(zip(DECISIONS, REACHES, strict=True)):
+        assert number in reached[test], f"{row} is not reached by {test}"
