@@ -8,6 +8,7 @@ and what a store that merged nothing has changed. It writes nothing.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from mcp_notarium.domain.note import Content
 
 MARK = "(conflict copy) "
 """Stands before the title of a copy, or before its first line; the rest is untouched."""
+_BREAK = re.compile(r"\\(?=\r?\n|\Z)")
 MOST_LINES = 3
 """Most line numbers that are named where a store has changed a text."""
 
@@ -58,15 +60,21 @@ def inserted_lines(base: str, mine: str) -> Counter[str]:
 def contains_change(*, base: Content, sent: Content, stored: Content) -> bool:
     """Tell whether a text has every line that we added to ``base`` as often, and none that we took away.
 
-    False if we added none: what is missing may be missing for another reason.
+    False if we added none: what is missing may be missing for another reason. A backslash that ends a line counts for
+    nothing: in Markdown it only joins the line with the next one.
     """
-    added, gone = inserted_lines(base.text, sent.text), inserted_lines(sent.text, base.text)
+    old, ours, theirs = (_without_breaks(one.text) for one in (base, sent, stored))
+    added, gone = inserted_lines(old, ours), inserted_lines(ours, old)
     return (
         bool(added)
-        and added <= inserted_lines(base.text, stored.text)
-        and gone <= inserted_lines(stored.text, base.text)
+        and added <= inserted_lines(old, theirs)
+        and gone <= inserted_lines(theirs, old)
         and not titles_clash(base, sent, stored)
     )
+
+
+def _without_breaks(text: str) -> str:
+    return _BREAK.sub("", text)
 
 
 def same_but_blanks(one: Content, other: Content) -> bool:

@@ -64,6 +64,7 @@ class WriteCommit:
         on_difference: Callable[[str], None],
     ) -> None:
         self._store = store
+        self._overwrites = store.traits.write_guard is WriteGuard.LAST_WRITER
         self._journal = journal
         self._clock = clock
         self._on_step = on_step
@@ -73,7 +74,7 @@ class WriteCommit:
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
     ) -> Committed:
         """Commit the answer to a CREATE or UPDATE of ``base``. Raises ``OutcomeUnknown`` if it cannot be stored."""
-        if self._store.traits.write_guard is WriteGuard.LAST_WRITER:
+        if self._overwrites:
             return await self._accept_over_others(write, base, answer, repeated=repeated)
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # whoever writes after ours has seen it
@@ -181,20 +182,53 @@ class WriteCommit:
         wanted = texts.content
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
+        lost = held.content != sent
+        mended = self._mend(
+            write,
+            held,
+            wanted,
+            result=WriteResult(WriteOutcome.STORED, held.id, merged=lost),
+            copies=texts.ours is not None,
+            others=unseen,
+            others_fit=texts.theirs is None,
+            hidden=hidden is not None,
+            lost=lost,
+        )
+        return mended or self._leave_to_others(unseen)
+
+    def _mend(
+        self,
+        write: PendingWrite,
+        held: Revision,
+        wanted: Content,
+        *,
+        result: WriteResult,
+        copies: bool,
+        hidden: bool,
+        lost: bool,
+        others: Sequence[PendingWrite] = (),
+        others_fit: bool = True,
+        own: bool = False,
+    ) -> Committed | None:
+        """Commit what the store holds, with the entries that make ``wanted`` of it and keep what has no place in that.
+
+        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``lost``: the
+        note lacks some of our change now. None: another process has the entry.
+        """
         repair = None
         with suppress(StoreRejected):  # the store cannot hold both edits in one note
             repair = self._repair_of(held, wanted) if wanted != held.content else None
         unrepaired = repair is None and wanted != held.content
-        lost = held.content != sent
-        copies = texts.ours is not None or (unrepaired and lost)
+        copies = copies or (unrepaired and lost)
         copy = self._copy_of(write) if copies and not write.copied else None
-        kept = held if repair is None or hidden is None else Tombstone(held.id)
-        theirs = unseen if texts.theirs is not None or unrepaired else []
-        follow_ups = [entry for entry in (copy, *theirs, repair) if entry is not None]
-        if not self.finish(write, kept, follow_ups):
-            return self._leave_to_others(unseen)
-        result = WriteResult(WriteOutcome.STORED, held.id, merged=lost)
-        return Committed(result, copy, theirs, repair, held.content, lost)
+        others = [] if others_fit and not unrepaired else others
+        if repair is not None and copy is not None and not self._overwrites:
+            repair = replace(repair, copied=True)  # what it says beside is a revision of the store
+        kept = Tombstone(held.id) if hidden and repair is not None else held
+        follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
+        if not self.finish(write, kept, follow_ups, own=own):
+            return None
+        return Committed(result, copy, others, repair, held.content, lost)
 
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
@@ -334,8 +368,7 @@ class WriteCommit:
         lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
-        wanted, copies = None, stored_as is StoredAs.TEXT_LOST
-        kept: Revision | Tombstone = stored
+        wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
         if not _mends(write) and answer.status is PushStatus.STORED:
             before = answer.before if answer.before != write.base_etag else None
             if earlier is None or before != answer.first:
@@ -343,27 +376,29 @@ class WriteCommit:
             if earlier is not None:
                 theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
-                wanted = planned.content if planned else None
+                wanted = planned.content if planned else stored.content
                 copies = planned is not None and planned.copies
-                if not self._journal.sees(stored.id, theirs):
-                    # Hidden by the policy a moment before: it stays so, whatever the store made of both.
-                    hidden = replace(wanted or stored.content, tags=theirs.tags)
-                    wanted = None if hidden == stored.content else hidden
-                    kept = stored if wanted is None else Tombstone(stored.id)
+                hidden = not self._journal.sees(stored.id, theirs)
+                if (
+                    hidden
+                ):  # by the policy a moment before: it stays so, whatever the store made of both
+                    wanted = replace(wanted, tags=theirs.tags)
             elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-        copy = self._copy_of(write) if copies and not write.copied else None
-        mended = None
-        if wanted is not None:
-            mended = self._repair_of(stored, wanted, copied=copy is not None)
-        follow_ups = [entry for entry in (copy, mended) if entry is not None]
-        # Of a repeated write the store does not tell what it made: its number and its content do.
-        own = answer.alone and stored.content == sent
-        if not self.finish(write, kept, follow_ups, own=own):
-            return _AGAIN
-        merged = stored_as is not StoredAs.AS_SENT
-        result = WriteResult(WriteOutcome.STORED, stored.id, merged=merged)
-        return Committed(result, copy, (), mended, stored.content, lost)
+        mended = self._mend(
+            write,
+            stored,
+            wanted,
+            result=WriteResult(
+                WriteOutcome.STORED, stored.id, merged=stored_as is not StoredAs.AS_SENT
+            ),
+            copies=copies,
+            hidden=hidden,
+            lost=lost,
+            # Of a repeated write the store does not tell what it made: its number and its content do.
+            own=answer.alone and stored.content == sent,
+        )
+        return mended or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
         """Tell whether the first revision after our base is this write.
@@ -412,16 +447,13 @@ class WriteCommit:
             copied=True,
         )
 
-    def _repair_of(
-        self, stored: Revision, wanted: Content, *, copied: bool = False
-    ) -> PendingWrite:
+    def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,
             base_etag=stored.etag,
             content=wanted,
             body=self._store.compose(stored, wanted, now=self._clock()),
-            copied=copied,
             repair=True,
         )
 
