@@ -148,7 +148,6 @@ class HeadReader:
         if held not in (Held.BASE, Held.MERGEABLE):
             return view
         if held is Held.MERGEABLE and not self._journal.sees(write.note_id, wanted):
-            # defence: restore-without-other-edit -Fact.HIDDEN
             return replace(view, case=replace(view.case, facts=view.case.facts | {Fact.HIDDEN}))
         if held is Held.MERGEABLE and asked.exact:
             return view

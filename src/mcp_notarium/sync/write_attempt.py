@@ -389,7 +389,8 @@ class WriteAttempt:
             return Tombstone(write.note_id)
         self._journal.require_room(write)
         answer = run_at_once(self._store.push(write))
-        notes.apply([base] if base is not None else [])
+        if base is not None and notes.etag(base.id) != base.etag:
+            notes.apply([base])
         self._journal.keep_replaced(
             replace(write, client=client),
             [answer.revision],

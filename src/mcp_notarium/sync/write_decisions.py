@@ -121,6 +121,7 @@ DECISIONS = (
     Decision(_UPDATE, _FIRST, Held.NOTHING, None, Step.REFUSE, "removed or hidden elsewhere: the caller decides"),
     Decision(_UPDATE, _FIRST, Held.BASE, None, Step.PUSH, "nobody else has written"),
     Decision(_UPDATE, _FIRST, Held.OURS, None, Step.DONE, "it says so already"),
+    # defence: restore-without-other-edit
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.EXACT, Step.REFUSE, "what was agreed to is not merged with what came after"),
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, Fact.HIDDEN, Step.REFUSE, "each side kept a tag that shows the note; both edits keep none"),
     Decision(_UPDATE, _FIRST, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
