@@ -335,7 +335,15 @@ class WriteAttempt:
             self._commit.finish(write, Tombstone(write.note_id))
             return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
         answer = await self._pusher.push(write)
-        return await self._commit.commit(write, base, answer, repeated=repeated)
+        try:
+            return await self._commit.commit(write, base, answer, repeated=repeated)
+        except StoreRejected as error:
+            if repeated:
+                raise  # then the text stays as a rejected write
+            self._journal.release(write)
+            raise unknown_outcome(
+                "the write is stored, but a copy that follows from it cannot be", write
+            ) from error
 
     async def _follow(self, committed: Committed) -> WriteResult:
         """Send what was recorded with an answer."""

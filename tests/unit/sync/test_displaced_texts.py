@@ -93,6 +93,33 @@ def test_a_copy_that_the_store_refuses_is_not_named_and_the_text_is_kept_as_reje
     assert rejected(client) == [MARK + OURS]
 
 
+@pytest.mark.parametrize("traits", [LIKE_TRILIUM, LIKE_SIMPERIUM], ids=["trilium", "simplenote"])
+def test_a_copy_that_cannot_be_made_leaves_the_text_and_does_not_say_that_nothing_was_saved(
+    clients, store, traits
+):
+    client = clients(traits=traits)
+    compose = client.remote.compose
+
+    def refusing(base, content, *, now):
+        if content.text.startswith(MARK):
+            raise StoreRejected("no such text can be stored")
+        return compose(base, content, now=now)
+
+    client.remote.compose = refusing
+    ours, theirs = "Title\none\nTWO\nthree\n", "Title\none\nquite another\nthree\n"
+
+    async def scenario():
+        note = await open_note(client, store)
+        client.faults.plan(Fault.RACE, on="push", edit=lambda _: theirs)
+        with pytest.raises(OutcomeUnknown):
+            await client.change(note, ours)
+        await client.run_cycles()
+
+    asyncio.run(scenario())
+    assert ours in [*texts(store), *rejected(client)]
+    assert client.contents() == store.contents()
+
+
 def test_a_copy_that_a_merging_store_refuses_is_not_named_either(clients, store):
     client = clients(traits=LIKE_SIMPERIUM)
     refuse(client, lambda text: text.startswith(MARK))
