@@ -15,16 +15,6 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
     ),
-    "a trash change that arrived and was taken back elsewhere waited for ever": (
-        "simplenote over http, apart",
-        {
-            "act 1 of a #1": 9,
-            "kill: a1 has the answer: POST note0 at 1 #1": 1,
-            "a starts again: late #1": 3,
-            "b begins to untrash: late #1": 2,
-            "act 1 of b #1": 10,
-        },
-    ),
     "a note made again was removed, as the feed came in another order": (
         "simplenote over http, hidden",
         {

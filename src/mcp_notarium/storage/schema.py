@@ -250,8 +250,7 @@ STATEMENTS = (
       client      TEXT NOT NULL DEFAULT '',
       repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
       after       TEXT NOT NULL DEFAULT '',
-      replaced    BLOB,
-      first_etag  TEXT
+      replaced    BLOB
     ) STRICT
     """,
     """

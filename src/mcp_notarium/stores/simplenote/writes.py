@@ -71,10 +71,8 @@ class NoteWrites:
         if reply.ok:
             return await self._read_stored(write, reply, base=base or 0)
         if reply.status == _REPEATED:
-            # It may have arrived over an earlier base than the one it has now.
-            first = note_codec.version_of(write.first_etag or "") or base or 0
-            head = await self._head_after(write, least=first + 1)
-            return _acknowledgement(head, PushStatus.REPEATED, next_version=first + 1)
+            head = await self._head_after(write, least=(base or 0) + 1)
+            return _acknowledgement(head, PushStatus.REPEATED, next_version=(base or 0) + 1)
         if reply.status == _EMPTY_CHANGE:
             head = await self._head_after(write, least=base or 0)
             alone = head.server_version == base
