@@ -48,6 +48,15 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "b1: GET note0 notes: fails #4": 6,
         },
     ),
+    "an edit between comparison and revision was lost, as the write had no answer": (
+        "trilium over http, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 2,
+            "a1: POST revision note0 notes: no connection #1": 1,
+            "kill: a1 has the answer: PUT content note0 notes #1": 1,
+        },
+    ),
     "a removal that a proxy's page answered counted as done": (
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},

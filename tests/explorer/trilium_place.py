@@ -1,7 +1,7 @@
 """Keep the notes of a run in the simulated Trilium, which real Trilium stores reach.
 
 The server overwrites whatever it is sent. What nothing could protect is forgiven, as docs/trilium.md says: an edit
-that arrives one request before our write, and whatever a write that wanders replaces or brings back.
+that arrives between the last comparison and our write, and whatever a write that wanders replaces or brings back.
 """
 
 from __future__ import annotations
@@ -48,11 +48,8 @@ class TriliumPlace(HttpPlace):
             "store_settings": StoreSettings({URL: self.base, ALLOW_HTTP: "off"}),
         }
         self.service = TriliumSimulator(version, clock=self.now)
-        self._lists_revisions = self.service.etapi.version.revisions
         self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
-        """Process and note to title and content when it has looked at it last."""
-        self._displaced: dict[str, list[str]] = {}
-        """Note to words that a write has overwritten, and that stand in a revision."""
+        """Process and note to title and content when it has compared it last, or asked for a revision since."""
         self._shown: tuple[tuple[int, int], dict[str, Content]] = ((0, 0), {})
 
     # What the way asks.
@@ -79,9 +76,10 @@ class TriliumPlace(HttpPlace):
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``: forgive what no client of such a server can keep."""
         match (sent.request.method, *sent.request.segments):
-            case ("GET", "etapi", "notes", note_id) if note_id in self.service.document.notes:
-                note = self.service.document.notes[note_id]
-                self._looked[sent.process, note_id] = (note.title, note.content)
+            case ("GET", "etapi", "notes", note_id) if "fresh" in sent.request.query:
+                self._look(sent, note_id)
+            case ("POST", "etapi", "notes", note_id, "revision"):
+                self._look(sent, note_id)
             case ("PUT", "etapi", "notes", note_id, "content"):
                 self._overwrite(sent, note_id, sent.request.body)
             case ("POST", "etapi", "create-note"):
@@ -97,6 +95,11 @@ class TriliumPlace(HttpPlace):
             for branch in self.service.document.children(note_id):
                 self._forgive_tree(branch.note_id)
 
+    def _look(self, sent: Sent, note_id: str) -> None:
+        note = self.service.document.notes.get(note_id)
+        if note is not None and not sent.strays:
+            self._looked[sent.process, note_id] = (note.title, note.content)
+
     def _overwrite(self, sent: Sent, note_id: str, body: bytes) -> None:
         note = self.service.document.notes.get(note_id)
         before = b"" if note is None else note.content
@@ -104,24 +107,12 @@ class TriliumPlace(HttpPlace):
             self.oracle.removed.discard(note_id)
             self.oracle.forgive(f"{_words_of(before)} {_words_of(body)}")
             return
-        if note is None or (note.title, before) == self._looked.get((sent.process, note_id)):
-            return
-        kept = note.revisions[0] if note.revisions else None
-        if self._lists_revisions and kept is not None and kept.content == before:
-            # Only this push can tell.
-            self._displaced.setdefault(note_id, []).append(_words_of(before))
-            sent.process.ends.append(lambda: self.push_failed(note_id))
-        else:
+        if note is not None and (note.title, before) != self._looked.get((sent.process, note_id)):
             self.oracle.forgive(_words_of(before))
 
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"
-
-    def push_failed(self, note_id: str) -> None:
-        """Forgive what pushes of this note have overwritten: a write without an answer does not look for it."""
-        for words in self._displaced.pop(note_id, []):
-            self.oracle.forgive(words)
 
     # What the world asks.
 

@@ -57,7 +57,7 @@ from mcp_notarium.stores.trilium.note_reader import (
     read_content,
     require_note,
 )
-from mcp_notarium.stores.trilium.revisions import Named, Revisions
+from mcp_notarium.stores.trilium.revisions import Revisions
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
     date_of,
@@ -213,26 +213,22 @@ class TriliumStore:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            if not self._revisions.listed or note.limits_revisions:
-                # What comes between is found nowhere afterwards: compared again, as late as can be.
-                note = await self._read_base(note.id, write.base_etag)
+            # Whoever writes from here on is overwritten: compared again, as late as can be.
+            note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
     async def _keep_revision(self, note_id: str) -> None:
-        """Have the server keep what the note is now, also an edit since the comparison."""
+        """Have the server keep what the note is now."""
         reply = await self._session.send(write_steps.revision(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
 
-    async def _named_revisions(self, note_id: str) -> list[Named]:
-        """Return the revisions that a write may have overwritten. The write is done: nothing fails here."""
-        with suppress(StoreError, LoginRequired):
-            return await self._revisions.named(note_id)
-        return []
-
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:
-        """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
-        note = await self._reader.note(note_id)
+        """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now.
+
+        A comparison with a copy that a proxy has kept would overwrite what came since.
+        """
+        note = await self._reader.note(note_id, cached=False)
         if note.protected:
             raise protected_error()
         if note.etag != etag:  # defence: compared-right-before-write
@@ -263,15 +259,12 @@ class TriliumStore:
         """
         begun = False
         sent = _sent_bytes(body)
-        revisions = list[Named]()
         try:
             for step in steps:
                 reply = await self._session.send(replace(step, withdrawable=not begun))
                 if not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
-            if base is not None and write_steps.overwrites(steps) and self._revisions.listed:
-                revisions = await self._named_revisions(note_id)
             if steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
@@ -287,13 +280,7 @@ class TriliumStore:
                 "a part of the write was carried out, and then it failed"
             ) from error
         alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
-        displaced = None
-        if base is not None and revisions:
-            with suppress(StoreError, LoginRequired, NoteNotFound):
-                displaced = await self._revisions.read_displaced(
-                    revisions, base, sent=(body["title"], sent)
-                )
-        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. A note with others below it is refused: they would go with it.
