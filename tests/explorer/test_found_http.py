@@ -15,6 +15,19 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
     ),
+    "a write that was done, undone by the service and given a newer base never ended": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 7,
+            "act 1 of another device comes after #1": 24,
+            "act 2 of another device #1": 6,
+            "act 2 of another device comes after #1": 25,
+            "act 1 of a #1": 5,
+            "act 1 of b #1": 8,
+            "act 2 of a #1": 2,
+            "a1: POST note0 at 5: fails #1": 11,
+        },
+    ),
     "a note made again was removed, as the feed came in another order": (
         "simplenote over http, hidden",
         {
