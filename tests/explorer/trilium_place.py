@@ -163,6 +163,7 @@ class TriliumPlace(HttpPlace):
 
         def stop_and_start(_note_id: str, _word: str) -> None:
             document.changes = 1  # a database that was put back counts anew
+            self._shown = ((0, 0), {})
 
         return {
             "edit the top": lambda one, word: edit(one, lambda html: f"<p>{word}</p>{html}"),
