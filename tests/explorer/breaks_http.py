@@ -105,6 +105,13 @@ def _not_compared_after_the_revision(set_attribute: Set) -> None:
     set_attribute(TriliumStore, "_read_base", read)
 
 
+def _sent_again_blindly(set_attribute: Set) -> None:
+    async def believe(*_args: Any) -> None:
+        return
+
+    set_attribute(TriliumStore, "_compare_again", believe)
+
+
 def _any_page_is_a_removal(set_attribute: Set) -> None:
     async def believe(_self: TriliumStore, _note_id: str) -> None:
         return
@@ -130,6 +137,9 @@ BREAKS: dict[str, Break] = {
     ),
     "a note is not compared again after its revision": Break(
         "trilium over http, apart", _not_compared_after_the_revision, ("lost",)
+    ),
+    "a write is sent again without a comparison": Break(
+        "trilium over http, apart", _sent_again_blindly, ("lost",)
     ),
     "any page confirms a removal": Break(
         "trilium over http", _any_page_is_a_removal, ("removed for good",)

@@ -45,6 +45,9 @@ class HttpPlace(ABC):
     def words(self, request: Request) -> str:
         """See ``Service.words``."""
 
+    def leaves(self, sent: Sent) -> None:  # noqa: B027 - most need not know
+        """See ``Service.leaves``."""
+
     @abstractmethod
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``."""

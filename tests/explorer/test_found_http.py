@@ -70,6 +70,16 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "kill: a1 has the answer: PUT content note0 notes #1": 1,
         },
     ),
+    "a write that got no connection was sent again over an edit": (
+        "trilium over http, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "note of a #1": 1,
+            "note of b #1": 1,
+            "b1: PUT content note1 notes: no connection #1": 1,
+        },
+    ),
     "a removal that a proxy's page answered counted as done": (
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},

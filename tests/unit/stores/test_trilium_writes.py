@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import NotariumError, StoreRejected, VersionConflict
+from mcp_notarium.errors import NotariumError, OutcomeUnknown, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import PushStatus
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
@@ -225,7 +226,7 @@ async def test_an_edit_before_the_revision_is_kept_if_the_write_is_never_answere
     theirs = "<p>one</p><p>theirs</p>"
     act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
     getattr(sim.faults, fault)(method="PUT", times=1000)
-    with pytest.raises(NotariumError):
+    with suppress(NotariumError):
         await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
     sim.faults.clear()
     client.time.now += 100
@@ -233,6 +234,54 @@ async def test_an_edit_before_the_revision_is_kept_if_the_write_is_never_answere
     texts = " ".join(content.text for content in client.contents().values())
     assert "theirs" in texts
     assert "ours" in texts
+
+
+@pytest.mark.parametrize("ours", [{"text": "ours\n\ntwo"}, {"title": "Ours"}])
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+async def test_an_edit_while_a_write_has_no_answer_is_not_overwritten(sim, store, fault, ours):
+    base = await store.get(ID)
+    method = "PATCH" if "title" in ours else "PUT"
+    getattr(sim.faults, fault)(method=method)
+    theirs = ("Theirs", "<p>theirs</p>")
+
+    def write_after_it(request):
+        put = [one for one in sim.requests if one.method == method]
+        if put and request.method == "GET" and sim.document.notes[ID].title != theirs[0]:
+            sim.write(ID, *theirs)
+
+    sim.before_request = write_after_it
+    with pytest.raises(OutcomeUnknown):
+        await push(store, base, **ours)
+    note = sim.document.notes[ID]
+    assert (note.title, note.content.decode()) == theirs
+
+
+@pytest.mark.parametrize("ours", [{"text": "ours\n\ntwo"}, {"title": "Ours"}])
+@pytest.mark.parametrize(("fault", "sent"), [("cut_before", 2), ("cut_after", 1)])
+async def test_a_write_without_an_answer_is_sent_again_only_if_it_was_not_done(
+    sim, store, fault, sent, ours
+):
+    base = await store.get(ID)
+    method = "PATCH" if "title" in ours else "PUT"
+    getattr(sim.faults, fault)(method=method)
+    answer = await push(store, base, **ours)
+    assert (answer.status, answer.alone) == (PushStatus.STORED, True)
+    assert len([one for one in asked(sim) if one[0] == method]) == sent
+
+
+async def test_an_edit_before_a_write_that_never_arrived_is_a_conflict(sim, store):
+    base = await store.get(ID)
+    sim.faults.status(429, method="PUT", retry_after="0")
+    act = iter([lambda: sim.write(ID, "Plan", "<p>theirs</p>")])
+
+    def write_after_it(request):
+        if request.method == "GET" and any(one.method == "PUT" for one in sim.requests):
+            next(act, lambda: None)()
+
+    sim.before_request = write_after_it
+    with pytest.raises(VersionConflict):
+        await push(store, base, text="ours")
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
 async def test_a_label_that_notes_below_inherit_is_not_removed(sim, store):

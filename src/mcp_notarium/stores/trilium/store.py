@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -44,7 +45,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.http import MIB, HttpSession, Request, each
+from mcp_notarium.stores.http import MIB, HttpSession, Reply, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
@@ -66,6 +67,10 @@ from mcp_notarium.stores.trilium.session import (
     value_of,
 )
 from mcp_notarium.stores.trilium.urls import Urls
+
+
+class _CarriedOut(Exception):
+    """An earlier try of a request was carried out."""
 
 
 class TriliumStore:
@@ -232,7 +237,7 @@ class TriliumStore:
         if note.protected:
             raise protected_error()
         if note.etag != etag:  # defence: compared-right-before-write
-            raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
+            raise _changed_error(note)
         return note
 
     async def _create(self, write: PendingWrite, body: dict[str, Any]) -> Acknowledgement:
@@ -261,11 +266,16 @@ class TriliumStore:
         sent = _sent_bytes(body)
         try:
             for step in steps:
-                reply = await self._session.send(replace(step, withdrawable=not begun))
-                if not reply.ok:
+                again = None
+                if base is not None and write_steps.overwrites([step]):
+                    again = partial(self._compare_again, step, body, base, begun)
+                reply = await self._send_once(
+                    replace(step, withdrawable=not begun, before_again=again)
+                )
+                if reply is not None and not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
-            if steps[-1].method == "PATCH":
+            if reply is not None and steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
                 note = await self._reader.note(note_id)
@@ -281,6 +291,36 @@ class TriliumStore:
             ) from error
         alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
         return Acknowledgement(stored, PushStatus.STORED, alone=alone)
+
+    async def _send_once(self, step: Request) -> Reply | None:
+        """Send a request; None: an earlier try of it was carried out, and its answer was lost."""
+        try:
+            return await self._session.send(step)
+        except _CarriedOut:
+            return None
+
+    async def _compare_again(
+        self,
+        step: Request,
+        body: dict[str, Any],
+        base: NoteObject,
+        begun: bool,  # noqa: FBT001
+        in_doubt: bool,  # noqa: FBT001
+    ) -> None:
+        """Raise what keeps a request from being sent again: others may have written while no answer came."""
+        try:
+            note = await self._reader.note(base.id, cached=False)
+        except (StoreError, LoginRequired, NoteNotFound) as error:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown("a write had no answer, and the note cannot be read") from error
+        if write_steps.finds_base(step, note, base):
+            return
+        if in_doubt and write_steps.finds_itself(step, note, body):
+            raise _CarriedOut
+        if in_doubt or begun:
+            raise OutcomeUnknown("a write had no answer, and the note has changed since")
+        raise _changed_error(note)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. A note with others below it is refused: they would go with it.
@@ -344,6 +384,10 @@ class TriliumStore:
         """See ``Store.close``."""
         self._listed = {}
         await self._session.close()
+
+
+def _changed_error(note: NoteObject) -> VersionConflict:
+    return VersionConflict("the note has changed at Trilium", details={"id": note.id})
 
 
 def _sent_bytes(body: dict[str, Any]) -> bytes | None:
