@@ -76,7 +76,7 @@ class TriliumPlace(HttpPlace):
     def leaves(self, sent: Sent) -> None:
         """See ``Service.leaves``: one comparison is good for one request."""
         match (sent.request.method, *sent.request.segments):
-            case ("PUT", "etapi", "notes", note_id, "content"):
+            case ("PUT" | "DELETE", "etapi", "notes", note_id, *_):
                 sent.knows = self._looked.pop((sent.process, note_id), None)
 
     def lands(self, sent: Sent) -> None:
@@ -91,7 +91,7 @@ class TriliumPlace(HttpPlace):
             case ("POST", "etapi", "create-note"):
                 made = json.loads(sent.request.body)
                 self._overwrite(sent, made["noteId"], made["content"].encode())
-            case ("DELETE", "etapi", "notes", note_id):
+            case ("DELETE", "etapi", "notes", note_id) if sent.strays or sent.knows:
                 self._forgive_tree(note_id)
 
     def _forgive_tree(self, note_id: str) -> None:

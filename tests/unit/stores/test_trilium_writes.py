@@ -269,6 +269,31 @@ async def test_a_write_without_an_answer_is_sent_again_only_if_it_was_not_done(
     assert len([one for one in asked(sim) if one[0] == method]) == sent
 
 
+@pytest.mark.parametrize("edits", [False, True])
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+async def test_a_deletion_without_an_answer_is_sent_again_only_over_the_same_note(
+    sim, store, fault, edits
+):
+    base = await store.get(ID)
+    getattr(sim.faults, fault)(method="DELETE")
+
+    def write_after_it(request):
+        sent = any(one.method == "DELETE" for one in sim.requests)
+        if edits and sent and request.method == "GET" and ID in sim.document.notes:
+            sim.write(ID, "Plan", "<p>theirs</p>")
+
+    sim.before_request = write_after_it
+    if edits and fault == "cut_before":
+        with pytest.raises(OutcomeUnknown):
+            await store.delete(ID, etag=base.etag, write_id="0d")
+        assert sim.document.notes[ID].content == b"<p>theirs</p>"
+    else:
+        await store.delete(ID, etag=base.etag, write_id="0d")
+        assert ID not in sim.document.notes
+        sent = len([one for one in asked(sim) if one[0] == "DELETE"])
+        assert sent == (2 if fault == "cut_before" else 1)
+
+
 async def test_an_edit_before_a_write_that_never_arrived_is_a_conflict(sim, store):
     base = await store.get(ID)
     sim.faults.status(429, method="PUT", retry_after="0")

@@ -328,9 +328,9 @@ class TriliumStore:
         Trilium lists it under its recent changes for a week; this API shows no way back.
         """
         try:
-            note = await self._note_or_gone(note_id)
+            note = await self._note_or_gone(note_id, cached=False)
             if await self._wait_for_images(note):
-                note = await self._reader.note(note_id)
+                note = await self._reader.note(note_id, cached=False)
         except NoteNotFound:
             return
         if note.children:
@@ -341,18 +341,38 @@ class TriliumStore:
             )
         if note.protected or note.etag != etag:
             raise VersionConflict("the note has changed at Trilium", details={"id": note_id})
-        reply = await self._session.send(write_steps.deletion(self._urls, note_id))
+        again = partial(self._compare_deletion, note)
+        reply = await self._send_once(
+            replace(write_steps.deletion(self._urls, note_id), before_again=again)
+        )
+        if reply is None:
+            return
         if not reply.ok:
             raise refusal_of(reply)
         if reply.body.strip():
             # The server answers without a body; a page with text comes from a proxy in between.
             await self._require_absence(note_id)
 
-    async def _note_or_gone(self, note_id: str) -> NoteObject:
+    async def _compare_deletion(self, base: NoteObject, in_doubt: bool) -> None:  # noqa: FBT001
+        """Raise what keeps a deletion from being sent again; see :meth:`_compare_again`."""
+        try:
+            note = await self._note_or_gone(base.id, cached=False)
+        except NoteNotFound:
+            raise _CarriedOut from None
+        except (StoreError, LoginRequired) as error:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown("a deletion had no answer, and the note cannot be read") from error
+        if note.etag != base.etag or note.children:
+            if in_doubt:
+                raise OutcomeUnknown("a deletion had no answer, and the note has changed since")
+            raise _changed_error(note)
+
+    async def _note_or_gone(self, note_id: str, *, cached: bool = True) -> NoteObject:
         """Read a note, twice before it counts as gone: the first answer may be a copy from before it was made."""
         with suppress(NoteNotFound):
-            return await self._reader.note(note_id)
-        return await self._reader.note(note_id)
+            return await self._reader.note(note_id, cached=cached)
+        return await self._reader.note(note_id, cached=cached)
 
     async def _require_absence(self, note_id: str) -> None:
         try:
