@@ -87,11 +87,29 @@ def _not_compared_before_a_write(set_attribute: Set) -> None:
     set_attribute(TriliumStore, "_read_base", read_base)
 
 
-def _revisions_not_read(set_attribute: Set) -> None:
-    async def none(_self: TriliumStore, _note_id: str) -> list[Any]:
-        return []
+def _not_compared_after_the_revision(set_attribute: Set) -> None:
+    read_base, keep = TriliumStore._read_base, TriliumStore._keep_revision
+    kept = set[str]()
 
-    set_attribute(TriliumStore, "_named_revisions", none)
+    async def keep_revision(self: TriliumStore, note_id: str) -> None:
+        await keep(self, note_id)
+        kept.add(note_id)
+
+    async def read(self: TriliumStore, note_id: str, etag: str) -> NoteObject:
+        if note_id not in kept:
+            return await read_base(self, note_id, etag)
+        kept.discard(note_id)
+        return await self._reader.note(note_id)
+
+    set_attribute(TriliumStore, "_keep_revision", keep_revision)
+    set_attribute(TriliumStore, "_read_base", read)
+
+
+def _sent_again_blindly(set_attribute: Set) -> None:
+    async def believe(*_args: Any) -> None:
+        return
+
+    set_attribute(TriliumStore, "_compare_again", believe)
 
 
 def _any_page_is_a_removal(set_attribute: Set) -> None:
@@ -117,8 +135,11 @@ BREAKS: dict[str, Break] = {
     "a note is not compared before a write": Break(
         "trilium over http, apart", _not_compared_before_a_write, ("lost",)
     ),
-    "what a write has displaced is not read": Break(
-        "trilium over http, apart", _revisions_not_read, ("lost",)
+    "a note is not compared again after its revision": Break(
+        "trilium over http, apart", _not_compared_after_the_revision, ("lost",)
+    ),
+    "a write is sent again without a comparison": Break(
+        "trilium over http, apart", _sent_again_blindly, ("lost",)
     ),
     "any page confirms a removal": Break(
         "trilium over http", _any_page_is_a_removal, ("removed for good",)

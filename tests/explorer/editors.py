@@ -59,6 +59,9 @@ class Editors:
             "copy and remove": self._copy,
             "exchange": self._exchange,
             "take a name": self._take_name,
+            "edit above front matter": lambda one, word: self._rename_over(
+                one, lambda text: f"{word}\n{text}"
+            ),
         }
 
     def write_anew(self, name: str, text: str) -> None:

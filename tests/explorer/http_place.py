@@ -45,6 +45,9 @@ class HttpPlace(ABC):
     def words(self, request: Request) -> str:
         """See ``Service.words``."""
 
+    def leaves(self, sent: Sent) -> None:  # noqa: B027 - most need not know
+        """See ``Service.leaves``."""
+
     @abstractmethod
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``."""
@@ -83,19 +86,12 @@ class HttpPlace(ABC):
 
         async def watched(write: PendingWrite) -> Acknowledgement:
             world.oracle.see_push(write)
-            try:
-                acknowledged: Acknowledgement = await push(write)
-            except BaseException:
-                self.push_failed(write.note_id)
-                raise
+            acknowledged: Acknowledgement = await push(write)
             return acknowledged
 
         store.push = watched
         opened: Store = store
         return opened
-
-    def push_failed(self, note_id: str) -> None:  # noqa: B027 - most places need not know
-        """Learn that nobody has the answer to a push of this note."""
 
     def requests(self) -> dict[str, int]:
         """See ``Place.requests``."""

@@ -70,6 +70,9 @@ class Service(Protocol):
     def words(self, request: Request) -> str:
         """Return what a request asks for, in words that are the same in each run."""
 
+    def leaves(self, sent: Sent) -> None:
+        """Learn of a request that a process sends."""
+
     def lands(self, sent: Sent) -> None:
         """Learn of a request that is about to be carried out."""
 
@@ -79,12 +82,16 @@ class Service(Protocol):
 
 @dataclass
 class Sent:
-    """Hold a request on its way. ``strays``: nobody waits for it any more, or it comes once more."""
+    """Hold a request on its way. ``strays``: nobody waits for it any more, or it comes once more.
+
+    ``knows``: what its process knew when it sent it, if the service asks.
+    """
 
     process: Process
     request: Request
     words: str
     strays: bool = False
+    knows: object = None
 
 
 @dataclass
@@ -139,13 +146,14 @@ class WiredTransport(httpx.AsyncBaseTransport):
         )
         words, writes = self._service.words(asked), request.method != "GET"
         self.requests += 1
+        sent = Sent(self.process, asked, words)
+        self._service.leaves(sent)
         if writes:
             self.process.place(f"sends: {words}")
         if self._chosen(f"{self.process.name}: {words}: no connection", 2):
             self._note(f"{self.process.name} gets no connection to {words}")
             raise httpx.ConnectError("refused")
         await request.extensions["trace"]("http11.send_request_headers.started", {})
-        sent = Sent(self.process, asked, words)
         answer: asyncio.Future[httpx.Response] = self._loop.create_future()
         # A read goes with its process. A write is out of its hands.
         context = Context() if writes else None

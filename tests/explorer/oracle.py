@@ -70,9 +70,10 @@ class Oracle:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
 
-    def is_written(self, text: str) -> bool:
-        """Tell whether a server has put a word into a text, or a copy of it."""
-        return text.startswith(MARK) or not self.written.isdisjoint(text.split())
+    def is_written(self, content: Content) -> bool:
+        """Tell whether a server has put a word into a note, its title or its tags, or made a copy of it."""
+        words = {*content.text.split(), *words_of(content.title or ""), *content.tags}
+        return content.text.startswith(MARK) or not self.written.isdisjoint(words)
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""

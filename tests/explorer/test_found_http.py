@@ -15,6 +15,19 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
     ),
+    "a write that was done, undone by the service and given a newer base never ended": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 7,
+            "act 1 of another device comes after #1": 24,
+            "act 2 of another device #1": 6,
+            "act 2 of another device comes after #1": 25,
+            "act 1 of a #1": 5,
+            "act 1 of b #1": 8,
+            "act 2 of a #1": 2,
+            "a1: POST note0 at 5: fails #1": 11,
+        },
+    ),
     "a note made again was removed, as the feed came in another order": (
         "simplenote over http, hidden",
         {
@@ -46,6 +59,25 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "act 1 of b #1": 3,
             "a1: GET content note0 notes: no connection #1": 1,
             "b1: GET note0 notes: fails #4": 6,
+        },
+    ),
+    "an edit between comparison and revision was lost, as the write had no answer": (
+        "trilium over http, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 2,
+            "a1: POST revision note0 notes: no connection #1": 1,
+            "kill: a1 has the answer: PUT content note0 notes #1": 1,
+        },
+    ),
+    "a write that got no connection was sent again over an edit": (
+        "trilium over http, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "note of a #1": 1,
+            "note of b #1": 1,
+            "b1: PUT content note1 notes: no connection #1": 1,
         },
     ),
     "a removal that a proxy's page answered counted as done": (

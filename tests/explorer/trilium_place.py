@@ -1,7 +1,7 @@
 """Keep the notes of a run in the simulated Trilium, which real Trilium stores reach.
 
 The server overwrites whatever it is sent. What nothing could protect is forgiven, as docs/trilium.md says: an edit
-that arrives one request before our write, and whatever a write that wanders replaces or brings back.
+that arrives between the last comparison and our write, and whatever a write that wanders replaces or brings back.
 """
 
 from __future__ import annotations
@@ -48,11 +48,8 @@ class TriliumPlace(HttpPlace):
             "store_settings": StoreSettings({URL: self.base, ALLOW_HTTP: "off"}),
         }
         self.service = TriliumSimulator(version, clock=self.now)
-        self._lists_revisions = self.service.etapi.version.revisions
         self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
-        """Process and note to title and content when it has looked at it last."""
-        self._displaced: dict[str, list[str]] = {}
-        """Note to words that a write has overwritten, and that stand in a revision."""
+        """Process and note to title and content when it has compared it last, or asked for a revision since."""
         self._shown: tuple[tuple[int, int], dict[str, Content]] = ((0, 0), {})
 
     # What the way asks.
@@ -76,18 +73,25 @@ class TriliumPlace(HttpPlace):
                 return " ".join((method, *rest[::-1]))
         return f"{request.method} {request.path}"
 
+    def leaves(self, sent: Sent) -> None:
+        """See ``Service.leaves``: one comparison is good for one request."""
+        match (sent.request.method, *sent.request.segments):
+            case ("PUT" | "DELETE", "etapi", "notes", note_id, *_):
+                sent.knows = self._looked.pop((sent.process, note_id), None)
+
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``: forgive what no client of such a server can keep."""
         match (sent.request.method, *sent.request.segments):
-            case ("GET", "etapi", "notes", note_id) if note_id in self.service.document.notes:
-                note = self.service.document.notes[note_id]
-                self._looked[sent.process, note_id] = (note.title, note.content)
+            case ("GET", "etapi", "notes", note_id) if "fresh" in sent.request.query:
+                self._look(sent, note_id)
+            case ("POST", "etapi", "notes", note_id, "revision"):
+                self._look(sent, note_id)
             case ("PUT", "etapi", "notes", note_id, "content"):
                 self._overwrite(sent, note_id, sent.request.body)
             case ("POST", "etapi", "create-note"):
                 made = json.loads(sent.request.body)
                 self._overwrite(sent, made["noteId"], made["content"].encode())
-            case ("DELETE", "etapi", "notes", note_id):
+            case ("DELETE", "etapi", "notes", note_id) if sent.strays or sent.knows:
                 self._forgive_tree(note_id)
 
     def _forgive_tree(self, note_id: str) -> None:
@@ -97,6 +101,11 @@ class TriliumPlace(HttpPlace):
             for branch in self.service.document.children(note_id):
                 self._forgive_tree(branch.note_id)
 
+    def _look(self, sent: Sent, note_id: str) -> None:
+        note = self.service.document.notes.get(note_id)
+        if note is not None and not sent.strays:
+            self._looked[sent.process, note_id] = (note.title, note.content)
+
     def _overwrite(self, sent: Sent, note_id: str, body: bytes) -> None:
         note = self.service.document.notes.get(note_id)
         before = b"" if note is None else note.content
@@ -104,24 +113,12 @@ class TriliumPlace(HttpPlace):
             self.oracle.removed.discard(note_id)
             self.oracle.forgive(f"{_words_of(before)} {_words_of(body)}")
             return
-        if note is None or (note.title, before) == self._looked.get((sent.process, note_id)):
-            return
-        kept = note.revisions[0] if note.revisions else None
-        if self._lists_revisions and kept is not None and kept.content == before:
-            # Only this push can tell.
-            self._displaced.setdefault(note_id, []).append(_words_of(before))
-            sent.process.ends.append(lambda: self.push_failed(note_id))
-        else:
+        if note is not None and sent.knows not in (None, (note.title, before)):
             self.oracle.forgive(_words_of(before))
 
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"
-
-    def push_failed(self, note_id: str) -> None:
-        """Forgive what pushes of this note have overwritten: a write without an answer does not look for it."""
-        for words in self._displaced.pop(note_id, []):
-            self.oracle.forgive(words)
 
     # What the world asks.
 
@@ -172,6 +169,7 @@ class TriliumPlace(HttpPlace):
 
         def stop_and_start(_note_id: str, _word: str) -> None:
             document.changes = 1  # a database that was put back counts anew
+            self._shown = ((0, 0), {})
 
         return {
             "edit the top": lambda one, word: edit(one, lambda html: f"<p>{word}</p>{html}"),

@@ -18,6 +18,7 @@ from unittest import mock
 from explorer.disk import Disk, FileCalls, FileEvents
 from explorer.editors import Editors
 from explorer.loop import OWNER
+from explorer.oracle import words_of
 from explorer.workers import TurnLock, Workers, require_alive
 from mcp_notarium import threads
 from mcp_notarium.domain.note import Content, PendingWrite
@@ -33,6 +34,7 @@ from mcp_notarium.stores.vault import (
     store,
     system_calls,
 )
+from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.kind import KIND, PATH
 from mcp_notarium.stores.vault.paths import TRASH, is_note_name
 from mcp_notarium.stores.vault.store import VaultStore
@@ -61,17 +63,26 @@ class SteppedVault(VaultStore):
         self._watch: Any = FileEvents(place.disk, deaf=lambda: place.deaf, loses=place.loses)
         self.unrecorded = ""
         """Words that this process alone has, since the last flush: it has displaced them, and has not recorded that."""
+        self.held: NoteFile | None = None
+        """What it is about to replace."""
+        self.elsewhere = ""
+        """Words that it has written in the place of another note, since the last flush: their own has another name by then."""
         process.ends += [self._watch.close, self._forget]
         self._place_of, process.place = process.place, self._step  # type: ignore[method-assign]
 
     def _step(self, what: str) -> None:
         if what == "has flushed its log":
-            self.unrecorded = ""
+            self.unrecorded = self.elsewhere = ""
         self._place_of(what)
 
     def _forget(self) -> None:
-        """Expect no words that go with the process (docs/sync.md, where the last writer wins)."""
-        self._place.world.oracle.forgive(self.unrecorded)
+        """Expect no words that go with the process (docs/sync.md, where the last writer wins).
+
+        What it has written in the place of another note nobody can take back: that one becomes a note again.
+        """
+        oracle = self._place.world.oracle
+        oracle.forgive(self.unrecorded)
+        oracle.perhaps_twice.update(words_of(self.elsewhere))
 
     async def changes(self, cursor: str, *, wait: bool, base_of: BaseLookup) -> ChangePage:
         """See ``Store.changes``."""
@@ -146,6 +157,11 @@ class VaultPlace:
             self.workers.moment(f"it {_MOVES[flag]}", kill=True)
             done = rename(parent, old, target, new, flag)
             self.disk.look()
+            held = self._own_store().held if flag == system_calls.EXCHANGE else None
+            if done and held is not None:
+                others = [one for name, one in self.disk.files().items() if name[1] != old]
+                if any(data == held.data for _, data in others):
+                    self._own_store().elsewhere += f" {held.text}"
             self.workers.moment(f"it {_MOVES[flag]}: done", kill=True)
             return done
 
@@ -157,9 +173,13 @@ class VaultPlace:
             return gone
 
         def replaced(parent: int, name: str, data: bytes, **how: Any) -> Any:
-            written, displaced, certain = replace(parent, name, data, **how)
+            one = self._own_store()
+            one.held = how["held"]
+            try:
+                written, displaced, certain = replace(parent, name, data, **how)
+            finally:
+                one.held = None
             if displaced.digest != how["held"].digest:
-                one = next(one for one in self._stores if one.process is OWNER.get())
                 one.unrecorded += f" {displaced.text}"
             return written, displaced, certain
 
@@ -167,6 +187,9 @@ class VaultPlace:
         self._replace(file_writer, "remove_file", removed)
         self._replace(file_writer, "replace_file", replaced)
         self._replace(system_calls, "rename", renamed)
+
+    def _own_store(self) -> SteppedVault:
+        return next(one for one in self._stores if one.process is OWNER.get())
 
     def _replace(self, where: Any, name: str, value: Any) -> None:
         self._patches.enter_context(mock.patch.object(where, name, value))

@@ -100,7 +100,7 @@ class World:
         """Return a word that nobody has used."""
         self._words += 1
         word = f"{who}{self._words}"
-        if who in ("a", "b"):
+        if who in ("a", "b", "name", "tag"):
             self.oracle.written.add(word)
         return word
 
@@ -116,7 +116,7 @@ class World:
             open_now = server.alive and server.app.cache.database.in_transaction
             if server.alive and server.machine is machine and not open_now:
                 for note in server.notes():
-                    if not self.oracle.is_written(note.text):
+                    if not self.oracle.is_written(note.content):
                         self.oracle.see_version(server, note.id, note.local_version, note.content)
 
     # The parts of a run.

@@ -78,7 +78,8 @@ class Request:
 
     ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
     session's. ``write``: an unanswered request may have changed something. ``withdrawable``: it is
-    not sent once its caller has withdrawn it.
+    not sent once its caller has withdrawn it. ``before_again`` is awaited before it is sent again, with whether an earlier
+    try may have been carried out; what it raises ends the tries.
     """
 
     method: str
@@ -91,6 +92,7 @@ class Request:
     deadline: float | None = None
     try_seconds: float | None = None
     largest: int = LARGEST_ANSWER
+    before_again: Callable[[bool], Awaitable[None]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ class HttpSession:
                     outcome, host, write=request.write, in_doubt=in_doubt, why=why
                 ) from outcome.cause
             await self._sleep(pause)
+            if request.before_again is not None:
+                await request.before_again(in_doubt)
         raise AssertionError("a request has at least one try")
 
     async def close(self) -> None:

@@ -208,7 +208,7 @@ class Jotter:
         return await self._send(method, path, to_json(fields), write=True, withdrawable=True)
 
     async def _send(
-        self, method: str, path: str, body: bytes | None = None, **options: bool
+        self, method: str, path: str, body: bytes | None = None, **options: Any
     ) -> Reply:
         token = self._token()  # a login may have changed it
         if token is None:

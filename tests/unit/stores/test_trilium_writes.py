@@ -1,12 +1,13 @@
-"""Test what a write of a Trilium note costs, whose it is, and what becomes of an edit that it displaces."""
+"""Test what a write of a Trilium note costs, whose it is, and what becomes of an edit at the same moment."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import StoreRejected, VersionConflict
+from mcp_notarium.errors import NotariumError, OutcomeUnknown, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import PushStatus
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
@@ -73,7 +74,7 @@ def asked(sim):
     ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
 )
 async def test_a_save_takes_five_requests_at_most(sim, client, changes, most):
-    for number in range(3):  # the first finds out whether the server lists revisions
+    for number in range(3):
         note = client.note(ID)
         sim.reset_log()
         varied = {
@@ -164,83 +165,145 @@ async def test_an_edit_before_the_comparison_is_a_conflict(sim, store):
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
-@pytest.mark.parametrize("sim", [LISTING], indirect=True)
-@pytest.mark.parametrize("title", ["Plan", "Theirs"])
-async def test_an_edit_between_comparison_and_revision_is_what_was_displaced(sim, store, title):
-    base = await store.get(ID)
-    sim.set_labels(ID, "kept")
-    base = await store.get(ID)
-    act_once(sim, "POST", "revision", lambda: sim.write(ID, title, "<p>one</p><p>theirs</p>"))
-    answer = await push(store, base, text="ours\n\ntwo")
-    assert answer.displaced is not None
-    assert answer.displaced.content == replace(
-        base.content, text="one\n\ntheirs", title=title, tags=("kept",)
-    )
-
-
-@pytest.mark.parametrize("sim", [LISTING], indirect=True)
-async def test_a_displaced_title_is_found_by_a_save_of_a_title(sim, store):
-    base = await store.get(ID)
-    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Theirs", "<p>one</p><p>two</p>"))
-    answer = await push(store, base, title="Ours")
-    assert answer.displaced is not None
-    assert answer.displaced.content.title == "Theirs"
-
-
-async def test_an_older_revision_is_not_displaced(sim, store):
-    sim.document.add_revision(sim.document.notes[ID])
-    sim.write(ID, "Plan", "<p>later</p>")
-    base = await store.get(ID)
-    answer = await push(store, base, text="ours")
-    assert answer.displaced is None
-    assert answer.alone
-
-
-@pytest.mark.parametrize("sim", [LISTING], indirect=True)
+@pytest.mark.parametrize("ours", [{"text": "ours\n\ntwo"}, {"title": "Ours"}])
 @pytest.mark.parametrize(
-    ("theirs", "copies"), [("<p>one</p><p>theirs</p>", 0), ("<p>theirs</p><p>two</p>", 1)]
+    "theirs", [("Plan", "<p>one</p><p>theirs</p>"), ("Theirs", "<p>one</p><p>two</p>")]
 )
-async def test_a_displaced_edit_is_merged_or_kept_as_a_copy(sim, client, theirs, copies):
-    """The person writes right before the revision, after the comparison: the same line, or another."""
-    note = client.note(ID)
-    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
-    await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
-    await client.run_cycles(2)
-    texts = [content.text for content in client.contents().values()]
-    assert len(texts) == 1 + copies
-    assert any("theirs" in text for text in texts)
-    assert any("ours" in text for text in texts)
+async def test_an_edit_between_comparison_and_revision_is_a_conflict(sim, store, ours, theirs):
+    """Also in the first save of a store, which no revision protects."""
+    base = await store.get(ID)
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, *theirs))
+    with pytest.raises(VersionConflict):
+        await push(store, base, **ours)
+    note = sim.document.notes[ID]
+    assert (note.title, note.content.decode()) == theirs
 
 
-@pytest.mark.parametrize("sim", [LISTING], indirect=True)
-async def test_a_displaced_edit_that_cannot_be_merged_in_html_is_kept_as_a_copy(sim, client):
-    """Merged into the coloured line, it would take the colour away; so the note stays ours."""
-    coloured = '<p>a <span style="color:red">b</span></p><p>two</p>'
-    sim.write(ID, "Plan", coloured)
-    await client.run_cycles(1)
-    note = client.note(ID)
-    theirs = "<p>quite different words</p><p>two</p>"
-    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
-    await client.writer.save(note=note, content=replace(note.content, text="a b\n\nours"))
-    await client.run_cycles(2)
-    assert sim.document.notes[ID].content.decode() == coloured.replace("two", "ours")
-    texts = [content.text for content in client.contents().values()]
-    assert sorted(texts) == ["a b\n\nours", "quite different words\n\ntwo"]
-
-
-@pytest.mark.parametrize("sim", [OLDER], indirect=True)
-async def test_without_a_list_of_revisions_the_note_is_compared_once_more(sim, store):
-    base = (await push(store, await store.get(ID), text="a first save finds that out")).revision
+async def test_where_no_revision_is_kept_the_edit_is_a_conflict_too(sim, store):
+    sim.document.set_attribute("lim12345", ID, "label", "versioningLimit", "0")
+    base = await store.get(ID)
     act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", "<p>theirs</p>"))
     with pytest.raises(VersionConflict):
         await push(store, base, text="ours")
     assert sim.document.notes[ID].content == b"<p>theirs</p>"
 
 
-async def test_where_revisions_are_limited_the_note_is_compared_once_more(sim, store):
-    sim.document.set_attribute("lim12345", ID, "label", "versioningLimit", "0")
-    base = await store.get(ID)
+async def test_nothing_is_compared_with_what_a_proxy_has_kept(sim, client):
+    """It keeps every answer for some seconds, whatever it is told."""
+    note, kept = client.note(ID), {}
+    respond = sim.respond
+
+    async def cached(request):
+        address = (request.path, *sorted(request.query.items()))
+        if request.method != "GET":
+            return await respond(request)
+        if address not in kept:
+            kept[address] = await respond(request)
+        return kept[address]
+
+    await client.remote.get(ID)
+    sim.respond = cached
     act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", "<p>theirs</p>"))
+    with pytest.raises(NotariumError):
+        await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
+    assert sim.document.notes[ID].content == b"<p>theirs</p>"
+
+
+async def test_an_edit_between_comparison_and_revision_is_merged_if_it_is_elsewhere(sim, client):
+    note = client.note(ID)
+    theirs = "<p>one</p><p>theirs</p>"
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
+    saved = await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
+    assert saved.merged
+    assert sim.document.notes[ID].content == b"<p>ours</p><p>theirs</p>"
+
+
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+async def test_an_edit_before_the_revision_is_kept_if_the_write_is_never_answered(
+    sim, client, fault
+):
+    note = client.note(ID)
+    theirs = "<p>one</p><p>theirs</p>"
+    act_once(sim, "POST", "revision", lambda: sim.write(ID, "Plan", theirs))
+    getattr(sim.faults, fault)(method="PUT", times=1000)
+    with suppress(NotariumError):
+        await client.writer.save(note=note, content=replace(note.content, text="ours\n\ntwo"))
+    sim.faults.clear()
+    client.time.now += 100
+    await client.run_cycles(2)
+    texts = " ".join(content.text for content in client.contents().values())
+    assert "theirs" in texts
+    assert "ours" in texts
+
+
+@pytest.mark.parametrize("ours", [{"text": "ours\n\ntwo"}, {"title": "Ours"}])
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+async def test_an_edit_while_a_write_has_no_answer_is_not_overwritten(sim, store, fault, ours):
+    base = await store.get(ID)
+    method = "PATCH" if "title" in ours else "PUT"
+    getattr(sim.faults, fault)(method=method)
+    theirs = ("Theirs", "<p>theirs</p>")
+
+    def write_after_it(request):
+        put = [one for one in sim.requests if one.method == method]
+        if put and request.method == "GET" and sim.document.notes[ID].title != theirs[0]:
+            sim.write(ID, *theirs)
+
+    sim.before_request = write_after_it
+    with pytest.raises(OutcomeUnknown):
+        await push(store, base, **ours)
+    note = sim.document.notes[ID]
+    assert (note.title, note.content.decode()) == theirs
+
+
+@pytest.mark.parametrize("ours", [{"text": "ours\n\ntwo"}, {"title": "Ours"}])
+@pytest.mark.parametrize(("fault", "sent"), [("cut_before", 2), ("cut_after", 1)])
+async def test_a_write_without_an_answer_is_sent_again_only_if_it_was_not_done(
+    sim, store, fault, sent, ours
+):
+    base = await store.get(ID)
+    method = "PATCH" if "title" in ours else "PUT"
+    getattr(sim.faults, fault)(method=method)
+    answer = await push(store, base, **ours)
+    assert (answer.status, answer.alone) == (PushStatus.STORED, True)
+    assert len([one for one in asked(sim) if one[0] == method]) == sent
+
+
+@pytest.mark.parametrize("edits", [False, True])
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after"])
+async def test_a_deletion_without_an_answer_is_sent_again_only_over_the_same_note(
+    sim, store, fault, edits
+):
+    base = await store.get(ID)
+    getattr(sim.faults, fault)(method="DELETE")
+
+    def write_after_it(request):
+        sent = any(one.method == "DELETE" for one in sim.requests)
+        if edits and sent and request.method == "GET" and ID in sim.document.notes:
+            sim.write(ID, "Plan", "<p>theirs</p>")
+
+    sim.before_request = write_after_it
+    if edits and fault == "cut_before":
+        with pytest.raises(OutcomeUnknown):
+            await store.delete(ID, etag=base.etag, write_id="0d")
+        assert sim.document.notes[ID].content == b"<p>theirs</p>"
+    else:
+        await store.delete(ID, etag=base.etag, write_id="0d")
+        assert ID not in sim.document.notes
+        sent = len([one for one in asked(sim) if one[0] == "DELETE"])
+        assert sent == (2 if fault == "cut_before" else 1)
+
+
+async def test_an_edit_before_a_write_that_never_arrived_is_a_conflict(sim, store):
+    base = await store.get(ID)
+    sim.faults.status(429, method="PUT", retry_after="0")
+    act = iter([lambda: sim.write(ID, "Plan", "<p>theirs</p>")])
+
+    def write_after_it(request):
+        if request.method == "GET" and any(one.method == "PUT" for one in sim.requests):
+            next(act, lambda: None)()
+
+    sim.before_request = write_after_it
     with pytest.raises(VersionConflict):
         await push(store, base, text="ours")
     assert sim.document.notes[ID].content == b"<p>theirs</p>"

@@ -162,6 +162,18 @@ def test_what_an_edit_keeps(text: str, new: str, stored: str) -> None:
     assert edited(text, new) == stored
 
 
+@pytest.mark.parametrize("tags", [(), ("new",)], ids=str)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "mark"])
+def test_lines_above_the_block_take_no_tag_out_of_it(mark: str, tags: tuple[str, ...]) -> None:
+    """Read as it stands such a text has none of them, and a merge takes that for a removal."""
+    old, new = f"{mark}{FRONT}body\n", f"above #inline\n{mark}{FRONT}body\n"
+    stored = edited(old, new, tags=("inline", *tags))
+    assert stored.endswith("---\nabove #inline\nbody\n")
+    assert set(find_tags(stored)[0]) == {"x", "inline", *tags}
+    for said in (f"{mark}{FRONT}below\n", "anew\n"):  # there `tags` says what is meant
+        assert "x" not in find_tags(edited(old, said, tags=tags))[0]
+
+
 def test_an_edit_that_breaks_the_block_is_refused_and_one_that_mends_it_is_not() -> None:
     with pytest.raises(StoreRejected) as refused:
         edited(f"{FRONT}body\n", "---\na: b: c\n---\nbody\n")

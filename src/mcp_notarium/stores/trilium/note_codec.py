@@ -45,8 +45,6 @@ _LABEL_NAME = re.compile(r"[\w:]+")
 _DEFINITION = re.compile(r"(label|relation):")
 _BOOKMARK = "internalBookmark"
 """A label that 0.103 makes of each bookmark in the text by itself: no tag of a person's."""
-_LIMIT = "versioningLimit"
-_NUMBER = re.compile(r"\s*\d")
 _NEW = "New note"
 _LONGEST_TITLE = 100
 _MARKUP = re.compile(r"^[\s#>*+\-\[\]]+|[*_`~\\]+")
@@ -79,8 +77,6 @@ class NoteObject:
     inherited: tuple[str, ...]
     tags_understood: bool
     children: int
-    limits_revisions: bool = False
-    """A label, its own or one from above, says how many revisions Trilium keeps."""
 
     @property
     def has_text(self) -> bool:
@@ -152,9 +148,6 @@ def note_object(value: Any) -> NoteObject:
             inherited=tuple(dict.fromkeys(_text(n) for n in inherited if n not in own_names)),
             tags_understood=shown == found,
             children=len(value["childNoteIds"]),
-            limits_revisions=any(
-                one["name"] == _LIMIT and _NUMBER.match(_text(one["value"])) for one in found
-            ),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise StoreProtocolError(

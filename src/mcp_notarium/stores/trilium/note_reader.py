@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -34,15 +35,21 @@ class NoteReader:
         self._session = session
         self._urls = urls
 
-    async def note(self, note_id: str) -> NoteObject:
-        """Return the note object. Raises ``NoteNotFound``."""
+    async def note(self, note_id: str, *, cached: bool = True) -> NoteObject:
+        """Return the note object. Raises ``NoteNotFound``.
+
+        ``cached`` False: its address is a new one, of which no proxy has kept an answer, whatever it is told.
+        Trilium reads no such parameter.
+        """
         if not is_possible_id(note_id):
             raise missing_error(note_id)
-        return note_codec.note_object(await self.object(note_id))
+        return note_codec.note_object(await self.object(note_id, cached=cached))
 
-    async def object(self, note_id: str) -> dict[str, Any]:
-        """Return the note object as it came, also the root's. Raises ``NoteNotFound``."""
-        reply = await self._session.send(Request("GET", self._urls.api("notes", note_id)))
+    async def object(self, note_id: str, *, cached: bool = True) -> dict[str, Any]:
+        """Return the note object as it came, also the root's. See :meth:`note`. Raises ``NoteNotFound``."""
+        url = self._urls.api("notes", note_id)
+        url = url if cached else f"{url}?fresh={os.urandom(8).hex()}"
+        reply = await self._session.send(Request("GET", url))
         if is_missing(reply):
             raise missing_error(note_id)
         return require_note(value_of(reply), note_id)

@@ -27,7 +27,7 @@ from mcp_notarium.stores.trilium.note_reader import (
     foreign_content_error,
     read_content,
 )
-from mcp_notarium.stores.trilium.session import TriliumSession, is_missing, value_of
+from mcp_notarium.stores.trilium.session import TriliumSession, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
 _NAMED = re.compile(r"\battachments/(\w+)|\battachmentId=(\w+)")
@@ -106,7 +106,6 @@ class Revisions:
         self._urls = urls
         self._reader = reader
         self._copies: dict[str, Attachment] = {}
-        self.listed = True
 
     async def list_page(self, note_id: str, *, before: str, limit: int) -> VersionPage:
         """See ``VersionedStore.list_versions``."""
@@ -147,7 +146,6 @@ class Revisions:
         url = self._urls.api("notes", note_id, "revisions")
         reply = await self._session.send(Request("GET", url))
         if reply.status == _NOT_FOUND:
-            self.listed = self.listed and is_missing(reply)
             return []
         return note_codec.revision_objects(value_of(reply))
 
@@ -162,32 +160,6 @@ class Revisions:
             if (found[0], found[1].id) == (name, note_id):
                 return await self._read(found)
         raise _missing_error(note_id)
-
-    async def read_displaced(
-        self, revisions: list[Named], base: NoteObject, *, sent: tuple[str, bytes | None]
-    ) -> Revision | None:
-        """Read what a write has overwritten if it was not its base; None if it was, as far as anyone can tell.
-
-        ``revisions``, newest first: one was made right before the write. One of a later edit than the base's has
-        another's text. ``sent``: title and content of the write.
-        """
-        title, content = sent
-        ours = (title, None if content is None else blob_id(content))
-        later = (
-            one
-            for one in revisions
-            if one[1].modified > base.modified and (one[1].title, one[1].blob_id) != ours
-        )
-        newest = next(later, None)
-        if newest is None:
-            return None
-        found = await self._read(newest)
-        tags = note_codec.tags_of(base)  # no write takes labels away that it does not know
-        return replace(
-            found,
-            content=replace(found.content, tags=tags),
-            tags_understood=base.tags_understood,
-        )
 
     async def _read(self, one: Named) -> Revision:
         name, note = one

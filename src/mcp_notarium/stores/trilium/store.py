@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -44,7 +45,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.http import MIB, HttpSession, Request, each
+from mcp_notarium.stores.http import MIB, HttpSession, Reply, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, write_steps
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
@@ -57,7 +58,7 @@ from mcp_notarium.stores.trilium.note_reader import (
     read_content,
     require_note,
 )
-from mcp_notarium.stores.trilium.revisions import Named, Revisions
+from mcp_notarium.stores.trilium.revisions import Revisions
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
     date_of,
@@ -66,6 +67,10 @@ from mcp_notarium.stores.trilium.session import (
     value_of,
 )
 from mcp_notarium.stores.trilium.urls import Urls
+
+
+class _CarriedOut(Exception):
+    """An earlier try of a request was carried out."""
 
 
 class TriliumStore:
@@ -213,30 +218,26 @@ class TriliumStore:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            if not self._revisions.listed or note.limits_revisions:
-                # What comes between is found nowhere afterwards: compared again, as late as can be.
-                note = await self._read_base(note.id, write.base_etag)
+            # Whoever writes from here on is overwritten: compared again, as late as can be.
+            note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
     async def _keep_revision(self, note_id: str) -> None:
-        """Have the server keep what the note is now, also an edit since the comparison."""
+        """Have the server keep what the note is now."""
         reply = await self._session.send(write_steps.revision(self._urls, note_id))
         if not reply.ok:
             raise refusal_of(reply)
 
-    async def _named_revisions(self, note_id: str) -> list[Named]:
-        """Return the revisions that a write may have overwritten. The write is done: nothing fails here."""
-        with suppress(StoreError, LoginRequired):
-            return await self._revisions.named(note_id)
-        return []
-
     async def _read_base(self, note_id: str, etag: str) -> NoteObject:
-        """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now."""
-        note = await self._reader.note(note_id)
+        """Read the note that an edit was made from. Raises ``VersionConflict`` if it is another by now.
+
+        A comparison with a copy that a proxy has kept would overwrite what came since.
+        """
+        note = await self._reader.note(note_id, cached=False)
         if note.protected:
             raise protected_error()
         if note.etag != etag:  # defence: compared-right-before-write
-            raise VersionConflict("the note has changed at Trilium", details={"id": note.id})
+            raise _changed_error(note)
         return note
 
     async def _create(self, write: PendingWrite, body: dict[str, Any]) -> Acknowledgement:
@@ -263,16 +264,18 @@ class TriliumStore:
         """
         begun = False
         sent = _sent_bytes(body)
-        revisions = list[Named]()
         try:
             for step in steps:
-                reply = await self._session.send(replace(step, withdrawable=not begun))
-                if not reply.ok:
+                again = None
+                if base is not None and write_steps.overwrites([step]):
+                    again = partial(self._compare_again, step, body, base, begun)
+                reply = await self._send_once(
+                    replace(step, withdrawable=not begun, before_again=again)
+                )
+                if reply is not None and not reply.ok:
                     raise refusal_of(reply)
                 begun = begun or step.write
-            if base is not None and write_steps.overwrites(steps) and self._revisions.listed:
-                revisions = await self._named_revisions(note_id)
-            if steps[-1].method == "PATCH":
+            if reply is not None and steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
             else:
                 note = await self._reader.note(note_id)
@@ -287,13 +290,37 @@ class TriliumStore:
                 "a part of the write was carried out, and then it failed"
             ) from error
         alone = write_steps.is_as_sent(body, note, content, new=write_steps.creates(steps))
-        displaced = None
-        if base is not None and revisions:
-            with suppress(StoreError, LoginRequired, NoteNotFound):
-                displaced = await self._revisions.read_displaced(
-                    revisions, base, sent=(body["title"], sent)
-                )
-        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=displaced)
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone)
+
+    async def _send_once(self, step: Request) -> Reply | None:
+        """Send a request; None: an earlier try of it was carried out, and its answer was lost."""
+        try:
+            return await self._session.send(step)
+        except _CarriedOut:
+            return None
+
+    async def _compare_again(
+        self,
+        step: Request,
+        body: dict[str, Any],
+        base: NoteObject,
+        begun: bool,  # noqa: FBT001
+        in_doubt: bool,  # noqa: FBT001
+    ) -> None:
+        """Raise what keeps a request from being sent again: others may have written while no answer came."""
+        try:
+            note = await self._reader.note(base.id, cached=False)
+        except (StoreError, LoginRequired, NoteNotFound) as error:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown("a write had no answer, and the note cannot be read") from error
+        if write_steps.finds_base(step, note, base):
+            return
+        if in_doubt and write_steps.finds_itself(step, note, body):
+            raise _CarriedOut
+        if in_doubt or begun:
+            raise OutcomeUnknown("a write had no answer, and the note has changed since")
+        raise _changed_error(note)
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``. A note with others below it is refused: they would go with it.
@@ -301,9 +328,9 @@ class TriliumStore:
         Trilium lists it under its recent changes for a week; this API shows no way back.
         """
         try:
-            note = await self._note_or_gone(note_id)
+            note = await self._note_or_gone(note_id, cached=False)
             if await self._wait_for_images(note):
-                note = await self._reader.note(note_id)
+                note = await self._reader.note(note_id, cached=False)
         except NoteNotFound:
             return
         if note.children:
@@ -314,18 +341,38 @@ class TriliumStore:
             )
         if note.protected or note.etag != etag:
             raise VersionConflict("the note has changed at Trilium", details={"id": note_id})
-        reply = await self._session.send(write_steps.deletion(self._urls, note_id))
+        again = partial(self._compare_deletion, note)
+        reply = await self._send_once(
+            replace(write_steps.deletion(self._urls, note_id), before_again=again)
+        )
+        if reply is None:
+            return
         if not reply.ok:
             raise refusal_of(reply)
         if reply.body.strip():
             # The server answers without a body; a page with text comes from a proxy in between.
             await self._require_absence(note_id)
 
-    async def _note_or_gone(self, note_id: str) -> NoteObject:
+    async def _compare_deletion(self, base: NoteObject, in_doubt: bool) -> None:  # noqa: FBT001
+        """Raise what keeps a deletion from being sent again; see :meth:`_compare_again`."""
+        try:
+            note = await self._note_or_gone(base.id, cached=False)
+        except NoteNotFound:
+            raise _CarriedOut from None
+        except (StoreError, LoginRequired) as error:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown("a deletion had no answer, and the note cannot be read") from error
+        if note.etag != base.etag or note.children:
+            if in_doubt:
+                raise OutcomeUnknown("a deletion had no answer, and the note has changed since")
+            raise _changed_error(note)
+
+    async def _note_or_gone(self, note_id: str, *, cached: bool = True) -> NoteObject:
         """Read a note, twice before it counts as gone: the first answer may be a copy from before it was made."""
         with suppress(NoteNotFound):
-            return await self._reader.note(note_id)
-        return await self._reader.note(note_id)
+            return await self._reader.note(note_id, cached=cached)
+        return await self._reader.note(note_id, cached=cached)
 
     async def _require_absence(self, note_id: str) -> None:
         try:
@@ -357,6 +404,10 @@ class TriliumStore:
         """See ``Store.close``."""
         self._listed = {}
         await self._session.close()
+
+
+def _changed_error(note: NoteObject) -> VersionConflict:
+    return VersionConflict("the note has changed at Trilium", details={"id": note.id})
 
 
 def _sent_bytes(body: dict[str, Any]) -> bytes | None:

@@ -91,6 +91,7 @@ def _end_of_title(title: str, stored: str, here: int) -> int | None:
     return end + len("</a>") if words == unescape(_TAG.sub("", title)).split() else None
 
 
+_OVERWRITE = ("PUT", "PATCH")
 _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 """The one type that every version stores as it is. Others, and none at all, make older servers replace the
@@ -150,7 +151,19 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
 
 def overwrites(steps: list[Request]) -> bool:
     """Tell whether these requests replace the title or the content."""
-    return any(step.method in ("PUT", "PATCH") for step in steps)
+    return any(step.method in _OVERWRITE for step in steps)
+
+
+def finds_base(step: Request, note: NoteObject, base: NoteObject) -> bool:
+    """Tell whether what this request replaces is as it was."""
+    return note.blob_id == base.blob_id if step.method == "PUT" else note.title == base.title
+
+
+def finds_itself(step: Request, note: NoteObject, body: dict[str, Any]) -> bool:
+    """Tell whether the note has what this request sends."""
+    if step.method == "PUT":
+        return note.blob_id == blob_id(body["content"].encode())
+    return note.title == str(body["title"])
 
 
 def creates(steps: list[Request]) -> bool:

@@ -15,11 +15,10 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.stores.vault.file_writer import read_file, replace_file
+from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import TRASH
 
-_ENDING = ".canvas"
 _TRIES = 3
 _FILE = re.compile(r'"file"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
 
@@ -38,7 +37,7 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
             here = open_folder(root, folder.split("/") if folder else [], exact=False)
             try:
                 with os.scandir(here) as entries:
-                    names = [one.name for one in entries if one.name.endswith(_ENDING)]
+                    names = [one.name for one in entries if one.name.endswith(CANVAS)]
                 counts = {name: _count(here, name, path) for name in names}
             finally:
                 os.close(here)
@@ -53,26 +52,28 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
 def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool:
     """Let the cards of a canvas show the note at its new path; False: it is left as it is.
 
-    What another program writes meanwhile is kept, with its cards changed.
+    What another program writes meanwhile stays, and its cards follow if there is time.
     """
     folder, name = os.path.split(canvas)
     with suppress(OSError, NotANote, NotACanvas, OutcomeUnknown):
         parent = open_folder(root, folder.split("/") if folder else [])
         try:
-            held = read_file(parent, name)
-            text = held.text
-            for _ in range(_TRIES):
-                data = move_cards(text, old, new).encode()
-                if data == held.data:
-                    return True
-                written, displaced, _ = replace_file(
-                    parent, name, data, held=held, before=lambda: None
-                )
-                if displaced.digest == held.digest:
-                    return True
-                held, text = written, displaced.text
+            return any(_move_cards_at(parent, name, old, new) for _ in range(_TRIES))
         finally:
             os.close(parent)
+    return False
+
+
+def _move_cards_at(parent: int, name: str, old: str, new: str) -> bool:
+    """Move cards, unless another program writes at the same moment: what it has written is put back."""
+    held = read_file(parent, name)
+    data = move_cards(held.text, old, new).encode()
+    if data == held.data:
+        return True
+    with replacing(parent, name, data, held=held, before=lambda: None) as replaced:
+        if replaced.displaced.digest == held.digest:
+            return True
+        replaced.put_back()  # in nobody's hands but ours
     return False
 
 

@@ -2,7 +2,7 @@
 
 A file is replaced by exchanging it with a temporary one: what was displaced is in hand, whoever wrote it. A
 process that ends in the middle leaves the temporary file behind. Its name tells what we have written and read:
-another content is somebody's edit that we have displaced, and becomes a note again.
+another content is somebody's edit that we have displaced, and becomes a note or a canvas again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,9 +38,12 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
 LEFT_BEHIND = 600.0
 """Seconds after which nobody is working with a temporary file any more."""
-RECOVERED = "Recovered {}.md"
+RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
-_TEMPORARY = re.compile(r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)\.tmp")
+CANVAS = ".canvas"
+_TEMPORARY = re.compile(
+    r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)(?P<ending>\.canvas)?\.tmp"
+)
 _MOST_NAMES = 10_000
 
 
@@ -117,10 +120,48 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
     return written
 
 
+@dataclass(slots=True)
+class Replaced:
+    """Hold a file that was ``written`` in the place of the ``displaced`` one, and whether that is ``certain``.
+
+    The displaced file lies beside it as ``temporary``; ``left``: it is to go.
+    """
+
+    written: NoteFile
+    displaced: NoteFile
+    certain: bool
+    parent: int
+    name: str
+    temporary: str
+    left: bool
+
+    def put_back(self) -> None:
+        """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays beside it.
+
+        Raises ``OSError``, ``NotANote`` or ``OutcomeUnknown``; both files are there then.
+        """
+        self.left = False
+        if system_calls.rename(
+            self.parent, self.temporary, self.parent, self.name, system_calls.EXCHANGE
+        ):
+            back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
+            flush(self.parent)
+            self.left = back.digest == self.written.digest
+
+
 def replace_file(
     parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
 ) -> tuple[NoteFile, NoteFile, bool]:
-    """Replace a file, and flush its folder. Return the new one, what was displaced, and whether that is certain.
+    """Replace a file. Return the new one, what was displaced, and whether that is certain. See :func:`replacing`."""
+    with replacing(parent, name, data, held=held, before=before) as done:
+        return done.written, done.displaced, done.certain
+
+
+@contextmanager
+def replacing(
+    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+) -> Iterator[Replaced]:
+    """Replace a file, and flush its folder. What was displaced lies beside it until the block ends, and for good if that fails.
 
     ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
     that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
@@ -143,9 +184,10 @@ def replace_file(
         if not certain or isinstance(error, NotANote):
             _remove(parent, temporary)
         raise  # otherwise the displaced file stays: its content is in nobody's hands
-    if left:
+    done = Replaced(written, held, certain, parent, name, temporary, left)
+    yield done
+    if done.left:
         _remove(parent, temporary)
-    return written, held, certain
 
 
 def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool = False) -> None:
@@ -240,7 +282,7 @@ def flush(folder: int) -> None:
 
 
 def recover(folder: int, name: str, changed: float) -> None:
-    """Make a note of a temporary file (changed at epoch seconds) that a process has left behind.
+    """Make a note or a canvas of a temporary file (changed at epoch seconds) that a process has left behind.
 
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
@@ -255,11 +297,12 @@ def recover(folder: int, name: str, changed: float) -> None:
             if digest in (found["ours"], found["read"], digest_of(b"")):
                 _remove(folder, name)
                 return
-        move_file(folder, name, folder, RECOVERED.format(found["number"]), free=True)
+        kept = RECOVERED.format(found["number"], found["ending"] or ".md")
+        move_file(folder, name, folder, kept, free=True)
 
 
-def _temporary_name(ours: str, read: str) -> str:
-    return f".notarium-{ours}-{read}-{secrets.token_hex(4)}.tmp"
+def _temporary_name(ours: str, read: str, ending: str = "") -> str:
+    return f".notarium-{ours}-{read}-{secrets.token_hex(4)}{ending}.tmp"
 
 
 def _move_away(folder: int, name: str) -> None:
@@ -315,7 +358,8 @@ def _write_temporary(
     ``like``: the file that it is to replace, with its name. It gets its attributes and its date of making; None: the
     folder tells how open it is to others.
     """
-    name = _temporary_name(digest_of(data), like[1].digest if like else "")
+    ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
+    name = _temporary_name(digest_of(data), like[1].digest if like else "", ending)
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, 0o600, dir_fd=parent), "wb") as file:
         try:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -219,12 +220,14 @@ def compose(base: Revision | None, content: Content) -> Body:
     path = base.id
     if clean.title is not None and clean.title != base.content.title:
         path = _renamed(base.id, clean.title)
-    old, text = base.content.text, clean.text
+    old, text, tags = base.content.text, clean.text, clean.tags
     if text != old:
-        text = _keep_style(old, _keep_front_matter(old, _without_moved_mark(old, text)))
+        text = _without_moved_mark(old, text)
+        tags = (*tags, *_tags_below(old, text, tags))
+        text = _keep_style(old, _keep_front_matter(old, text))
         _require_unbroken(old, text)  # defence: front-matter-stays-readable
-    if clean.tags != base.content.tags:
-        text = _with_tags(text, base.content.tags, clean.tags)
+    if tags != base.content.tags:
+        text = _with_tags(text, base.content.tags, tags)
     return Body(text, clean.trash, None if path == base.id else path)
 
 
@@ -264,16 +267,36 @@ def _keep_front_matter(old: str, text: str) -> str:
 
     Lines that were put above the block go below it. An empty block removes it.
     """
+    held = _missing_front_matter(old, text)
+    parts = _split_at(held, text)
+    if parts is not None:
+        return held + parts[0].removeprefix(_BOM) + parts[1]
+    return held + text.removeprefix(_BOM) if held else text
+
+
+def _missing_front_matter(old: str, text: str) -> str:
+    """Return the block of a note if its new text begins with none; else ''."""
     start = text_start(old)
     if not start or text_start(text) or is_foreign(text):
-        return text
+        return ""
     held = old[:start]
-    if not held.endswith("\n"):
-        held += "\n"
-    above, found, below = text.partition(held.removeprefix(_BOM))
-    if found and (not above or above.endswith("\n")):
-        return held + above.removeprefix(_BOM) + below
-    return held + text.removeprefix(_BOM)
+    return held if held.endswith("\n") else f"{held}\n"
+
+
+def _split_at(held: str, text: str) -> tuple[str, str] | None:
+    """Return what stands above and below the block in a text; None if it is not there."""
+    above, found, below = text.partition(held.removeprefix(_BOM)) if held else ("", "", "")
+    return (above, below) if found and (not above or above.endswith("\n")) else None
+
+
+def _tags_below(old: str, text: str, tags: tuple[str, ...]) -> list[str]:
+    """Return the tags of the note's block that are missing because lines stand above it: nobody has taken these away."""
+    if _split_at(_missing_front_matter(old, text), text) is None:
+        return []
+    keys = {tag_key(tag) for tag in tags}
+    with suppress(NotUnderstood):
+        return [tag for tag in read_tags(old) if tag_key(tag) not in keys]
+    return []
 
 
 def _keep_style(old: str, text: str) -> str:
