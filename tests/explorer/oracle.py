@@ -39,8 +39,6 @@ class Oracle:
     promised: dict[str, str] = field(default_factory=dict)
     """Word to who was promised it."""
     taken: set[str] = field(default_factory=set)
-    written: set[str] = field(default_factory=set)
-    """Words that servers were asked to write."""
     perhaps_twice: set[str] = field(default_factory=set)
     """Words of new notes without an answer, where ids are names: such a note is made twice if somebody changes it
     before the next cycle (docs/sync.md, Limits)."""
@@ -56,6 +54,13 @@ class Oracle:
     """Digests of acts of which a write has left the process."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
     _owed: list[tuple[Process, str]] = field(default_factory=list)
+    _covered: dict[str, Process] = field(default_factory=dict)
+    """Word to the process whose write has gone over it, at a store that overwrites what it has."""
+    touched: set[tuple[str, str]] = field(default_factory=set)
+    """Machine and id of each note with a write that may have been finished since the last flush."""
+    _unsure: set[tuple[str, str, int]] = field(default_factory=set)
+    """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
+    loss of power right after the process was killed may give another text their number."""
     broken: str = ""
     """The first thing that did not hold while servers ran, who may have caught it."""
     last: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -63,16 +68,41 @@ class Oracle:
 
     def promise(self, word: str, whom: str) -> None:
         """Expect a word to be there in the end, unless it was taken away already."""
-        if word not in self.taken:
+        if word in self._covered:
+            self._owed.append((self._covered[word], word))
+        elif word not in self.taken:
             self.promised[word] = whom
 
     def promise_while(self, process: Process, word: str) -> None:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
 
-    def is_written(self, text: str) -> bool:
-        """Tell whether a server has put a word into a text, or a copy of it."""
-        return text.startswith(MARK) or not self.written.isdisjoint(text.split())
+    def overwrite(self, process: Process, before: str, after: str) -> None:
+        """Learn that a write of a process has gone over a text, which its store gives to nobody else.
+
+        Words that are gone are known to this process alone, until it writes them again.
+        """
+        words = {*words_of(after)}
+        for word in words & self._covered.keys():
+            del self._covered[word]
+            self.promise(word, "another device")
+        for word in {*words_of(before)} - words - self.taken:
+            self._covered[word] = process
+            if self.promised.pop(word, None):
+                self._owed.append((process, word))
+
+    def flushed(self, server: Server) -> None:
+        """Learn that the disk of a server has all that it has committed."""
+        machine = server.machine.name
+        begun = {write.note_id for write in server.app.cache.journal.in_flight()}
+        self.touched -= {one for one in self.touched if one[0] == machine and one[1] not in begun}
+        self._unsure = {one for one in self._unsure if one[:2] in self.touched}
+
+    def lose_power(self, machine: str) -> None:
+        """Learn that a computer may have lost what it had not flushed."""
+        for one in [one for one in self._unsure if one[0] == machine]:
+            self._unsure.discard(one)
+            del self.versions[one]
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
@@ -143,6 +173,8 @@ class Oracle:
     def see_version(self, server: Server, note_id: str, version: int, content: Content) -> None:
         """Demand that a version never stands for two contents."""
         key = (server.machine.name, note_id, version)
+        if key not in self.versions and key[:2] in self.touched:
+            self._unsure.add(key)
         seen = self.versions.setdefault(key, content)
         if seen != content:
             raise self._break(

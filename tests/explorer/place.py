@@ -110,6 +110,7 @@ class MemoryPlace:
             down=lambda: world.down,
             meddle=world.meddle,
             owes=world.oracle.promise_while,
+            covers=world.oracle.overwrite,
             sends=world.oracle.see_push,
             deletes=lambda one: world.oracle.forgive(
                 self.store.text(one) if one in self.store.ids() else ""

@@ -14,7 +14,7 @@ from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys, Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
-from mcp_notarium.domain.note import Content, Note, WriteState
+from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteState
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
@@ -31,6 +31,7 @@ from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
     from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
@@ -129,6 +130,7 @@ class Server:
             cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
             cache.versions.clock = run.clock.time
             self.machine.watch(cache, process)
+            self._watch_journal(cache)
             remote = run.place.remote(process, cache)
             writer = Writer(
                 cache,
@@ -173,6 +175,16 @@ class Server:
             self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
             if syncing:
                 run.loop.create_task(scheduler.run())
+
+    def _watch_journal(self, cache: Cache) -> None:
+        """Tell the oracle of which notes there are writes."""
+        add, touched = cache.journal.add, self.world.oracle.touched
+
+        def watched(write: PendingWrite, **how: bool) -> None:
+            add(write, **how)
+            touched.add((self.machine.name, write.note_id))
+
+        cache.journal.add = watched  # type: ignore[method-assign]
 
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()

@@ -89,6 +89,7 @@ class World:
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
+            machine.after_flush = partial(self._see_flushed, machine)
 
     # What the parts ask.
 
@@ -99,10 +100,7 @@ class World:
     def word(self, who: str) -> str:
         """Return a word that nobody has used."""
         self._words += 1
-        word = f"{who}{self._words}"
-        if who in ("a", "b"):
-            self.oracle.written.add(word)
-        return word
+        return f"{who}{self._words}"
 
     def has_ended(self, owner: str) -> bool:
         """Tell whether the process of this name has ended."""
@@ -111,13 +109,19 @@ class World:
         )
 
     def _see_all(self, machine: Machine) -> None:
-        """Count what came as news as shown: a read at this moment would have shown it."""
-        for server in self.servers:
-            open_now = server.alive and server.app.cache.database.in_transaction
-            if server.alive and server.machine is machine and not open_now:
-                for note in server.notes():
-                    if not self.oracle.is_written(note.text):
-                        self.oracle.see_version(server, note.id, note.local_version, note.content)
+        """Count what is in the index as shown: a read at this moment would have shown it."""
+        for server in self._readers(machine):
+            for note in server.notes():
+                self.oracle.see_version(server, note.id, note.local_version, note.content)
+
+    def _see_flushed(self, machine: Machine) -> None:
+        for server in self._readers(machine)[:1] if self.oracle.touched else ():
+            self.oracle.flushed(server)
+
+    def _readers(self, machine: Machine) -> list[Server]:
+        """Return the servers of a computer that could read now."""
+        alive = [one for one in self.servers if one.alive and one.machine is machine]
+        return [one for one in alive if not one.app.cache.database.in_transaction]
 
     # The parts of a run.
 
@@ -484,6 +488,7 @@ class World:
 
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
+        self.oracle.lose_power(machine.name)
         label = f"it is dark at {machine.name}"
         Context().run(self.loop.expect_after, 0, label, partial(self._act_in_the_dark, machine))
 
