@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
 _DIGEST: ContextVar[str | None] = ContextVar("_DIGEST", default=None)
 """That of the call which is being answered."""
+_EARLIER: ContextVar[frozenset[str]] = ContextVar("_EARLIER", default=frozenset())
+"""Ids of the writes that were in the journal before it."""
 
 
 @dataclass
@@ -111,10 +113,11 @@ class Server:
         self.app: App
         self.done = 0
         """Acts of its plan that have begun."""
-        self.earlier: set[str] = set()
-        """Ids of the writes that were in the journal before it."""
         self.busy = 0
         """Acts that have not ended."""
+        self._calls = 0
+        """Calls so far."""
+        self._open_calls = 0
 
     @property
     def alive(self) -> bool:
@@ -189,7 +192,7 @@ class Server:
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()
         if step == "recorded" and digest is not None:  # else sync does it, by itself
-            self.world.oracle.see_recorded(self, digest)
+            self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
@@ -197,19 +200,33 @@ class Server:
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
         _DIGEST.set(self.app.audit.digest(tool, arguments))
-        self.earlier = {write.write_id for write in self.app.cache.journal.all()}
+        _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         before = self.app.audit.last_begun
-        result = await self._pipeline.answer(asked)
+        self._calls += 1
+        self._open_calls += 1
+        number, alone = self._calls, self._open_calls == 1
+        try:
+            result = await self._pipeline.answer(asked)
+        finally:
+            self._open_calls -= 1
         if self.process.dead:
             raise Killed
         value = result.value if result.value is not None else json.loads(result.text)
         answer = Answer(not result.is_error, value, result.text)
         told = {name: value for name, value in arguments.items() if name != "confirm"}
         self.world.note(f"{self.name}: {tool} {told} is answered: {answer.words}")
-        self.world.oracle.saw(
-            self, tool, arguments, answer, begun=self.app.audit.last_begun > before
-        )
+        # Beside other calls nobody knows which of them has begun an act.
+        begun = alone and number == self._calls and self.app.audit.last_begun > before
+        self.world.oracle.saw(self, tool, arguments, answer, begun=begun)
         return answer
+
+    async def history(self, note_id: str) -> None:
+        """Compare who made each version of a note with what is new in it."""
+        versions: list[tuple[str, Content]] = []
+        with suppress(NotariumError):
+            async with aclosing(self.app.library.history.walk(note_id)) as walk:
+                versions = [(one.made_by, one.content) async for one in walk]
+        self.world.oracle.see_history(self, note_id, versions)
 
     async def sync(self) -> None:
         """Run one cycle now."""
