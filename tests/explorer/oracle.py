@@ -42,8 +42,6 @@ class Oracle:
     """Tells whether nothing has gone wrong so far."""
     promised: dict[str, str] = field(default_factory=dict)
     """Word to who was promised it."""
-    tagged: dict[str, str] = field(default_factory=dict)
-    """Tag to the id of the note that it was promised to be on, for as long as there is a note of this id."""
     taken: set[str] = field(default_factory=set)
     perhaps_twice: set[str] = field(default_factory=set)
     """Words of new notes without an answer, where ids are names: such a note is made twice if somebody changes it
@@ -54,8 +52,8 @@ class Oracle:
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
     """Machine, id and ``local_version`` to what the note was."""
-    recorded: list[tuple[Server, str]] = field(default_factory=list)
-    """Digests of acts that were answered as done."""
+    recorded: list[tuple[Server, str, bool]] = field(default_factory=list)
+    """Digests of acts that were answered, and whether as done."""
     sent: list[tuple[Server, str]] = field(default_factory=list)
     """Digests of acts of which a write has left the process."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
@@ -73,6 +71,10 @@ class Oracle:
     """Client and id to the words that it added to the note, the newest last; False: nobody knows whether they arrived."""
     authors: dict[str, str] = field(default_factory=dict)
     """Word to who wrote it."""
+    made: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Machine and id to the texts that saves have made there, each of which stays in the history."""
+    unmade: set[str] = field(default_factory=set)
+    """Ids of notes that somebody else has removed or renamed: their histories may end."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Id to who has written the note since the beginning."""
     forgetful: bool = False
@@ -145,6 +147,16 @@ class Oracle:
                     f"{maker}, and {others} as well"
                 )
 
+        texts = {content.text for _, content in versions}
+        made = self.made.get((server.machine.name, note_id), ())
+        lost = [text for text in made if text not in texts]
+        if server.app.library.traits.in_database:
+            lost = []  # every other writer is a server, which keeps what it replaces
+        if versions and lost and note_id not in self.unmade and not self.forgetful:
+            raise self._break(
+                f"a history lacks what a save has made: {server.name} knows of {note_id} {sorted(texts)}, not {lost}"
+            )
+
     def _see_saved(self, server: Server, answer: dict[str, Any]) -> None:
         """Demand that a save which met no other edit is the client's own, which can be undone."""
         note_id, version = answer.get("id"), answer.get("local_version")
@@ -157,6 +169,8 @@ class Oracle:
         base = server.app.cache.notes.base(note.id)
         assert base is not None
         maker = server.app.cache.versions.makers(note.id).of(base.etag, number=note.local_version)
+        if maker == server.name:
+            self.made.setdefault((server.machine.name, note.id), []).append(note.text)
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         if maker not in (server.name, server.name if alone else ""):
@@ -196,8 +210,8 @@ class Oracle:
             self._see_saved(server, answer.value)
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
-        if answer.ok and begun:
-            self.recorded.append((server, server.app.audit.digest(tool, arguments)))
+        if begun:
+            self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:
         note_id, version = row.get("uuid") or row.get("id"), row.get("local_version")
@@ -263,14 +277,6 @@ class Oracle:
         if lost:
             told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
             raise Broken(f"text is lost: {told} is nowhere; the store has {_texts(store.values())}")
-        tags = {word for one in store.values() for tag in one.tags for word in words_of(tag)}
-        bare = {
-            tag: note_id
-            for tag, note_id in self.tagged.items()
-            if note_id in store and tag not in tags | self.taken
-        }
-        if bare:
-            raise Broken(f"tags are lost: {bare}; the store has {[*store.values()]}")
         doubled = [
             word
             for content in store.values()
@@ -309,8 +315,9 @@ class Oracle:
                 raise Broken(
                     f"a write was sent whose beginning is not in the audit chain: an act of {whose.name}"
                 )
-        for whose, digest in self.recorded:
-            if whose.machine is server.machine and (digest, "ok") not in records:
+        ended = {(digest, outcome == "ok") for digest, outcome in records if outcome != OPEN}
+        for whose, digest, done in self.recorded:
+            if whose.machine is server.machine and (digest, done) not in ended:
                 raise Broken(
                     f"a call was answered whose end is not in the audit chain: an act of {whose.name}"
                 )

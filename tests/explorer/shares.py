@@ -13,10 +13,12 @@ from typing import Any
 from explorer.breaks import BREAKS
 from explorer.breaks_files import BREAKS as BREAKS_FILES
 from explorer.breaks_http import BREAKS as BREAKS_HTTP
+from explorer.breaks_once import BREAKS as BREAKS_ONCE
+from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
 from explorer.run import Outcome, seeded
 from explorer.world import WORLDS
 
-ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP
+ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""
 

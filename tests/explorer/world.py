@@ -399,11 +399,8 @@ class World:
             return
         read = await server.call("get", id=note)
         if read.ok:
-            word, version = self.word("tag"), read.value["local_version"]
-            tags = [*read.value["tags"], word]
-            answer = await server.call("save", id=note, tags=tags, local_version=version)
-            if self._is_told(server, answer, word, note) and word not in self.oracle.taken:
-                self.oracle.tagged[word] = note
+            tags = [*read.value["tags"], self.word("tag")]
+            await server.call("save", id=note, tags=tags, local_version=read.value["local_version"])
 
     async def _trash(self, server: Server) -> None:
         await self._manage(server, "trash")
@@ -476,24 +473,18 @@ class World:
     async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
-        if self._is_told(server, answer, word, arguments.get("id")):
-            self.oracle.promise(word, server.name)
-        return answer
-
-    def _is_told(self, server: Server, answer: Answer, word: str, note: str | None) -> bool:
-        """Tell whether a word is promised by an answer, and remember who has written it into which note."""
         unknown = answer.value.get("subcategory") == UNKNOWN
-        note_id = answer.value.get("id") or note
+        if answer.ok or (unknown and not self.plan.hides):  # where rules hide notes, no copy tells
+            self.oracle.promise(word, server.name)
+        note_id = answer.value.get("id") or arguments.get("id")
         if (answer.ok or unknown) and isinstance(note_id, str):
             key = (server.name, note_id)
             earlier = self.oracle.last.pop(key, [])  # the newest one is the last
             self.oracle.last[key] = [*earlier, (word, answer.ok)]
-            note_here = server.app.cache.notes.get(note_id)
-            if note_here is not None:
-                self.oracle.see_version(server, note_id, note_here.local_version, note_here.content)
-        return answer.ok or (
-            unknown and not self.plan.hides
-        )  # where rules hide notes, no copy tells
+            note = server.app.cache.notes.get(note_id)
+            if note is not None:
+                self.oracle.see_version(server, note_id, note.local_version, note.content)
+        return answer
 
     async def _guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
@@ -575,6 +566,8 @@ class World:
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")
         self.oracle.writers.setdefault(note_id, set()).add("them")
+        if name not in ("edit the top", "edit the end", "rewrite"):
+            self.oracle.unmade.add(note_id)
         # It belongs to no process, also in a moment in which one ends.
         Context().run(self._foreign_acts()[name], note_id, word)
         self.note(f"another device: {name} {note_id} ({word})")
