@@ -1,6 +1,7 @@
 """Explore schedules from a terminal, play one again, or play every order of a small world.
 
-Exit code 1 and a story in words if something does not hold.
+The worlds take turns: each has played as many schedules as every other one, or one less. Exit code 1 and a story
+in words if something does not hold.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from explorer.run import Outcome, every_order, replayed, seeded, shorten, tell
+from explorer.run import Outcome, every_order, replayed, shorten, tell
+from explorer.shares import ALL_BREAKS, played_by_many, share
 from explorer.world import SMALL, WORLDS
 
 
@@ -23,46 +28,59 @@ def main() -> int:
     if sys.version_info < (3, 12):
         print("The explorer needs Python 3.12 or newer (docs/testing.md).", file=sys.stderr)
         return 2
+    if args.broken:
+        ALL_BREAKS[args.broken].make(setattr)
     if args.replay:
         given = json.loads(Path(args.replay).read_text())
         outcome = replayed(given["world"], given["schedule"])
         print(tell(outcome))
         return int(bool(outcome.fault))
-    began, count = time.perf_counter(), 0
-    for outcome in _outcomes(args):
-        count += 1
-        if outcome.fault:
-            return _report(outcome, args.save)
-        if args.digests:
-            print(outcome.digest)
-        if not args.exhaustive and time.perf_counter() - began > args.seconds:
-            break
+    began, counts = time.perf_counter(), Counter[str]()
+    with _outcomes(args) as outcomes:
+        for outcome in outcomes:
+            counts[outcome.world] += 1
+            if outcome.fault:
+                break
+            if args.digests:
+                print(outcome.digest)
+        else:
+            outcome = None
     took = time.perf_counter() - began
-    print(f"{count} schedules in {took:.1f} s, {count / took:.0f} a second: everything holds")
-    return 0
+    if outcome is not None:
+        _report(outcome, args.save)
+    if args.verbose:
+        for world, count in counts.items():
+            print(f"{count:8d}  {world}")
+    count, least = counts.total(), min(counts.values(), default=0)
+    ends = "something does not hold" if outcome else "everything holds"
+    print(
+        f"{count} schedules in {took:.1f} s, {count / took:.0f} a second, "
+        f"at least {least} in each of {len(counts)} worlds: {ends}"
+    )
+    return int(outcome is not None)
 
 
-def _outcomes(args: argparse.Namespace) -> Iterator[Outcome]:
+@contextmanager
+def _outcomes(args: argparse.Namespace) -> Iterator[Iterator[Outcome]]:
     if args.exhaustive:
-        for world in [args.world] if args.world else SMALL:
-            yield from itertools.islice(every_order(world), args.most)
-        return
-    worlds = [args.world] if args.world else list(WORLDS)
-    for number in range(args.first, args.first + args.most):
-        for world in worlds:
-            yield seeded(world, args.seed, number)
+        small = [args.world] if args.world else [*SMALL]
+        yield (one for name in small for one in itertools.islice(every_order(name), args.most))
+    elif args.digests or args.jobs == 1:
+        yield share(vars(args), 0, 1)
+    else:
+        with played_by_many(vars(args)) as outcomes:
+            yield outcomes
 
 
-def _report(outcome: Outcome, save: str | None) -> int:
+def _report(outcome: Outcome, save: str | None) -> None:
     shortest = outcome if outcome.orders else shorten(outcome)
     print(tell(shortest))
-    if not shortest.fault.startswith("Broken"):
+    if "explorer/oracle.py" not in shortest.trace:
         print(shortest.trace)
     if save:
         facts = {"world": shortest.world, "schedule": shortest.schedule}
         Path(save).write_text(f"{json.dumps(facts, indent=1)}\n")
         print(f"Play it again: ./scripts/explore --replay {save}")
-    return 1
 
 
 def _arguments() -> argparse.Namespace:
@@ -70,11 +88,24 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20.0, help="how long (20)")
     parser.add_argument("--seed", default="0", help="other schedules under another seed")
     parser.add_argument("--world", choices=[*WORLDS, *SMALL], help="only this one")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a processor)"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule")
     parser.add_argument("--most", type=int, default=1_000_000_000, help="schedules of each world")
     parser.add_argument("--exhaustive", action="store_true", help="every order of small worlds")
     parser.add_argument("--replay", metavar="FILE", help="play the schedule of this file")
     parser.add_argument("--save", metavar="FILE", help="write a schedule that fails here")
+    parser.add_argument(
+        "--break",
+        dest="broken",
+        choices=ALL_BREAKS,
+        metavar="NAME",
+        help=f"break the product on purpose first, in one of: {'; '.join(ALL_BREAKS)}",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="tell how many schedules each world has played"
+    )
     parser.add_argument(
         "--digests", action="store_true", help="print what a run came to, as a hash"
     )

@@ -1,8 +1,4 @@
-"""Break the stores of files on purpose, to see that the worlds over real files find it.
-
-A break is a world, a function that makes it by a ``setattr`` such as that of a ``MonkeyPatch``, and words that the
-fault found must contain, one of them.
-"""
+"""Break the stores of files on purpose, to see that the worlds over real files find it."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
@@ -22,10 +19,6 @@ from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault import file_table, file_writer, system_calls
 from mcp_notarium.stores.vault.listing import KnownFiles
 from mcp_notarium.stores.vault.store import VaultStore
-
-Set = Callable[[Any, str, Any], None]
-Break = tuple[str, Callable[[Set], None], tuple[str, ...]]
-
 
 # The local notebook.
 
@@ -167,32 +160,34 @@ def _memento_failure_passed_over(set_attribute: Set) -> None:
 
 
 BREAKS: dict[str, Break] = {
-    "the notebook stores over any base": (
+    "the notebook stores over any base": Break(
         "local files",
         _local_base_not_compared,
         ("lost", "undo"),
     ),
-    "a save in the notebook is not flushed": ("local files", _local_not_flushed, ("lost", "chain")),
-    "the notebook tells of no removal": (
+    "a save in the notebook is not flushed": Break(
+        "local files", _local_not_flushed, ("lost", "chain")
+    ),
+    "the notebook tells of no removal": Break(
         "local files",
         _local_removals_not_told,
         ("the store",),
     ),
-    "what a save displaces is not told": ("vault files", _displaced_not_told, ("lost",)),
-    "files are not exchanged": ("vault files", _not_exchanged, ("lost",)),
-    "nobody waits for writers": ("vault files", _writers_not_awaited, ("lost",)),
-    "what is left behind is removed": ("vault files", _left_behind_removed, ("lost",)),
-    "the displaced file goes before the flush": ("vault files", _flushed_too_late, ("lost",)),
-    "a note is removed without a look": ("vault files", _removed_unread, ("lost",)),
-    "events are believed for ever": ("vault files", _events_believed_forever, ("the store",)),
-    "a changed file counts as read": ("vault files", _state_not_compared, ("the store",)),
-    "Memento's notes are not compared": ("memento files", _memento_not_compared, ("lost",)),
-    "Memento's date alone tells of changes": (
+    "what a save displaces is not told": Break("vault files", _displaced_not_told, ("lost",)),
+    "files are not exchanged": Break("vault files", _not_exchanged, ("lost",)),
+    "nobody waits for writers": Break("vault files", _writers_not_awaited, ("lost",)),
+    "what is left behind is removed": Break("vault files", _left_behind_removed, ("lost",)),
+    "the displaced file goes before the flush": Break("vault files", _flushed_too_late, ("lost",)),
+    "a note is removed without a look": Break("vault files", _removed_unread, ("lost",)),
+    "events are believed for ever": Break("vault files", _events_believed_forever, ("the store",)),
+    "a changed file counts as read": Break("vault files", _state_not_compared, ("the store",)),
+    "Memento's notes are not compared": Break("memento files", _memento_not_compared, ("lost",)),
+    "Memento's date alone tells of changes": Break(
         "memento files",
         _memento_date_alone,
         ("the store", "lost"),
     ),
-    "a commit that failed counts": (
+    "a commit that failed counts": Break(
         "memento files",
         _memento_failure_passed_over,
         ("lost", "the store"),

@@ -1,15 +1,11 @@
-"""Break the stores that are reached by HTTP on purpose, to see that the explorer finds it.
-
-A break is a world, a function that makes it by a ``setattr`` such as that of a ``MonkeyPatch``, and words of which
-the fault found must contain one.
-"""
+"""Break the stores that are reached by HTTP on purpose, to see that the explorer finds it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply
@@ -20,17 +16,6 @@ from mcp_notarium.stores.trilium.note_codec import NoteObject
 from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.note_fetch import NoteFetcher
-
-Set = Callable[[Any, str, Any], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Break:
-    """Hold how the product is broken, and how that shows."""
-
-    world: str
-    make: Callable[[Set], None]
-    words: tuple[str, ...]
 
 
 def _cached_answer_is_the_note(set_attribute: Set) -> None:

@@ -63,6 +63,14 @@ class LocalPlace:
             with self._other() as other:
                 other.forget_cursors()
 
+        def hide(note_id: str, word: str) -> None:
+            with self._other() as other:
+                held = other.get(note_id).content
+                if len(other.contents()) > 2:
+                    text = added_below(held.text, self._world.secret(word))
+                    other.put(note_id, text, tags=(*held.tags, "hidden"), trash=held.trash)
+
+        hides = {"hide the note": hide} if self._world.plan.hides else {}
         return {
             "edit the top": lambda one, word: edit(one, lambda text: f"{word}\n{text}"),
             "edit the end": lambda one, word: edit(one, lambda text: added_below(text, word)),
@@ -70,7 +78,7 @@ class LocalPlace:
             "trash": trash,
             "remove": remove,
             "forget cursors": forget,
-        }
+        } | hides
 
     def _open(self) -> Cache:
         """Open the database under the rules of the servers: other rules would empty the index."""

@@ -115,6 +115,8 @@ class Machine:
         """Called right before the power fails."""
         self.after_cut: Callable[[], None] = lambda: None
         """Called while it is dark."""
+        self.after_flush: Callable[[], None] = lambda: None
+        """Called when the disk has all that was committed."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
         self._commits = [0]
@@ -214,6 +216,7 @@ class Machine:
 
     def _flushed(self) -> None:
         self._commits = [self._log_size()]
+        self.after_flush()
 
     def _log_size(self) -> int:
         try:

@@ -6,14 +6,16 @@ in the end it stands in exactly one place, unless somebody who had it before him
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 from mcp_notarium.sync.conflict_copy import MARK
 
@@ -29,18 +31,18 @@ UNKNOWN = "in_doubt"
 
 
 class Broken(AssertionError):
-    """Something that must hold does not."""
+    """Something that must hold does not. The words before the first colon say what; a story begins to be told there."""
 
 
 @dataclass
 class Oracle:
     """Remember what was promised, and compare it with what is there."""
 
+    is_smooth: Callable[[], bool]
+    """Tells whether nothing has gone wrong so far."""
     promised: dict[str, str] = field(default_factory=dict)
     """Word to who was promised it."""
     taken: set[str] = field(default_factory=set)
-    written: set[str] = field(default_factory=set)
-    """Words that servers were asked to write."""
     perhaps_twice: set[str] = field(default_factory=set)
     """Words of new notes without an answer, where ids are names: such a note is made twice if somebody changes it
     before the next cycle (docs/sync.md, Limits)."""
@@ -50,36 +52,131 @@ class Oracle:
     """Words of notes that the rules hide for as long as the run lasts."""
     versions: dict[tuple[str, str, int], Content] = field(default_factory=dict)
     """Machine, id and ``local_version`` to what the note was."""
-    recorded: list[tuple[Server, str]] = field(default_factory=list)
-    """Digests of acts that were answered as done."""
+    recorded: list[tuple[Server, str, bool]] = field(default_factory=list)
+    """Digests of acts that were answered, and whether as done."""
     sent: list[tuple[Server, str]] = field(default_factory=list)
     """Digests of acts of which a write has left the process."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
     _owed: list[tuple[Process, str]] = field(default_factory=list)
+    _covered: dict[str, Process] = field(default_factory=dict)
+    """Word to the process whose write has gone over it, at a store that overwrites what it has."""
+    touched: set[tuple[str, str]] = field(default_factory=set)
+    """Machine and id of each note with a write that may have been finished since the last flush."""
+    _unsure: set[tuple[str, str, int]] = field(default_factory=set)
+    """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
+    loss of power right after the process was killed may give another text their number."""
     broken: str = ""
     """The first thing that did not hold while servers ran, who may have caught it."""
-    last: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Client and id to the words that it added to the note, the newest last."""
+    last: dict[tuple[str, str], list[tuple[str, bool]]] = field(default_factory=dict)
+    """Client and id to the words that it added to the note, the newest last; False: nobody knows whether they arrived."""
+    authors: dict[str, str] = field(default_factory=dict)
+    """Word to who wrote it."""
+    made: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Machine and id to the texts that saves have made there, each of which stays in the history."""
+    unmade: set[str] = field(default_factory=set)
+    """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    writers: dict[str, set[str]] = field(default_factory=dict)
+    """Id to who has written the note since the beginning."""
+    forgetful: bool = False
+    """The store has dropped versions."""
 
     def promise(self, word: str, whom: str) -> None:
         """Expect a word to be there in the end, unless it was taken away already."""
-        if word not in self.taken:
+        if word in self._covered:
+            self._owed.append((self._covered[word], word))
+        elif word not in self.taken:
             self.promised[word] = whom
 
     def promise_while(self, process: Process, word: str) -> None:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
 
-    def is_written(self, content: Content) -> bool:
-        """Tell whether a server has put a word into a note, its title or its tags, or made a copy of it."""
-        words = {*content.text.split(), *words_of(content.title or ""), *content.tags}
-        return content.text.startswith(MARK) or not self.written.isdisjoint(words)
+    def overwrite(self, process: Process, before: str, after: str) -> None:
+        """Learn that a write of a process has gone over a text, which its store gives to nobody else.
+
+        Words that are gone are known to this process alone, until it writes them again.
+        """
+        words = self.authors.keys() & words_of(after)
+        for word in words & self._covered.keys():
+            del self._covered[word]
+            self.promise(word, "another device")
+        for word in (self.authors.keys() & words_of(before)) - words - self.taken:
+            self._covered[word] = process
+            if self.promised.pop(word, None):
+                self._owed.append((process, word))
+
+    def flushed(self, server: Server) -> None:
+        """Learn that the disk of a server has all that it has committed."""
+        machine = server.machine.name
+        begun = {write.note_id for write in server.app.cache.journal.in_flight()}
+        self.touched -= {one for one in self.touched if one[0] == machine and one[1] not in begun}
+        self._unsure = {one for one in self._unsure if one[:2] in self.touched}
+
+    def lose_power(self, machine: str) -> None:
+        """Learn that a computer may have lost what it had not flushed."""
+        for one in [one for one in self._unsure if one[0] == machine]:
+            self._unsure.discard(one)
+            del self.versions[one]
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""
         for word in words_of(text):
             self.taken.add(word)
             self.promised.pop(word, None)
+
+    def undone(self, client: str, note_id: str) -> None:
+        """Expect what the last save of a client has added to a note no more, nor what may have arrived since."""
+        added = self.last[client, note_id]
+        sure = [word for word, certain in added if certain][-1:]
+        self.forgive(" ".join([*sure, *(word for word, certain in added if not certain)]))
+
+    def see_history(
+        self, server: Server, note_id: str, versions: list[tuple[str, Content]]
+    ) -> None:
+        """Demand that a version names nobody who has not written what is new in it; newest first, by who made each.
+
+        Where the store lists its versions under names of its own, their order beside ours is by time, which many share.
+        """
+        listed = server.app.library.traits.versions is Versions.LISTED
+        for (maker, newer), (_, older) in itertools.pairwise(versions):
+            new = {*words_of(newer.text)} - {*words_of(older.text)}
+            others = sorted(word for word in new if self.authors.get(word, maker) != maker)
+            if maker and others and not self.forgetful and not listed:
+                raise self._break(
+                    f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
+                    f"{maker}, and {others} as well"
+                )
+
+        texts = {content.text for _, content in versions}
+        made = self.made.get((server.machine.name, note_id), ())
+        lost = [text for text in made if text not in texts]
+        if server.app.library.traits.in_database:
+            lost = []  # every other writer is a server, which keeps what it replaces
+        if versions and lost and note_id not in self.unmade and not self.forgetful:
+            raise self._break(
+                f"a history lacks what a save has made: {server.name} knows of {note_id} {sorted(texts)}, not {lost}"
+            )
+
+    def _see_saved(self, server: Server, answer: dict[str, Any]) -> None:
+        """Demand that a save which met no other edit is the client's own, which can be undone."""
+        note_id, version = answer.get("id"), answer.get("local_version")
+        alone = not (
+            answer.get("merged") or answer.get("unchanged") or answer.get("conflict_copy_id")
+        )
+        note = server.app.cache.notes.get(str(note_id))
+        if not alone or answer.get("note") or note is None or note.local_version != version:
+            return
+        base = server.app.cache.notes.base(note.id)
+        assert base is not None
+        maker = server.app.cache.versions.makers(note.id).of(base.etag, number=note.local_version)
+        if maker == server.name:
+            self.made.setdefault((server.machine.name, note.id), []).append(note.text)
+        # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
+        alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
+        if maker not in (server.name, server.name if alone else ""):
+            raise self._break(
+                f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
+            )
 
     def _break(self, what: str) -> Broken:
         self.broken = self.broken or what
@@ -98,18 +195,23 @@ class Oracle:
     ) -> None:
         """Judge an answer, and what the index says of the notes that it names; ``begun``: it was an act."""
         if not answer.ok and answer.value.get("category") == "INTERNAL":
-            raise self._break(f"{tool} of {server.name} meets what nobody planned")
+            raise self._break(f"a call meets an error that nobody planned: {tool} of {server.name}")
         leaked = sorted(word for word in self.hidden if word in answer.text)
         if leaked:
-            raise self._break(f"{tool} shows {server.name} what is hidden: {leaked}")
+            raise self._break(f"hidden text is shown: {tool} shows {server.name} {leaked}")
         rows = [answer.value, *answer.value.get("content", [])] if answer.ok else []
         for row in rows:
             if isinstance(row, dict):
                 self._compare_row(server, row)
+        if tool == "save":
+            name = str(answer.value.get("id") or arguments.get("id"))
+            self.writers.setdefault(name, set()).add(server.name)
+        if answer.ok and tool == "save":
+            self._see_saved(server, answer.value)
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
-        if answer.ok and begun:
-            self.recorded.append((server, server.app.audit.digest(tool, arguments)))
+        if begun:
+            self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
 
     def _compare_row(self, server: Server, row: dict[str, Any]) -> None:
         note_id, version = row.get("uuid") or row.get("id"), row.get("local_version")
@@ -126,13 +228,14 @@ class Oracle:
         shown = text if whole else text.partition("\n")[0].rstrip("…")
         if (shown != known.text) if whole else (shown.strip() not in known.text + "(empty note)"):
             raise self._break(
-                f"{server.name} reads {text!r} as version {version} of {note_id}, which is {known.text!r}"
+                f"an answer has another text than its version: {server.name} reads {text!r} as "
+                f"version {version} of {note_id}, which is {known.text!r}"
             )
 
-    def see_recorded(self, server: Server, digest: str) -> None:
+    def see_recorded(self, server: Server, digest: str, *, earlier: frozenset[str]) -> None:
         """Remember by which act the new writes in the journal of a server were begun."""
         for write in server.app.cache.journal.all():
-            ours = write.client in ("", server.name) and write.write_id not in server.earlier
+            ours = write.client in ("", server.name) and write.write_id not in earlier
             if ours and not write.repair and not is_copy(write.content):
                 self._begun.setdefault(write.write_id, (server, digest))
 
@@ -144,10 +247,12 @@ class Oracle:
     def see_version(self, server: Server, note_id: str, version: int, content: Content) -> None:
         """Demand that a version never stands for two contents."""
         key = (server.machine.name, note_id, version)
+        if key not in self.versions and key[:2] in self.touched:
+            self._unsure.add(key)
         seen = self.versions.setdefault(key, content)
         if seen != content:
             raise self._break(
-                f"version {version} of {note_id} was {seen.text!r}, and is {content.text!r}"
+                f"a version stands for two contents: {version} of {note_id} was {seen}, and is {content}"
             )
 
     # In the end.
@@ -157,18 +262,21 @@ class Oracle:
         if self.broken:
             raise Broken(self.broken)
         for process, word in self._owed:
-            if not process.dead:
-                self.promise(word, "another device")
+            if not process.dead and word not in self.taken:
+                self.promised[word] = "another device"
         refused = [text for server in servers for text in server.refused()]
         for server in servers:
             self._judge_server(server, store)
-        if there := sorted(self.removed & store.keys()):
-            raise Broken(f"removed for good, and there: {there}")
+        sees = servers[0].policy.visibility.sees  # a note that is hidden is gone already
+        seen = {one for one, content in store.items() if sees(one, content.tags)}
+        if there := sorted(self.removed & seen):
+            raise Broken(f"what was removed for good is there: {there}")
         held = Counter(word for content in store.values() for word in set(words_of(content.text)))
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
         if lost:
-            raise Broken(f"lost: {lost}; the store has {_texts(store.values())}")
+            told = ", ".join(f"{word}, which {whom} had written," for word, whom in lost.items())
+            raise Broken(f"text is lost: {told} is nowhere; the store has {_texts(store.values())}")
         doubled = [
             word
             for content in store.values()
@@ -180,7 +288,7 @@ class Oracle:
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
         doubled = sorted({*doubled} - self.perhaps_twice)
         if doubled:
-            raise Broken(f"doubled: {doubled}; the store has {_texts(store.values())}")
+            raise Broken(f"text is doubled: {doubled}; the store has {_texts(store.values())}")
 
     def _judge_server(self, server: Server, store: dict[str, Content]) -> None:
         rules = server.policy.visibility
@@ -188,38 +296,46 @@ class Oracle:
         held = server.contents()
         if held != seen:
             raise Broken(
-                f"{server.name} has {_texts(held.values())}, the store {_texts(seen.values())}"
+                f"the index is not what the store has: {server.name} has {_texts(held.values())}, "
+                f"the store {_texts(seen.values())}"
             )
         if unfinished := server.unfinished():
-            raise Broken(f"the journal of {server.name} still has {unfinished}")
+            raise Broken(f"the journal is not empty: that of {server.name} still has {unfinished}")
         for note_id, content in held.items():
             note = server.app.cache.notes.get(note_id)
             assert note is not None
             self.see_version(server, note_id, note.local_version, content)
         found, records = server.verify()
         if not found.whole:
-            raise Broken(f"the audit chain of {server.name}: {[one.words for one in found.faults]}")
+            raise Broken(
+                f"the audit chain is not whole: that of {server.name}: {[one.words for one in found.faults]}"
+            )
         for whose, digest in dict.fromkeys(self.sent):
             if whose.machine is server.machine and (digest, OPEN) not in records:
-                raise Broken(f"an act of {whose.name} was sent, and is not in the audit chain")
-        for whose, digest in self.recorded:
-            if whose.machine is server.machine and (digest, "ok") not in records:
-                raise Broken(f"an act of {whose.name} that was answered is not in the audit chain")
+                raise Broken(
+                    f"a write was sent whose beginning is not in the audit chain: an act of {whose.name}"
+                )
+        ended = {(digest, outcome == "ok") for digest, outcome in records if outcome != OPEN}
+        for whose, digest, done in self.recorded:
+            if whose.machine is server.machine and (digest, done) not in ended:
+                raise Broken(
+                    f"a call was answered whose end is not in the audit chain: an act of {whose.name}"
+                )
 
     def judge_quiet(self, servers: list[Server], waiting: int, requests: dict[str, int]) -> None:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
         kept = {one.name: one.kept() for one in servers if one.kept()}
         if kept:
-            raise Broken(f"kept after everything was done: {kept}")
+            raise Broken(f"tasks, calls or records are kept after everything was done: {kept}")
         if waiting > MOST_WAITING:
-            raise Broken(f"{waiting} tasks, timers and events are left")
+            raise Broken(f"tasks, timers and events are left: {waiting}")
         self.judge_requests(requests, "quiet minutes")
 
     def judge_requests(self, requests: dict[str, int], when: str) -> None:
         """Demand that a server does not ask again and again."""
         busy = {name: count for name, count in requests.items() if count > MOST_REQUESTS}
         if busy:
-            raise Broken(f"requests in ten {when}: {busy}")
+            raise Broken(f"too many requests in ten {when}: {busy}")
 
 
 def is_copy(content: Content) -> bool:

@@ -88,13 +88,28 @@ class MemoryPlace:
             "rewrite": rewrite,
             "remove": remove,
             "forget cursors": lambda _one, _word: store.forget_cursors(),
-            "forget versions": lambda one, _word: store.forget_versions(one),
+            "forget versions": lambda one, _word: self._forget_versions(one),
         }
+        if world.plan.hides:
+            acts["hide the note"] = self._hide
         if self.traits.trash:
             acts["trash"] = trash
         if self.traits.ids.named:
             acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
         return acts
+
+    def _forget_versions(self, note_id: str) -> None:
+        self._world.oracle.forgetful = True
+        self.store.forget_versions(note_id)
+
+    def _hide(self, note_id: str, word: str) -> None:
+        """Add a word to a note that no agent may see, and the tag that hides it."""
+        if len(self.store.ids()) > 2:
+            fields = self.store.fields(note_id)
+            text = f"{fields['text']}{self._world.secret(word)}\n"
+            hidden = {"text": text, "tags": [*fields["tags"], "hidden"]}
+            now = self._world.clock.time()
+            self.store.overwrite(note_id, fields | hidden | {"modified": now})
 
     def remote(self, process: Process, _cache: Cache) -> Store:
         """See ``Place.remote``."""
@@ -110,6 +125,7 @@ class MemoryPlace:
             down=lambda: world.down,
             meddle=world.meddle,
             owes=world.oracle.promise_while,
+            covers=world.oracle.overwrite,
             sends=world.oracle.see_push,
             deletes=lambda one: world.oracle.forgive(
                 self.store.text(one) if one in self.store.ids() else ""

@@ -13,6 +13,7 @@ from functools import cache
 from explorer.choices import Chooser, EveryOrder, Schedule
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, simulated
+from explorer.oracle import Broken
 from explorer.world import SMALL, WORLDS, World
 from support.sync_rig import quick_folder
 
@@ -37,7 +38,7 @@ class Outcome:
     @property
     def kind(self) -> str:
         """Return what tells one fault from another."""
-        return self.fault.partition(":")[0].partition(" of ")[0]
+        return self.fault.partition(":")[0]
 
 
 def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
@@ -61,7 +62,7 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
                 playing.rest()
             playing.require_no_errors()
         except Exception as error:  # noqa: BLE001 - it is the result
-            fault = f"{type(error).__name__}: {error}"
+            fault = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
             trace = traceback.format_exc()
         story = tuple(playing.story)
     digest.update("\n".join([*story, fault]).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys, Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
-from mcp_notarium.domain.note import Content, Note, WriteState
+from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteState
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
@@ -31,11 +31,14 @@ from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
     from explorer.world import World
+    from mcp_notarium.storage.cache import Cache
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
 INTERVAL = 60.0
 _DIGEST: ContextVar[str | None] = ContextVar("_DIGEST", default=None)
 """That of the call which is being answered."""
+_EARLIER: ContextVar[frozenset[str]] = ContextVar("_EARLIER", default=frozenset())
+"""Ids of the writes that were in the journal before it."""
 
 
 @dataclass
@@ -110,10 +113,11 @@ class Server:
         self.app: App
         self.done = 0
         """Acts of its plan that have begun."""
-        self.earlier: set[str] = set()
-        """Ids of the writes that were in the journal before it."""
         self.busy = 0
         """Acts that have not ended."""
+        self._calls = 0
+        """Calls so far."""
+        self._open_calls = 0
 
     @property
     def alive(self) -> bool:
@@ -129,6 +133,7 @@ class Server:
             cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
             cache.versions.clock = run.clock.time
             self.machine.watch(cache, process)
+            self._watch_journal(cache)
             remote = run.place.remote(process, cache)
             writer = Writer(
                 cache,
@@ -174,10 +179,20 @@ class Server:
             if syncing:
                 run.loop.create_task(scheduler.run())
 
+    def _watch_journal(self, cache: Cache) -> None:
+        """Tell the oracle of which notes there are writes."""
+        add, touched = cache.journal.add, self.world.oracle.touched
+
+        def watched(write: PendingWrite, **how: bool) -> None:
+            add(write, **how)
+            touched.add((self.machine.name, write.note_id))
+
+        cache.journal.add = watched  # type: ignore[method-assign]
+
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()
         if step == "recorded" and digest is not None:  # else sync does it, by itself
-            self.world.oracle.see_recorded(self, digest)
+            self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
@@ -185,19 +200,33 @@ class Server:
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
         _DIGEST.set(self.app.audit.digest(tool, arguments))
-        self.earlier = {write.write_id for write in self.app.cache.journal.all()}
+        _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         before = self.app.audit.last_begun
-        result = await self._pipeline.answer(asked)
+        self._calls += 1
+        self._open_calls += 1
+        number, alone = self._calls, self._open_calls == 1
+        try:
+            result = await self._pipeline.answer(asked)
+        finally:
+            self._open_calls -= 1
         if self.process.dead:
             raise Killed
         value = result.value if result.value is not None else json.loads(result.text)
         answer = Answer(not result.is_error, value, result.text)
         told = {name: value for name, value in arguments.items() if name != "confirm"}
         self.world.note(f"{self.name}: {tool} {told} is answered: {answer.words}")
-        self.world.oracle.saw(
-            self, tool, arguments, answer, begun=self.app.audit.last_begun > before
-        )
+        # Beside other calls nobody knows which of them has begun an act.
+        begun = alone and number == self._calls and self.app.audit.last_begun > before
+        self.world.oracle.saw(self, tool, arguments, answer, begun=begun)
         return answer
+
+    async def history(self, note_id: str) -> None:
+        """Compare who made each version of a note with what is new in it."""
+        versions: list[tuple[str, Content]] = []
+        with suppress(NotariumError):
+            async with aclosing(self.app.library.history.walk(note_id)) as walk:
+                versions = [(one.made_by, one.content) async for one in walk]
+        self.world.oracle.see_history(self, note_id, versions)
 
     async def sync(self) -> None:
         """Run one cycle now."""

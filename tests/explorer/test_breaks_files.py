@@ -24,15 +24,15 @@ MOST = 3000
 def test_what_is_broken_in_a_store_of_files_is_found_and_told(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, make, words = BREAKS[name]
-    make(monkeypatch.setattr)
-    outcomes = (seeded(world, "breaks", number) for number in range(MOST))
+    broken = BREAKS[name]
+    broken.make(monkeypatch.setattr)
+    outcomes = (seeded(broken.world, "breaks", number) for number in range(MOST))
     found = next((one for one in outcomes if one.fault), None)
     assert found is not None
     shortest = shorten(found)
-    assert any(word in shortest.fault for word in words), shortest.fault
+    assert any(word in shortest.fault for word in broken.words), shortest.fault
     assert shortest.fault in tell(shortest)
-    assert replayed(world, shortest.schedule).digest == shortest.digest
+    assert replayed(broken.world, shortest.schedule).digest == shortest.digest
 
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if " files" in name])

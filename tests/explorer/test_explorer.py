@@ -32,7 +32,7 @@ MOST = 20_000
 def explore(*arguments: str, hashes: str = "0") -> subprocess.CompletedProcess[str]:
     """The command, as ``./scripts/explore`` runs it."""
     env = os.environ | {"PYTHONHASHSEED": hashes, "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, "-m", "explorer", *arguments]
+    command = [sys.executable, "-m", "explorer", "--jobs", "1", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

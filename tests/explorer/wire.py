@@ -56,7 +56,8 @@ class WiredClient(MemoryClient):
 
     ``sends`` is told of each write that is sent, ``deletes`` of each id whose note is about to go. ``meddle`` lets
     another device act at that moment on the note of this id, and gives the word it wrote; ``owes`` is told of a word
-    that a push may have covered: the process knows it until it ends.
+    that a push may have covered: the process knows it until it ends. ``covers`` gets the text before and after a
+    push at a store that overwrites.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class WiredClient(MemoryClient):
         down: Callable[[], bool],
         meddle: Callable[[str, str], str],
         owes: Callable[[Process, str], None],
+        covers: Callable[[Process, str, str], None],
         sends: Callable[[PendingWrite], None],
         deletes: Callable[[str], None],
     ) -> None:
@@ -85,6 +87,7 @@ class WiredClient(MemoryClient):
         self._down = down
         self._meddle = meddle
         self._owes = owes
+        self._covers = covers
         self._sends = sends
         self._deletes = deletes
         self._overwrites = traits.write_guard is WriteGuard.LAST_WRITER
@@ -122,9 +125,13 @@ class WiredClient(MemoryClient):
             word = self._meddle(f"right before a push of {self.process.name}", write.note_id)
             if write.base_etag is not None:
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
+            known = write.note_id in self.store.ids()
+            before = self.store.text(write.note_id) if known else ""
             answer = await push(write)
             if word:
                 self._owes(self.process, word)
+            if self._overwrites and write.note_id in self.store.ids():
+                self._covers(self.process, before, self.store.text(write.note_id))
             repeatable = self.traits.retry is Retry.IDEMPOTENT
             if repeatable and self._happens("push arrives twice"):
                 self._note(f"the push of {self.process.name} arrives twice")

@@ -15,7 +15,7 @@ from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
 from explorer.memento_place import MementoPlace
-from explorer.oracle import UNKNOWN, Oracle, is_copy, words_of
+from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
@@ -27,6 +27,9 @@ from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
 
+_SERVERS = ("a", "b")
+_TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
+"""What choices say about something that goes wrong."""
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
 
@@ -60,7 +63,7 @@ class World:
         self.loop = loop
         self.clock = clock
         self.chooser = chooser
-        self.oracle = Oracle()
+        self.oracle = Oracle(is_smooth=self._is_smooth)
         self.story: list[str] = []
         self.calm = True
         """Nothing goes wrong on the way to the store."""
@@ -83,12 +86,13 @@ class World:
         ]
         self.servers = [
             Server(self, name, self.machines[at % len(self.machines)], policy)
-            for at, name in enumerate(("a", "b"))
+            for at, name in enumerate(_SERVERS)
         ]
         self._ended: set[str] = set()
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
+            machine.after_flush = partial(self._see_flushed, machine)
 
     # What the parts ask.
 
@@ -100,9 +104,18 @@ class World:
         """Return a word that nobody has used."""
         self._words += 1
         word = f"{who}{self._words}"
-        if who in ("a", "b", "name", "tag"):
-            self.oracle.written.add(word)
+        if who in (*_SERVERS, "them", "old"):
+            self.oracle.authors[word] = who
         return word
+
+    def secret(self, word: str) -> str:
+        """Return a word that no agent may see."""
+        self.oracle.hidden.add(f"secret{word}")
+        return f"secret{word}"
+
+    def _is_smooth(self) -> bool:
+        """Tell whether nothing has gone wrong so far."""
+        return not any(word in key for key in self.chooser.made for word in _TROUBLES)
 
     def has_ended(self, owner: str) -> bool:
         """Tell whether the process of this name has ended."""
@@ -111,13 +124,19 @@ class World:
         )
 
     def _see_all(self, machine: Machine) -> None:
-        """Count what came as news as shown: a read at this moment would have shown it."""
-        for server in self.servers:
-            open_now = server.alive and server.app.cache.database.in_transaction
-            if server.alive and server.machine is machine and not open_now:
-                for note in server.notes():
-                    if not self.oracle.is_written(note.content):
-                        self.oracle.see_version(server, note.id, note.local_version, note.content)
+        """Count what is in the index as shown: a read at this moment would have shown it."""
+        for server in self._readers(machine):
+            for note in server.notes():
+                self.oracle.see_version(server, note.id, note.local_version, note.content)
+
+    def _see_flushed(self, machine: Machine) -> None:
+        for server in self._readers(machine)[:1] if self.oracle.touched else ():
+            self.oracle.flushed(server)
+
+    def _readers(self, machine: Machine) -> list[Server]:
+        """Return the servers of a computer that could read now."""
+        alive = [one for one in self.servers if one.alive and one.machine is machine]
+        return [one for one in alive if not one.app.cache.database.in_transaction]
 
     # The parts of a run.
 
@@ -173,7 +192,21 @@ class World:
             with server.process.running():
                 self.loop.create_task(server.sync())
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
+        self._read_histories()
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
+
+    def _read_histories(self) -> None:
+        asked: list[asyncio.Task[None]] = []
+        for server in self.servers if not self.oracle.broken else ():
+            if server.alive:
+                with server.process.running():
+                    asked += [
+                        self.loop.create_task(server.history(one)) for one in server.contents()
+                    ]
+        for one in asked:
+            one.add_done_callback(self._see_end)
+        deadline = self.loop.time() + QUIET_SECONDS
+        self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
     def rest(self) -> None:
         """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
@@ -265,12 +298,25 @@ class World:
             server.done += 1
             if name == "nothing":
                 continue
-            server.busy += 1
-            try:
-                await self.loop.gate(f"{server.name} begins to {name}")
-                await self._possible()[name](server)
-            finally:
-                server.busy -= 1
+            act = self.loop.create_task(self._act(server, name))
+            act.add_done_callback(self._see_end)
+            # A client may call again before it is answered.
+            label = f"act {number} of {server.name} is not awaited"
+            if not self.chooser.choose(label, 2, rate=self.chooser.rates.order / 2):
+                await act
+
+    def _see_end(self, act: asyncio.Task[None]) -> None:
+        error = None if act.cancelled() else act.exception()
+        if error is not None and not isinstance(error, Killed | Broken):
+            self.loop.errors.append(error)
+
+    async def _act(self, server: Server, name: str) -> None:
+        server.busy += 1
+        try:
+            await self.loop.gate(f"{server.name} begins to {name}")
+            await self._possible()[name](server)
+        finally:
+            server.busy -= 1
 
     def _next_act(self, number: int, who: str, names: list[str]) -> str:
         if self.plan.script is None:
@@ -295,7 +341,10 @@ class World:
             acts["tag"] = self._tag
         if traits.trash:
             acts |= {"trash": self._trash, "untrash": self._untrash}
-        return acts | {"wait": self._wait}
+        acts |= {"wait": self._wait, "ask for a history": self._history}
+        if traits.ids.named:
+            acts["create under the same name"] = self._create_namesake
+        return acts
 
     async def _create(self, server: Server) -> None:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
@@ -303,6 +352,12 @@ class World:
             twice.add(word)
         if (await self._promising(server, word, "save", text=f"{word}\nnew\n")).ok:
             twice.discard(word)
+
+    async def _create_namesake(self, server: Server) -> None:
+        """Make a note whose title another one may have, by this server or the other one."""
+        word = self.word(server.name)
+        self.oracle.perhaps_twice.add(word)
+        await self._promising(server, word, "save", text=f"the same name\n{word}\n")
 
     async def _append(self, server: Server) -> None:
         await self._change(server, lambda word: {"append": f"{word}\n"})
@@ -381,14 +436,14 @@ class World:
         )
 
     async def _undo(self, server: Server) -> None:
-        mine = [(key[1], words) for key, words in self.oracle.last.items() if key[0] == server.name]
+        mine = [note_id for client, note_id in self.oracle.last if client == server.name]
         if not mine:
             return
-        note_id, words = mine[-1]
+        note_id = mine[-1]
         await self._guarded(
             server,
             "manage",
-            lambda: self.oracle.forgive(" ".join(words)),
+            lambda: self.oracle.undone(server.name, note_id),
             action="undo",
             id=note_id,
             confirm=True,
@@ -405,6 +460,12 @@ class World:
         if note_id:
             await server.call("get", id=note_id)
 
+    async def _history(self, server: Server) -> None:
+        note_id = self._some_note(server)
+        if note_id:
+            await server.call("manage", action="history", id=note_id)
+            await server.history(note_id)
+
     def _some_note(self, server: Server) -> str:
         ids = sorted(server.app.cache.notes.etags())
         return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
@@ -415,9 +476,11 @@ class World:
         unknown = answer.value.get("subcategory") == UNKNOWN
         if answer.ok or (unknown and not self.plan.hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
-        note_id = answer.value.get("id")
-        if answer.ok and isinstance(note_id, str):
-            self.oracle.last.setdefault((server.name, note_id), []).append(word)
+        note_id = answer.value.get("id") or arguments.get("id")
+        if (answer.ok or unknown) and isinstance(note_id, str):
+            key = (server.name, note_id)
+            earlier = self.oracle.last.pop(key, [])  # the newest one is the last
+            self.oracle.last[key] = [*earlier, (word, answer.ok)]
             note = server.app.cache.notes.get(note_id)
             if note is not None:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
@@ -453,12 +516,16 @@ class World:
             )
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
-        acts = self.place.acts() | {
+        acts = self.place.acts()
+        hide = acts.pop("hide the note", None)
+        acts |= {
             "put": lambda _one, word: self._put(word),
             "set a clock": lambda _one, _word: self._set_clock(),
         }
         if self.plan.hides:
             acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
+        if hide is not None:
+            acts["hide the note"] = hide
         return acts
 
     def _foreign(self, name: str, *, note: str = "") -> None:
@@ -484,6 +551,7 @@ class World:
 
     def _meddle_in_the_dark(self, machine: Machine) -> None:
         """Let another device act before the computer starts again; it belongs to no process and to no thread."""
+        self.oracle.lose_power(machine.name)
         label = f"it is dark at {machine.name}"
         Context().run(self.loop.expect_after, 0, label, partial(self._act_in_the_dark, machine))
 
@@ -497,6 +565,9 @@ class World:
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = self.word("them")
+        self.oracle.writers.setdefault(note_id, set()).add("them")
+        if name not in ("edit the top", "edit the end", "rewrite"):
+            self.oracle.unmade.add(note_id)
         # It belongs to no process, also in a moment in which one ends.
         Context().run(self._foreign_acts()[name], note_id, word)
         self.note(f"another device: {name} {note_id} ({word})")
@@ -525,8 +596,7 @@ class World:
         self.clock.set_by = (-4000.0, 90.0, 4000.0, 0.0)[at]
 
     def _hide(self, name: str) -> None:
-        word = self.word("secret")
-        self.oracle.hidden.add(word)
+        word = self.secret(self.word("hidden"))
         self.place.put(name, f"{word}\nhidden\n", tags=("hidden",))
 
 

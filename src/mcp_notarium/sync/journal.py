@@ -64,6 +64,8 @@ class Journal:
         self._keeps_lost = keeps_lost
         self._own_form = own_form
         self._name_parts = name_parts
+        self._claimed: set[str] = set()
+        """Ids of the entries that this process finishes without a call that records an outcome."""
 
     def make(
         self,
@@ -244,13 +246,16 @@ class Journal:
         The revision that the answer replaces is kept as a version, unless the store has not taken the
         write (``stored`` False). ``own``: see :meth:`keep_replaced`.
 
-        An answer without follow-ups is not flushed: the audit record of the call's outcome flushes it. If a
+        The answer to a call is not flushed: the audit record of the call's outcome flushes it. If a
         power cut undoes both, the entry is there again, and its replay finds that the store has the write.
+        No such record follows the end of a claimed entry.
         ``differs``: the store holds something else than was sent, which is counted for the user.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """
-        with self._cache.transaction(durable=bool(follow_ups) or not storing):
+        # A version that is shown must not be given again after a loss of power.
+        claimed = write.write_id in self._claimed
+        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 return False
@@ -267,6 +272,9 @@ class Journal:
                     self._cache.sync_state.record_difference(at=self._clock())
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
+        if claimed:
+            self._claimed.update(follow_up.write_id for follow_up in follow_ups)
+        self._claimed.discard(write.write_id)
         return ours
 
     def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
@@ -397,7 +405,10 @@ class Journal:
             latest=now + LONGEST_LEASE,
             gone_owner=write.owner if self._owner_ended(write.owner) else None,
         )
-        return self._cache.journal.get(write.write_id) if claimed else None
+        if not claimed:
+            return None
+        self._claimed.add(write.write_id)
+        return self._cache.journal.get(write.write_id)
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""

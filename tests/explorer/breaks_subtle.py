@@ -1,0 +1,89 @@
+"""Break the product in small ways that no single answer shows; each has to be found, and told in words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from explorer.breaks import Break, Set
+from mcp_notarium.domain.note import Content, PendingWrite, Tombstone
+from mcp_notarium.protocol.call_audit import Recording
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
+from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync import note_locks
+from mcp_notarium.sync.history import History
+from mcp_notarium.sync.journal import Journal
+
+
+def _nobody_waits_for_a_note(set_attribute: Set) -> None:
+    set_attribute(note_locks, "_lock_of", lambda _locks, _key: asyncio.Lock())
+
+
+def _hidden_while_it_was_fetched(set_attribute: Set) -> None:
+    set_attribute(Journal, "sees_revision", lambda _self, _revision: True)
+    set_attribute(VisibilityFilter, "find_rule", lambda _self, _revision: None)
+
+
+def _direct_removal_ignored(set_attribute: Set) -> None:
+    apply = NoteTable.apply
+
+    def applied(self: NoteTable, changes: Any) -> Any:
+        kept = list(changes)
+        alone = len(kept) == 1 and isinstance(kept[0], Tombstone)
+        return apply(self, [] if alone else kept)
+
+    set_attribute(NoteTable, "apply", applied)
+
+
+def _no_end_after_an_error(set_attribute: Set) -> None:
+    leave = Recording.__exit__
+
+    def left(self: Recording, kind: Any, error: Any, trace: Any) -> None:
+        log = self._log
+        if error is None or log is None or not self._number:
+            leave(self, kind, error, trace)
+
+    set_attribute(Recording, "__exit__", left)
+
+
+def _replay_keeps_no_version(set_attribute: Set) -> None:
+    keep = Journal.keep_replaced
+
+    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> None:
+        if write.write_id not in self._claimed:
+            keep(self, write, storing, own=own)
+
+    set_attribute(Journal, "keep_replaced", kept)
+
+
+def _merged_from_what_is_there_now(set_attribute: Set) -> None:
+    async def content_at(self: History, note_id: str, _local_version: int) -> Content | None:
+        note = self._cache.notes.get(note_id)
+        return None if note is None else note.content
+
+    set_attribute(History, "content_at", content_at)
+
+
+BREAKS: dict[str, Break] = {
+    "nobody waits for who writes the same note": Break(
+        "simplenote",
+        _nobody_waits_for_a_note,
+        ("lost", "doubled", "journal", "nobody planned", "version", "audit", "kept", "who"),
+    ),
+    "a note that was hidden while it was fetched is shown": Break(
+        "simplenote, hidden", _hidden_while_it_was_fetched, ("hidden", "the store")
+    ),
+    "a removal that comes alone is ignored": Break(
+        "simplenote", _direct_removal_ignored, ("the store", "removed for good")
+    ),
+    "a call that fails has no end in the audit chain": Break(
+        "simplenote", _no_end_after_an_error, ("audit chain",)
+    ),
+    "a repeated write keeps no version": Break(
+        "vault", _replay_keeps_no_version, ("a history lacks", "names who")
+    ),
+    "a late save is merged from what is there now": Break(
+        "simplenote", _merged_from_what_is_there_now, ("lost",)
+    ),
+}
+"""By what is broken."""

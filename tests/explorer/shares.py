@@ -1,0 +1,78 @@
+"""Share schedules among the worlds and the processors: the worlds take turns, and each processor plays its part."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from explorer.breaks import BREAKS
+from explorer.breaks_files import BREAKS as BREAKS_FILES
+from explorer.breaks_http import BREAKS as BREAKS_HTTP
+from explorer.breaks_once import BREAKS as BREAKS_ONCE
+from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
+from explorer.run import Outcome, seeded
+from explorer.world import WORLDS
+
+ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
+_END_SECONDS = 60
+"""How long a process may take to end the schedule that it plays."""
+
+
+def share(args: dict[str, Any], first: int, step: int) -> Iterator[Outcome]:
+    """Play every so many-th schedule, in the order in which the worlds take turns."""
+    worlds = [args["world"]] if args["world"] else list(WORLDS)
+    turns = ((n, one) for n in range(args["first"], args["first"] + args["most"]) for one in worlds)
+    ends = time.perf_counter() + args["seconds"]
+    for number, world in itertools.islice(turns, first, None, step):
+        yield seeded(world, args["seed"], number)
+        if time.perf_counter() > ends:
+            return
+
+
+@contextmanager
+def played_by_many(args: dict[str, Any]) -> Iterator[Iterator[Outcome]]:
+    """Let each processor play its share."""
+    spawning = multiprocessing.get_context("spawn")
+    results: Any = spawning.Queue()
+    players = [
+        spawning.Process(target=_play, args=(args, at, results), daemon=True)
+        for at in range(args["jobs"])
+    ]
+    for player in players:
+        player.start()
+
+    def collect() -> Iterator[Outcome]:
+        playing, waited = args["jobs"], 0
+        while playing:
+            try:
+                outcome = results.get(timeout=1.0)
+            except Empty:
+                waited += 1
+                if waited > _END_SECONDS and not all(one.is_alive() for one in players):
+                    raise RuntimeError("a process has ended before its time") from None
+                continue
+            waited = 0
+            if outcome is None:
+                playing -= 1
+            else:
+                yield outcome
+
+    try:
+        yield collect()
+    finally:
+        for player in players:
+            player.terminate()
+            player.join()
+
+
+def _play(args: dict[str, Any], at: int, results: Any) -> None:
+    if args["broken"]:
+        ALL_BREAKS[args["broken"]].make(setattr)
+    for outcome in share(args, at, args["jobs"]):
+        results.put(outcome)
+    results.put(None)
