@@ -61,10 +61,6 @@ class Asked:
     fixed: bool = False
     links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
 
-    def again(self, number: int) -> Asked:
-        """Return it for another round."""
-        return replace(self, round=number) if number else self
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -130,9 +126,7 @@ class HeadReader:
         head = await self._read_newest(view, asked)
         view = replace(view, head=head)
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
-            return view.holding(
-                Held.NOTHING
-            )  # a note that was hidden elsewhere is gone to the caller here
+            return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
         # defence: undo-of-known-revision-only =False
         moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
         unchanged = head.etag if head.content == note.content and not moved else None

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -264,7 +264,7 @@ class Writer:
                 if not self._store.traits.in_database:
                     # Another process may have begun a write since: wait for it, do not refuse.
                     await self.replay.finish_earlier(write.note_id, lock)
-                result = await self._attempt.first(write, asked.again(number), lock)
+                result = await self._attempt.first(write, replace(asked, round=number), lock)
                 if result.outcome is not WriteOutcome.AGAIN:
                     return result
         raise changed_error(write.note_id, self._cache.notes.get(write.note_id))

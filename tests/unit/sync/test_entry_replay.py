@@ -485,8 +485,8 @@ def test_an_undo_is_refused_if_the_app_has_set_something_else_since(app):
         native = history.native_of("n1", replaced, last=True)
         file.put("n1", "text\n", images='["c"]')
         await client.run_cycles()
+        content = replace(client.note("n1").content, native=native)
         with pytest.raises(VersionConflict, match="changed elsewhere"):
-            content = replace(client.note("n1").content, native=native)
             await client.writer.save(note=client.note("n1"), content=content)
 
     asyncio.run(scenario())
