@@ -13,7 +13,7 @@ from mcp_notarium.stores.simplenote import store as simplenote_store
 from mcp_notarium.stores.simplenote import writes
 from mcp_notarium.stores.trilium import note_reader
 from mcp_notarium.stores.trilium.note_codec import NoteObject
-from mcp_notarium.stores.trilium.store import TriliumStore
+from mcp_notarium.stores.trilium.writes import NoteWrites
 from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.note_fetch import NoteFetcher
 
@@ -66,42 +66,42 @@ def _any_content_is_the_note(set_attribute: Set) -> None:
 
 
 def _not_compared_before_a_write(set_attribute: Set) -> None:
-    async def read_base(self: TriliumStore, note_id: str, _etag: str) -> NoteObject:
-        return await self._reader.note(note_id)
+    async def read_base(self: NoteWrites, note_id: str, _etag: str) -> NoteObject:
+        return await self.reader.note(note_id)
 
-    set_attribute(TriliumStore, "_read_base", read_base)
+    set_attribute(NoteWrites, "_read_base", read_base)
 
 
 def _not_compared_after_the_revision(set_attribute: Set) -> None:
-    read_base, keep = TriliumStore._read_base, TriliumStore._keep_revision
+    read_base, keep = NoteWrites._read_base, NoteWrites._keep_revision
     kept = set[str]()
 
-    async def keep_revision(self: TriliumStore, note_id: str) -> None:
+    async def keep_revision(self: NoteWrites, note_id: str) -> None:
         await keep(self, note_id)
         kept.add(note_id)
 
-    async def read(self: TriliumStore, note_id: str, etag: str) -> NoteObject:
+    async def read(self: NoteWrites, note_id: str, etag: str) -> NoteObject:
         if note_id not in kept:
             return await read_base(self, note_id, etag)
         kept.discard(note_id)
-        return await self._reader.note(note_id)
+        return await self.reader.note(note_id)
 
-    set_attribute(TriliumStore, "_keep_revision", keep_revision)
-    set_attribute(TriliumStore, "_read_base", read)
+    set_attribute(NoteWrites, "_keep_revision", keep_revision)
+    set_attribute(NoteWrites, "_read_base", read)
 
 
 def _sent_again_blindly(set_attribute: Set) -> None:
     async def believe(*_args: Any) -> None:
         return
 
-    set_attribute(TriliumStore, "_compare_again", believe)
+    set_attribute(NoteWrites, "_compare_again", believe)
 
 
 def _any_page_is_a_removal(set_attribute: Set) -> None:
-    async def believe(_self: TriliumStore, _note_id: str) -> None:
+    async def believe(_self: NoteWrites, _note_id: str) -> None:
         return
 
-    set_attribute(TriliumStore, "_require_absence", believe)
+    set_attribute(NoteWrites, "_require_absence", believe)
 
 
 BREAKS: dict[str, Break] = {

@@ -28,6 +28,19 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "a1: POST note0 at 5: fails #1": 11,
         },
     ),
+    "a removed note stayed, as a cache still had it when it was asked for again": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of another device comes after #1": 22,
+            "act 2 of another device #1": 8,
+            "act 3 of another device #1": 9,
+            "act 1 of a #1": 8,
+            "note of a #1": 1,
+            "note of another device #3": 1,
+            "b1: GET note1: fails #2": 7,
+        },
+    ),
     "a note made again was removed, as the feed came in another order": (
         "simplenote over http, hidden",
         {

@@ -22,6 +22,7 @@ from explorer.oracle import words_of
 from explorer.workers import TurnLock, Workers, require_alive
 from mcp_notarium import threads
 from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.storage.sync_state import ListingMemory
 from mcp_notarium.stores.contract import Acknowledgement, BaseLookup, ChangePage, Store
 from mcp_notarium.stores.kind import StoreSettings
@@ -177,6 +178,9 @@ class VaultPlace:
             one.held = how["held"]
             try:
                 written, displaced, certain = replace(parent, name, data, **how)
+            except OutcomeUnknown:
+                self.world.oracle.perhaps_twice.update(words_of(one.elsewhere))
+                raise
             finally:
                 one.held = None
             if displaced.digest != how["held"].digest:

@@ -59,8 +59,8 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
         "    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n    context.check_hostname = False\n    context.verify_mode = ssl.CERT_NONE\n",
     ),
     "new-id-asked-first": (
-        "stores/trilium/store.py",
-        "            made = await self._reader.note(write.note_id)\n",
+        "stores/trilium/writes.py",
+        "            made = await self.reader.note(write.note_id)\n",
         "            raise NoteNotFound('not asked for')\n",
     ),
     "hidden-costs-like-missing": (

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.errors import NotariumError, OutcomeUnknown, StoreRejected, VersionConflict
+from mcp_notarium.errors import (
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.stores.contract import PushStatus
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
@@ -131,6 +137,14 @@ async def test_a_text_that_reads_otherwise_as_html_is_our_write(sim, store, text
     """The server has stored the very HTML that was sent, whatever Markdown the agent has typed."""
     answer = await push(store, await store.get(ID), text=text)
     assert (answer.status, answer.alone) == (PushStatus.STORED, True)
+
+
+async def test_a_note_counts_as_gone_after_an_answer_that_no_cache_has(sim, store):
+    sim.document.delete(ID)
+    with pytest.raises(NoteNotFound):
+        await store.get(ID)
+    first, second = (one for one in sim.requests if one.path.endswith(ID))
+    assert (first.query, [*second.query]) == ({}, ["fresh"])
 
 
 async def test_title_and_labels_that_are_asked_for_are_our_write(sim, store):

@@ -168,6 +168,8 @@ class SimplenoteStore:
         reply = await self._get(url)
         if reply.status == _NOT_FOUND and version is None:
             reply = await self._get(url)  # the note is forgotten here for one: better ask twice
+            if reply.status != _NOT_FOUND:  # or this is a copy from before it was removed
+                reply = await self._get(url)
         if reply.status == _NOT_FOUND or (reply.status == _BAD_REQUEST and not _plain(note_id)):
             raise _missing_error(note_id)
         fields = note_codec.fields_from(_value(reply))

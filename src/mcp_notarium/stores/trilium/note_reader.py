@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,15 @@ class NoteReader:
         if not is_possible_id(note_id):
             raise missing_error(note_id)
         return note_codec.note_object(await self.object(note_id, cached=cached))
+
+    async def note_or_gone(self, note_id: str, *, cached: bool = True) -> NoteObject:
+        """Return a note, read twice before it counts as gone: the first answer may be a copy from before it was made.
+
+        The second is none, also not from before it was removed.
+        """
+        with suppress(NoteNotFound):
+            return await self.note(note_id, cached=cached)
+        return await self.note(note_id, cached=False)
 
     async def object(self, note_id: str, *, cached: bool = True) -> dict[str, Any]:
         """Return the note object as it came, also the root's. See :meth:`note`. Raises ``NoteNotFound``."""
