@@ -9,7 +9,6 @@ from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.version_table import Makers
 from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -18,14 +17,6 @@ from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.scheduler import Leader
 
 # Who made it, and what a history has.
-
-
-def _same_text_same_maker(set_attribute: Set) -> None:
-    def of(self: Makers, etag: str, *, number: int | None = None) -> str:
-        known = ((its, by) for its, made, by in self.writes if made == etag)
-        return next((by for its, by in known if number is None or its < number), "")
-
-    set_attribute(Makers, "of", of)
 
 
 def _credited_with_others_text(set_attribute: Set) -> None:
@@ -166,14 +157,11 @@ def _compared_before_the_revision(set_attribute: Set) -> None:
 
 
 BREAKS: dict[str, Break] = {
-    "a text counts as made by whoever has made the same one": Break(
-        "vault", _same_text_same_maker, ("names who has not written",)
-    ),
     "a save counts as alone whatever else is in it": Break(
         "simplenote", _credited_with_others_text, ("names who has not written", "lost")
     ),
     "what was saved from here is not kept when others replace it": Break(
-        "trilium", _ours_not_kept, ("a history lacks",)
+        "memento", _ours_not_kept, ("a history lacks",)
     ),
     "a new note takes an id that another has": Break(
         "vault", _taken_id_taken, ("lost", "journal", "the store")
