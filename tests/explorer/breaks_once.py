@@ -6,13 +6,10 @@ from typing import Any
 
 from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
-from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
-from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.scheduler import Leader
 
@@ -83,16 +80,7 @@ def _made_again_is_removed(set_attribute: Set) -> None:
     set_attribute(change_feed_codec, "_combine", combined)
 
 
-def _gone_at_once(set_attribute: Set) -> None:
-    set_attribute(TriliumStore, "_note_or_gone", lambda self, note_id: self._reader.note(note_id))
-
-
 # Versions, hidden notes, audit, the leader.
-
-
-def _renamed_keeps_its_version(set_attribute: Set) -> None:
-    set_attribute(NoteTable, "renumber", lambda _self, _note_id: None)
-    set_attribute(NoteTable, "raise_version_floor", lambda _self, **_how: None)
 
 
 def _outcome_after_the_answer(set_attribute: Set) -> None:
@@ -126,18 +114,6 @@ def _leads_at_once_or_never(set_attribute: Set) -> None:
 # Stores.
 
 
-def _move_drops_displaced(set_attribute: Set) -> None:
-    move = NoteWriter._move
-
-    def moved(self: NoteWriter, root: int, place: Any, answer: Acknowledgement, **how: Any) -> Any:
-        try:
-            return move(self, root, place, answer, **how)
-        except (OSError, NotariumError) as error:
-            raise RuntimeError("the displaced text is dropped") from error
-
-    set_attribute(NoteWriter, "_move", moved)
-
-
 def _compared_before_the_revision(set_attribute: Set) -> None:
     read, keep = TriliumStore._read_base, TriliumStore._keep_revision
     compared: set[int] = set()
@@ -167,7 +143,7 @@ BREAKS: dict[str, Break] = {
         "vault", _taken_id_taken, ("lost", "journal", "the store")
     ),
     "the base that a save has read is not flushed": Break(
-        "simplenote", _read_base_not_flushed, ("version",)
+        "trilium", _read_base_not_flushed, ("version",)
     ),
     "the end of a repeated write is not flushed": Break(
         "memento", _replay_not_flushed, ("version",)
@@ -175,18 +151,11 @@ BREAKS: dict[str, Break] = {
     "a note that was made again counts as removed": Break(
         "simplenote over http", _made_again_is_removed, ("the store", "lost", "version")
     ),
-    "a note is gone at the first answer that says so": Break(
-        "trilium over http", _gone_at_once, ("the store", "lost", "doubled")
-    ),
-    "a renamed note keeps its version": Break("vault", _renamed_keeps_its_version, ("version",)),
     "the outcome is recorded after the answer": Break(
         "simplenote", _outcome_after_the_answer, ("audit chain",)
     ),
     "a server asks once whether it leads": Break(
         "simplenote", _leads_at_once_or_never, ("the store", "journal")
-    ),
-    "a note that cannot be moved takes what it has displaced along": Break(
-        "vault files", _move_drops_displaced, ("lost", "nobody planned")
     ),
     "a note is compared before its revision is kept": Break(
         "trilium 0.93 over http", _compared_before_the_revision, ("lost",)

@@ -51,16 +51,6 @@ def _no_end_after_an_error(set_attribute: Set) -> None:
     set_attribute(Recording, "__exit__", left)
 
 
-def _replay_keeps_no_version(set_attribute: Set) -> None:
-    keep = Journal.keep_replaced
-
-    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> None:
-        if write.write_id not in self._claimed:
-            keep(self, write, storing, own=own)
-
-    set_attribute(Journal, "keep_replaced", kept)
-
-
 def _merged_from_what_is_there_now(set_attribute: Set) -> None:
     async def content_at(self: History, note_id: str, _local_version: int) -> Content | None:
         note = self._cache.notes.get(note_id)
@@ -73,7 +63,7 @@ BREAKS: dict[str, Break] = {
     "the lease of an entry is not respected": Break(
         "trilium",
         _any_entry_is_free,
-        ("lost", "doubled", "journal", "the store", "answered", "nobody planned"),
+        ("lost", "doubled", "journal", "the store", "nobody planned", "version"),
     ),
     "a note that was hidden while it was fetched is shown": Break(
         "simplenote, hidden", _hidden_while_it_was_fetched, ("hidden", "the store")
@@ -83,9 +73,6 @@ BREAKS: dict[str, Break] = {
     ),
     "a call that fails has no end in the audit chain": Break(
         "simplenote", _no_end_after_an_error, ("audit chain",)
-    ),
-    "a repeated write keeps no version": Break(
-        "vault", _replay_keeps_no_version, ("a history lacks", "names who")
     ),
     "a late save is merged from what is there now": Break(
         "simplenote", _merged_from_what_is_there_now, ("lost",)

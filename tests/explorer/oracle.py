@@ -139,7 +139,7 @@ class Oracle:
         for (maker, newer), (_, older) in itertools.pairwise(versions):
             new = {*words_of(newer.text)} - {*words_of(older.text)}
             others = sorted(word for word in new if self.authors.get(word, maker) != maker)
-            if maker and others and not self.forgetful and not listed:
+            if maker and others and not (self.forgetful or listed or note_id in self.unmade):
                 raise self._break(
                     f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
                     f"{maker}, and {others} as well"

@@ -179,6 +179,11 @@ class World:
                 with server.process.running():
                     self.loop.create_task(server.sync())
         self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
+        self._seen_versions = {
+            (server.machine.name, note.id, note.local_version)
+            for server in self.servers
+            for note in server.notes()
+        }
         self.chooser.mute = self.calm = False
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
 
