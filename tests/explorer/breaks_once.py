@@ -98,15 +98,12 @@ def _outcome_after_the_answer(set_attribute: Set) -> None:
 
 def _leads_at_once_or_never(set_attribute: Set) -> None:
     acquire = Leader.acquire
-    refused: set[int] = set()
 
     def acquired(self: Leader) -> bool:
-        if id(self) in refused:
+        if vars(self).get("refused"):
             return False
-        if acquire(self):
-            return True
-        refused.add(id(self))
-        return False
+        vars(self)["refused"] = not acquire(self)
+        return not vars(self)["refused"]
 
     set_attribute(Leader, "acquire", acquired)
 
@@ -116,15 +113,13 @@ def _leads_at_once_or_never(set_attribute: Set) -> None:
 
 def _compared_before_the_revision(set_attribute: Set) -> None:
     read, keep = TriliumStore._read_base, TriliumStore._keep_revision
-    compared: set[int] = set()
 
     async def kept(self: TriliumStore, note_id: str) -> None:
         await keep(self, note_id)
-        compared.add(id(self))
+        vars(self)["compared"] = True
 
     async def read_base(self: TriliumStore, note_id: str, etag: str) -> Any:
-        if id(self) in compared:
-            compared.discard(id(self))
+        if vars(self).pop("compared", False):
             return await self._reader.note(note_id)
         return await read(self, note_id, etag)
 

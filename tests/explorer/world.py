@@ -92,6 +92,8 @@ class World:
             for at, name in enumerate(_SERVERS)
         ]
         self._ended: set[str] = set()
+        self._away = ""
+        """Name of a server that has ended for good: the other one has to do all that is left."""
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
@@ -201,12 +203,18 @@ class World:
             self._begin_acts(server)
         self._plan_foreign()
         self.loop.run_until(self._all_acted, deadline=self.loop.time() + HEALING_SECONDS)
+        ends = self.chooser.choose("a server ends for good", 1 + len(self.servers), rate=0.15)
+        if ends and not self.plan.apart and self.plan.syncing:
+            server = self.servers[ends - 1]
+            self._away = server.name
+            self.note(f"{server.name} ends for good")
+            server.process.kill()
 
     def heal(self) -> None:
         """Let nothing go wrong any more, and wait until all agree."""
         self.chooser.mute = self.calm = True
         for server in self.servers:
-            if not server.alive:
+            if not server.alive and server.name != self._away:
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
@@ -233,7 +241,9 @@ class World:
     def rest(self) -> None:
         """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
         asked = self._pass_ten_minutes()
-        self.oracle.judge_quiet(self.servers, self.loop.waiting(), asked)
+        self.oracle.judge_quiet(
+            [one for one in self.servers if one.alive], self.loop.waiting(), asked
+        )
         self.down = True
         self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
         self.down = False
@@ -274,7 +284,7 @@ class World:
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
-        if not server.alive:
+        if not server.alive and server.name != self._away:
             self._restart(server)
             self._begin_acts(server)
 
@@ -304,7 +314,9 @@ class World:
             if rules.sees(one, content.tags)
         }
         return all(
-            one.alive and not one.unfinished() and one.contents() == truth for one in self.servers
+            one.alive and not one.unfinished() and one.contents() == truth
+            for one in self.servers
+            if one.name != self._away
         )
 
     # What servers do.
