@@ -6,26 +6,14 @@ from typing import Any
 
 from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
-from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.storage.version_table import Makers
-from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
-from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.scheduler import Leader
 
 # Who made it, and what a history has.
-
-
-def _same_text_same_maker(set_attribute: Set) -> None:
-    def of(self: Makers, etag: str, *, number: int | None = None) -> str:
-        known = ((its, by) for its, made, by in self.writes if made == etag)
-        return next((by for its, by in known if number is None or its < number), "")
-
-    set_attribute(Makers, "of", of)
 
 
 def _credited_with_others_text(set_attribute: Set) -> None:
@@ -92,16 +80,7 @@ def _made_again_is_removed(set_attribute: Set) -> None:
     set_attribute(change_feed_codec, "_combine", combined)
 
 
-def _gone_at_once(set_attribute: Set) -> None:
-    set_attribute(TriliumStore, "_note_or_gone", lambda self, note_id: self._reader.note(note_id))
-
-
 # Versions, hidden notes, audit, the leader.
-
-
-def _renamed_keeps_its_version(set_attribute: Set) -> None:
-    set_attribute(NoteTable, "renumber", lambda _self, _note_id: None)
-    set_attribute(NoteTable, "raise_version_floor", lambda _self, **_how: None)
 
 
 def _outcome_after_the_answer(set_attribute: Set) -> None:
@@ -119,15 +98,12 @@ def _outcome_after_the_answer(set_attribute: Set) -> None:
 
 def _leads_at_once_or_never(set_attribute: Set) -> None:
     acquire = Leader.acquire
-    refused: set[int] = set()
 
     def acquired(self: Leader) -> bool:
-        if id(self) in refused:
+        if vars(self).get("refused"):
             return False
-        if acquire(self):
-            return True
-        refused.add(id(self))
-        return False
+        vars(self)["refused"] = not acquire(self)
+        return not vars(self)["refused"]
 
     set_attribute(Leader, "acquire", acquired)
 
@@ -135,29 +111,15 @@ def _leads_at_once_or_never(set_attribute: Set) -> None:
 # Stores.
 
 
-def _move_drops_displaced(set_attribute: Set) -> None:
-    move = NoteWriter._move
-
-    def moved(self: NoteWriter, root: int, place: Any, answer: Acknowledgement, **how: Any) -> Any:
-        try:
-            return move(self, root, place, answer, **how)
-        except (OSError, NotariumError) as error:
-            raise RuntimeError("the displaced text is dropped") from error
-
-    set_attribute(NoteWriter, "_move", moved)
-
-
 def _compared_before_the_revision(set_attribute: Set) -> None:
     read, keep = TriliumStore._read_base, TriliumStore._keep_revision
-    compared: set[int] = set()
 
     async def kept(self: TriliumStore, note_id: str) -> None:
         await keep(self, note_id)
-        compared.add(id(self))
+        vars(self)["compared"] = True
 
     async def read_base(self: TriliumStore, note_id: str, etag: str) -> Any:
-        if id(self) in compared:
-            compared.discard(id(self))
+        if vars(self).pop("compared", False):
             return await self._reader.note(note_id)
         return await read(self, note_id, etag)
 
@@ -166,20 +128,17 @@ def _compared_before_the_revision(set_attribute: Set) -> None:
 
 
 BREAKS: dict[str, Break] = {
-    "a text counts as made by whoever has made the same one": Break(
-        "vault", _same_text_same_maker, ("names who has not written",)
-    ),
     "a save counts as alone whatever else is in it": Break(
         "simplenote", _credited_with_others_text, ("names who has not written", "lost")
     ),
     "what was saved from here is not kept when others replace it": Break(
-        "trilium", _ours_not_kept, ("a history lacks",)
+        "memento", _ours_not_kept, ("a history lacks",)
     ),
     "a new note takes an id that another has": Break(
         "vault", _taken_id_taken, ("lost", "journal", "the store")
     ),
     "the base that a save has read is not flushed": Break(
-        "simplenote", _read_base_not_flushed, ("version",)
+        "trilium", _read_base_not_flushed, ("version",)
     ),
     "the end of a repeated write is not flushed": Break(
         "memento", _replay_not_flushed, ("version",)
@@ -187,18 +146,11 @@ BREAKS: dict[str, Break] = {
     "a note that was made again counts as removed": Break(
         "simplenote over http", _made_again_is_removed, ("the store", "lost", "version")
     ),
-    "a note is gone at the first answer that says so": Break(
-        "trilium over http", _gone_at_once, ("the store", "lost", "doubled")
-    ),
-    "a renamed note keeps its version": Break("vault", _renamed_keeps_its_version, ("version",)),
     "the outcome is recorded after the answer": Break(
         "simplenote", _outcome_after_the_answer, ("audit chain",)
     ),
     "a server asks once whether it leads": Break(
         "simplenote", _leads_at_once_or_never, ("the store", "journal")
-    ),
-    "a note that cannot be moved takes what it has displaced along": Break(
-        "vault files", _move_drops_displaced, ("lost", "nobody planned")
     ),
     "a note is compared before its revision is kept": Break(
         "trilium 0.93 over http", _compared_before_the_revision, ("lost",)

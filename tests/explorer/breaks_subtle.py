@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from explorer.breaks import Break, Set
+from mcp_notarium.audit.chain import OK
 from mcp_notarium.domain.note import Content, PendingWrite, Tombstone
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import note_locks
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.journal import Journal
 
 
-def _nobody_waits_for_a_note(set_attribute: Set) -> None:
-    set_attribute(note_locks, "_lock_of", lambda _locks, _key: asyncio.Lock())
+def _any_entry_is_free(set_attribute: Set) -> None:
+    claim = Journal.claim
+
+    def claimed(self: Journal, write: PendingWrite) -> Any:
+        self._owner_ended = lambda _owner: True
+        return claim(self, write)
+
+    set_attribute(Journal, "claim", claimed)
+    set_attribute(Journal, "can_claim", lambda _self, _write: True)
 
 
 def _hidden_while_it_was_fetched(set_attribute: Set) -> None:
@@ -39,21 +45,10 @@ def _no_end_after_an_error(set_attribute: Set) -> None:
     leave = Recording.__exit__
 
     def left(self: Recording, kind: Any, error: Any, trace: Any) -> None:
-        log = self._log
-        if error is None or log is None or not self._number:
+        if self._outcome == OK or not self._number:
             leave(self, kind, error, trace)
 
     set_attribute(Recording, "__exit__", left)
-
-
-def _replay_keeps_no_version(set_attribute: Set) -> None:
-    keep = Journal.keep_replaced
-
-    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> None:
-        if write.write_id not in self._claimed:
-            keep(self, write, storing, own=own)
-
-    set_attribute(Journal, "keep_replaced", kept)
 
 
 def _merged_from_what_is_there_now(set_attribute: Set) -> None:
@@ -65,10 +60,10 @@ def _merged_from_what_is_there_now(set_attribute: Set) -> None:
 
 
 BREAKS: dict[str, Break] = {
-    "nobody waits for who writes the same note": Break(
-        "simplenote",
-        _nobody_waits_for_a_note,
-        ("lost", "doubled", "journal", "nobody planned", "version", "audit", "kept", "who"),
+    "the lease of an entry is not respected": Break(
+        "trilium",
+        _any_entry_is_free,
+        ("lost", "doubled", "journal", "the store", "nobody planned", "version"),
     ),
     "a note that was hidden while it was fetched is shown": Break(
         "simplenote, hidden", _hidden_while_it_was_fetched, ("hidden", "the store")
@@ -78,9 +73,6 @@ BREAKS: dict[str, Break] = {
     ),
     "a call that fails has no end in the audit chain": Break(
         "simplenote", _no_end_after_an_error, ("audit chain",)
-    ),
-    "a repeated write keeps no version": Break(
-        "vault", _replay_keeps_no_version, ("a history lacks", "names who")
     ),
     "a late save is merged from what is there now": Break(
         "simplenote", _merged_from_what_is_there_now, ("lost",)

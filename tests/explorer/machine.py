@@ -117,6 +117,8 @@ class Machine:
         """Called while it is dark."""
         self.after_flush: Callable[[], None] = lambda: None
         """Called when the disk has all that was committed."""
+        self.after_commit: Callable[[Process], None] = lambda _process: None
+        """Called after a commit that nobody waits for the disk to have."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
         self._commits = [0]
@@ -162,6 +164,8 @@ class Machine:
             self._committed()
             if durable:
                 self._flushed()
+            else:
+                self.after_commit(process)
             process.place("has committed")
             return changed
 

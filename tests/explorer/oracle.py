@@ -61,7 +61,7 @@ class Oracle:
     _covered: dict[str, Process] = field(default_factory=dict)
     """Word to the process whose write has gone over it, at a store that overwrites what it has."""
     touched: set[tuple[str, str]] = field(default_factory=set)
-    """Machine and id of each note with a write that may have been finished since the last flush."""
+    """Machine and id of each note with a write that has ended since the last flush, in the process that had begun it."""
     _unsure: set[tuple[str, str, int]] = field(default_factory=set)
     """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
     loss of power right after the process was killed may give another text their number."""
@@ -105,12 +105,10 @@ class Oracle:
             if self.promised.pop(word, None):
                 self._owed.append((process, word))
 
-    def flushed(self, server: Server) -> None:
-        """Learn that the disk of a server has all that it has committed."""
-        machine = server.machine.name
-        begun = {write.note_id for write in server.app.cache.journal.in_flight()}
-        self.touched -= {one for one in self.touched if one[0] == machine and one[1] not in begun}
-        self._unsure = {one for one in self._unsure if one[:2] in self.touched}
+    def flushed(self, machine: str) -> None:
+        """Learn that the disk of a computer has all that was committed."""
+        self.touched -= {one for one in self.touched if one[0] == machine}
+        self._unsure = {one for one in self._unsure if one[0] != machine}
 
     def lose_power(self, machine: str) -> None:
         """Learn that a computer may have lost what it had not flushed."""
@@ -141,7 +139,7 @@ class Oracle:
         for (maker, newer), (_, older) in itertools.pairwise(versions):
             new = {*words_of(newer.text)} - {*words_of(older.text)}
             others = sorted(word for word in new if self.authors.get(word, maker) != maker)
-            if maker and others and not self.forgetful and not listed:
+            if maker and others and not (self.forgetful or listed or note_id in self.unmade):
                 raise self._break(
                     f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
                     f"{maker}, and {others} as well"

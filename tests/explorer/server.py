@@ -180,18 +180,25 @@ class Server:
                 run.loop.create_task(scheduler.run())
 
     def _watch_journal(self, cache: Cache) -> None:
-        """Tell the oracle of which notes there are writes."""
-        add, touched = cache.journal.add, self.world.oracle.touched
+        """Tell the oracle of which notes a write has ended that this process has begun."""
+        journal, touched = cache.journal, self.world.oracle.touched
+        add, drop, ours = journal.add, journal.drop, dict[str, str]()
 
-        def watched(write: PendingWrite, **how: bool) -> None:
+        def added(write: PendingWrite, **how: bool) -> None:
+            ours[write.write_id] = write.note_id
             add(write, **how)
-            touched.add((self.machine.name, write.note_id))
 
-        cache.journal.add = watched  # type: ignore[method-assign]
+        def dropped(write_id: str) -> None:
+            if write_id in ours:
+                touched.add((self.machine.name, ours[write_id]))
+            drop(write_id)
+
+        journal.add, journal.drop = added, dropped  # type: ignore[method-assign]
 
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()
-        if step == "recorded" and digest is not None:  # else sync does it, by itself
+        # Without a digest sync does it, by itself; beside other calls nobody knows which of them does.
+        if step == "recorded" and digest is not None and self._open_calls == 1:
             self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
 

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from explorer.choices import Chooser
+from explorer.choices import KILL, Chooser
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
-from explorer.machine import Clock, Killed, Machine
+from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
 from explorer.place import MemoryPlace, Place
@@ -72,6 +72,9 @@ class World:
         self._words = 0
         self._foreign_left = 0
         """Acts of others that have not ended."""
+        self._seen_versions: set[tuple[str, str, int]] = set()
+        self._in_question: list[str] = []
+        """Ids of notes with a version that may be lost with the power."""
         self._between_left = 2
         """Acts of others in the middle of something, at most."""
         self.acts = plan.acts
@@ -89,10 +92,13 @@ class World:
             for at, name in enumerate(_SERVERS)
         ]
         self._ended: set[str] = set()
+        self._away = ""
+        """Name of a server that has ended for good: the other one has to do all that is left."""
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
-            machine.after_flush = partial(self._see_flushed, machine)
+            machine.after_commit = partial(self._see_commit, machine)
+            machine.after_flush = partial(self.oracle.flushed, machine.name)
 
     # What the parts ask.
 
@@ -125,18 +131,31 @@ class World:
 
     def _see_all(self, machine: Machine) -> None:
         """Count what is in the index as shown: a read at this moment would have shown it."""
-        for server in self._readers(machine):
-            for note in server.notes():
+        for server in self.servers:
+            open_now = server.alive and server.app.cache.database.in_transaction
+            for note in (
+                server.notes()
+                if server.alive and server.machine is machine and not open_now
+                else ()
+            ):
                 self.oracle.see_version(server, note.id, note.local_version, note.content)
 
-    def _see_flushed(self, machine: Machine) -> None:
-        for server in self._readers(machine)[:1] if self.oracle.touched else ():
-            self.oracle.flushed(server)
-
-    def _readers(self, machine: Machine) -> list[Server]:
-        """Return the servers of a computer that could read now."""
-        alive = [one for one in self.servers if one.alive and one.machine is machine]
-        return [one for one in alive if not one.app.cache.database.in_transaction]
+    def _see_commit(self, machine: Machine, process: Process) -> None:
+        """Let the power fail right after somebody has read a version that is not flushed, if the schedule says so."""
+        owner = next((one for one in self.servers if one.alive and one.process is process), None)
+        if self.calm or owner is None or not machine.kills_left:
+            return
+        found = owner.app.cache.database.rows("SELECT id, local_version FROM notes")
+        versions = {(machine.name, note_id, version) for note_id, version in found}
+        fresh = sorted(versions - self.oracle.versions.keys() - self._seen_versions)
+        self._seen_versions |= versions
+        self._in_question = [one[1] for one in fresh if one[:2] not in self.oracle.touched]
+        label = f"{KILL}{process.name} has committed, and another one has read that"
+        rate = min(1.0, 10 * self.chooser.rates.kills)
+        if self._in_question and self.chooser.choose(label, 2, rate=rate):
+            machine.kills_left -= 1
+            machine.lose_power("right after a read")
+            raise Killed
 
     # The parts of a run.
 
@@ -162,6 +181,11 @@ class World:
                 with server.process.running():
                     self.loop.create_task(server.sync())
         self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
+        self._seen_versions = {
+            (server.machine.name, note.id, note.local_version)
+            for server in self.servers
+            for note in server.notes()
+        }
         self.chooser.mute = self.calm = False
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
 
@@ -179,12 +203,18 @@ class World:
             self._begin_acts(server)
         self._plan_foreign()
         self.loop.run_until(self._all_acted, deadline=self.loop.time() + HEALING_SECONDS)
+        ends = self.chooser.choose("a server ends for good", 1 + len(self.servers), rate=0.15)
+        if ends and not self.plan.apart and self.plan.syncing:
+            server = self.servers[ends - 1]
+            self._away = server.name
+            self.note(f"{server.name} ends for good")
+            server.process.kill()
 
     def heal(self) -> None:
         """Let nothing go wrong any more, and wait until all agree."""
         self.chooser.mute = self.calm = True
         for server in self.servers:
-            if not server.alive:
+            if not server.alive and server.name != self._away:
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
@@ -211,7 +241,9 @@ class World:
     def rest(self) -> None:
         """Let ten quiet minutes pass, then ten without the store, and see that little happens in them."""
         asked = self._pass_ten_minutes()
-        self.oracle.judge_quiet(self.servers, self.loop.waiting(), asked)
+        self.oracle.judge_quiet(
+            [one for one in self.servers if one.alive], self.loop.waiting(), asked
+        )
         self.down = True
         self.oracle.judge_requests(self._pass_ten_minutes(), "minutes without the store")
         self.down = False
@@ -252,7 +284,7 @@ class World:
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
-        if not server.alive:
+        if not server.alive and server.name != self._away:
             self._restart(server)
             self._begin_acts(server)
 
@@ -282,7 +314,9 @@ class World:
             if rules.sees(one, content.tags)
         }
         return all(
-            one.alive and not one.unfinished() and one.contents() == truth for one in self.servers
+            one.alive and not one.unfinished() and one.contents() == truth
+            for one in self.servers
+            if one.name != self._away
         )
 
     # What servers do.
@@ -558,8 +592,11 @@ class World:
     def _act_in_the_dark(self, machine: Machine) -> None:
         ids = [one for one in self.place.ids() if "hidden" not in one]
         if ids:
-            at = self.chooser.choose("note of another device in the dark", len(ids), rate=0.4)
-            word = self.meddle(f"while {machine.name} is dark", ids[at], rate=0.5)
+            asked = [one for one in self._in_question if one in ids] or ids
+            at = self.chooser.choose("note of another device in the dark", len(asked), rate=0.4)
+            rate = 0.9 if self._in_question else 0.5
+            word = self.meddle(f"while {machine.name} is dark", asked[at], rate=rate)
+            self._in_question = []
             if word:
                 self.oracle.promise(word, "another device")
 
