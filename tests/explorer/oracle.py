@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.stores.vault.file_writer import RECOVERED
@@ -56,6 +57,7 @@ class Oracle:
     """Digests of acts of which a write has left the process."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
     _owed: list[tuple[Process, str]] = field(default_factory=list)
+    tags: Tags = field(default_factory=Tags)
     broken: str = ""
     """The first thing that did not hold while servers ran, who may have caught it."""
     last: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -149,6 +151,23 @@ class Oracle:
                 f"version {version} of {note_id} was {seen.text!r}, and is {content.text!r}"
             )
 
+    def require_renamed(self, server: Server, had: list[str], *, old: str, new: str) -> None:
+        """Demand that no note has a tag any more whose renaming is answered as done for all."""
+        notes = [note for one in had if (note := server.app.cache.notes.get(one))]
+        left = [note.id for note in notes if old in note.tags]
+        if left:
+            raise self._break(f"{server.name} has renamed {old} to {new}, and {left} have it still")
+
+    def require_restored(self, server: Server, answer: Answer, then: str) -> None:
+        """Demand that a note that was restored says what the version said, unless it has changed since."""
+        note = server.app.cache.notes.get(answer.value["id"])
+        whole = answer.value["status"] == "restored" and "differently" not in answer.value["note"]
+        same = note is not None and note.local_version == answer.value["new_local_version"]
+        if whole and same and note is not None and note.text.strip() != then.strip():
+            raise self._break(
+                f"{server.name} has restored {then!r} in {note.id}, which says {note.text!r}"
+            )
+
     # In the end.
 
     def judge(self, servers: list[Server], store: dict[str, Content]) -> None:
@@ -174,6 +193,8 @@ class Oracle:
             for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
+        if missing := self.tags.missing(store, self.taken):
+            raise Broken(f"tags lost: {missing}; the store has {store}")
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]

@@ -15,6 +15,7 @@ from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
 from explorer.memento_place import MementoPlace
+from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import UNKNOWN, Oracle, is_copy, words_of
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
@@ -75,6 +76,7 @@ class World:
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
         self.place = plan.place(self)
+        self._more_acts = MoreActs(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
@@ -100,7 +102,7 @@ class World:
         """Return a word that nobody has used."""
         self._words += 1
         word = f"{who}{self._words}"
-        if who in ("a", "b"):
+        if who in ("a", "b", "tag"):
             self.oracle.written.add(word)
         return word
 
@@ -116,7 +118,7 @@ class World:
             open_now = server.alive and server.app.cache.database.in_transaction
             if server.alive and server.machine is machine and not open_now:
                 for note in server.notes():
-                    if not self.oracle.is_written(note.text):
+                    if not self.oracle.is_written(" ".join((note.text, *note.tags))):
                         self.oracle.see_version(server, note.id, note.local_version, note.content)
 
     # The parts of a run.
@@ -130,7 +132,7 @@ class World:
         for number in range(2):
             word = self.word("old")
             self.oracle.promise(word, "the store")
-            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
+            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
         if self.plan.hides:
             self._hide("note-hidden")
         for machine in self.machines if loaded else ():
@@ -295,7 +297,7 @@ class World:
             acts["tag"] = self._tag
         if traits.trash:
             acts |= {"trash": self._trash, "untrash": self._untrash}
-        return acts | {"wait": self._wait}
+        return acts | {"wait": self._wait} | self._more_acts.acts()
 
     async def _create(self, server: Server) -> None:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
@@ -311,13 +313,13 @@ class World:
         await self._change(server, lambda word: {"prepend": f"{word}\n"})
 
     async def _change(self, server: Server, how: Callable[[str], dict[str, Any]]) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if note_id:
             word = self.word(server.name)
             await self._promising(server, word, "save", id=note_id, **how(word))
 
     async def _rewrite(self, server: Server) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if not note_id:
             return
         read = await server.call("get", id=note_id)
@@ -332,20 +334,23 @@ class World:
         )
 
     async def _rename(self, server: Server) -> None:
-        note = self._some_note(server)
+        note = self.some_note(server)
         read = await server.call("get", id=note) if note else None
         if read is not None and read.ok and not is_copy(Content("", title=read.value["title"])):
             version = read.value["local_version"]
             await server.call("save", id=note, title=self.word("name"), local_version=version)
 
     async def _tag(self, server: Server) -> None:
-        note = self._some_note(server)
+        note = self.some_note(server)
         if not note:
             return
         read = await server.call("get", id=note)
         if read.ok:
-            tags = [*read.value["tags"], self.word("tag")]
-            await server.call("save", id=note, tags=tags, local_version=read.value["local_version"])
+            word, version = self.word("tag"), read.value["local_version"]
+            tags = [*read.value["tags"], word]
+            answer = await server.call("save", id=note, tags=tags, local_version=version)
+            if answer.ok:
+                self.oracle.tags.given.setdefault(note, set()).add(word)
 
     async def _trash(self, server: Server) -> None:
         await self._manage(server, "trash")
@@ -354,7 +359,7 @@ class World:
         await self._manage(server, "untrash")
 
     async def _manage(self, server: Server, action: str) -> Answer | None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         read = await server.call("get", id=note_id) if note_id else None
         if read is None or not read.ok:
             return None
@@ -364,13 +369,13 @@ class World:
         )
 
     async def _remove(self, server: Server) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         note = server.app.cache.notes.get(note_id) if note_id else None
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
             return
         words = note.text
-        await self._guarded(
+        await self.guarded(
             server,
             "manage",
             lambda: self.oracle.forgive(words),
@@ -385,7 +390,8 @@ class World:
         if not mine:
             return
         note_id, words = mine[-1]
-        await self._guarded(
+        self.oracle.tags.forget(note_id)
+        await self.guarded(
             server,
             "manage",
             lambda: self.oracle.forgive(" ".join(words)),
@@ -401,11 +407,12 @@ class World:
 
     async def _look(self, server: Server) -> None:
         await server.call("list")
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if note_id:
             await server.call("get", id=note_id)
 
-    def _some_note(self, server: Server) -> str:
+    def some_note(self, server: Server) -> str:
+        """Return the id of a note that a server knows, '' if it knows none."""
         ids = sorted(server.app.cache.notes.etags())
         return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
 
@@ -423,9 +430,9 @@ class World:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
         return answer
 
-    async def _guarded(
+    async def guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
-    ) -> None:
+    ) -> Answer:
         """Call a tool that takes words away: if it is not answered, they may be gone or not."""
         answered = False
         try:
@@ -433,6 +440,7 @@ class World:
             answered = True
             if answer.ok or answer.value.get("subcategory") == UNKNOWN:
                 forgive()
+            return answer
         finally:
             if not answered:
                 forgive()

@@ -1,0 +1,31 @@
+"""See that what is broken on purpose in acts on many notes and on older versions is found, and told in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.breaks_acts import BREAKS
+from explorer.run import forget_loaded, replayed, seeded, shorten, tell
+from support.long import LONG
+
+QUICK = ("a renamed tag takes the others away",)
+MOST = 3000
+"""Schedules in which a break has to be found; most are found in the first two hundred."""
+
+
+@pytest.mark.slow("explores until a fault is found")
+@pytest.mark.parametrize("name", BREAKS if LONG else QUICK)
+def test_what_is_broken_in_such_acts_is_found_and_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, make, words = BREAKS[name]
+    make(monkeypatch.setattr)
+    forget_loaded()
+    outcomes = (seeded(world, "breaks", number) for number in range(MOST))
+    found = next((one for one in outcomes if one.fault), None)
+    assert found is not None
+    shortest = shorten(found)
+    assert any(word in shortest.fault for word in words), shortest.fault
+    assert shortest.fault in tell(shortest)
+    assert replayed(world, shortest.schedule).digest == shortest.digest
+    forget_loaded()
