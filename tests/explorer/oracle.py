@@ -19,6 +19,7 @@ from mcp_notarium.stores.vault.file_writer import RECOVERED
 from mcp_notarium.sync.conflict_copy import MARK
 
 if TYPE_CHECKING:
+    from explorer.hiding import Hiding
     from explorer.machine import Process
     from explorer.server import Answer, Server
 
@@ -58,6 +59,8 @@ class Oracle:
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
     _owed: list[tuple[Process, str]] = field(default_factory=list)
     tags: Tags = field(default_factory=Tags)
+    hiding: Hiding | None = None
+    """Knows what is hidden, where the rules change."""
     broken: str = ""
     """The first thing that did not hold while servers ran, who may have caught it."""
     last: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -82,7 +85,8 @@ class Oracle:
             self.taken.add(word)
             self.promised.pop(word, None)
 
-    def _break(self, what: str) -> Broken:
+    def breaks(self, what: str) -> Broken:
+        """Remember that something does not hold; return what may be raised of it."""
         self.broken = self.broken or what
         return Broken(what)
 
@@ -99,10 +103,14 @@ class Oracle:
     ) -> None:
         """Judge an answer, and what the index says of the notes that it names; ``begun``: it was an act."""
         if not answer.ok and answer.value.get("category") == "INTERNAL":
-            raise self._break(f"{tool} of {server.name} meets what nobody planned")
+            raise self.breaks(f"{tool} of {server.name} meets what nobody planned")
         leaked = sorted(word for word in self.hidden if word in answer.text)
         if leaked:
-            raise self._break(f"{tool} shows {server.name} what is hidden: {leaked}")
+            raise self.breaks(f"{tool} shows {server.name} what is hidden: {leaked}")
+        if self.hiding is not None and (
+            wrong := self.hiding.judge(server, tool, arguments, answer)
+        ):
+            raise self.breaks(wrong)
         rows = [answer.value, *answer.value.get("content", [])] if answer.ok else []
         for row in rows:
             if isinstance(row, dict):
@@ -126,7 +134,7 @@ class Oracle:
         whole = "uuid" not in row and not row.get("text_is_partial")
         shown = text if whole else text.partition("\n")[0].rstrip("…")
         if (shown != known.text) if whole else (shown.strip() not in known.text + "(empty note)"):
-            raise self._break(
+            raise self.breaks(
                 f"{server.name} reads {text!r} as version {version} of {note_id}, which is {known.text!r}"
             )
 
@@ -147,7 +155,7 @@ class Oracle:
         key = (server.machine.name, note_id, version)
         seen = self.versions.setdefault(key, content)
         if seen != content:
-            raise self._break(
+            raise self.breaks(
                 f"version {version} of {note_id} was {seen.text!r}, and is {content.text!r}"
             )
 
@@ -156,7 +164,7 @@ class Oracle:
         notes = [note for one in had if (note := server.app.cache.notes.get(one))]
         left = [note.id for note in notes if old in note.tags]
         if left:
-            raise self._break(f"{server.name} has renamed {old} to {new}, and {left} have it still")
+            raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
 
     def require_restored(self, server: Server, answer: Answer, then: str) -> None:
         """Demand that a note that was restored says what the version said, unless it has changed since."""
@@ -164,7 +172,7 @@ class Oracle:
         whole = answer.value["status"] == "restored" and "differently" not in answer.value["note"]
         same = note is not None and note.local_version == answer.value["new_local_version"]
         if whole and same and note is not None and note.text.strip() != then.strip():
-            raise self._break(
+            raise self.breaks(
                 f"{server.name} has restored {then!r} in {note.id}, which says {note.text!r}"
             )
 

@@ -23,7 +23,7 @@ from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.policy import PERMISSIVE, Visibility
+from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
@@ -47,6 +47,10 @@ class Plan:
     kills: int = 2
     syncing: bool = True
     """Servers sync by themselves, else once when they start."""
+    world: Callable[..., World] | None = None
+    """Makes the world itself, where that is another one."""
+    changes: str = ""
+    """What a person changes about the account: "policy" or "key"."""
     script: Mapping[str, tuple[str, ...]] | None = None
     """What each does, where that is no choice."""
 
@@ -80,17 +84,23 @@ class World:
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
-        self.machines = [
-            Machine(name, folder, chooser, self.note, kills=plan.kills) for name in names
-        ]
+        self.machines = [self.make_machine(name) for name in names]
         self.servers = [
-            Server(self, name, self.machines[at % len(self.machines)], policy)
+            self.make_server(name, self.machines[at % len(self.machines)], policy)
             for at, name in enumerate(("a", "b"))
         ]
         self._ended: set[str] = set()
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
+
+    def make_machine(self, name: str) -> Machine:
+        """Return a computer."""
+        return Machine(name, self.folder, self.chooser, self.note, kills=self.plan.kills)
+
+    def make_server(self, name: str, machine: Machine, policy: Policy) -> Server:
+        """Return what runs one server after the other on a computer."""
+        return Server(self, name, machine, policy)
 
     # What the parts ask.
 
@@ -167,7 +177,7 @@ class World:
         """Let nothing go wrong any more, and wait until all agree."""
         self.chooser.mute = self.calm = True
         for server in self.servers:
-            if not server.alive:
+            if server.ended:
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
@@ -208,7 +218,7 @@ class World:
         self._take_away()
         if not self.calm:
             for server in self.servers:
-                if not server.alive and server.name not in self._ended:
+                if server.ended and server.name not in self._ended:
                     self._ended.add(server.name)
                     self.loop.expect(
                         f"{server.name} starts again", lambda one=server: self._again(one)
@@ -221,7 +231,7 @@ class World:
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
-        if not server.alive:
+        if server.ended:
             self._restart(server)
             self._begin_acts(server)
 
@@ -236,7 +246,10 @@ class World:
                 self.loop.create_task(server.sync())
 
     def _loaded(self) -> bool:
-        return all(one.contents() and one.app.library.status().complete for one in self.servers)
+        return all(
+            one.alive and one.contents() and one.app.library.status().complete
+            for one in self.servers
+        )
 
     def _all_acted(self) -> bool:
         alive = all(server.alive for server in self.servers)
@@ -420,7 +433,8 @@ class World:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
         unknown = answer.value.get("subcategory") == UNKNOWN
-        if answer.ok or (unknown and not self.plan.hides):  # where rules hide notes, no copy tells
+        hides = self.plan.hides or self.plan.changes == "policy"
+        if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id")
         if answer.ok and isinstance(note_id, str):
@@ -542,6 +556,12 @@ def _memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+def _account(plan: Plan, *args: Any) -> World:
+    from explorer.account_world import AccountWorld  # noqa: PLC0415 - it is made of this one
+
+    return AccountWorld(plan, *args)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -562,6 +582,12 @@ WORLDS: dict[str, Plan] = {
     **{name: Plan(place) for name, place in _HTTP.items()},
     **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
+    **{
+        f"{row}, {changes} changes": Plan(_memory(ROWS[row]), world=_account, changes=changes)
+        for row in ("simplenote", "trilium", "memento")
+        for changes in ("policy", "key")
+    },
+    "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
