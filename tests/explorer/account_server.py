@@ -118,7 +118,8 @@ class AccountServer(Server):
         assert self.opened is not None
         said = self.opened.anchor.read(self.opened.database)
         found = self.app.audit.table.verify(
-            anchored=said and said.head, also=lambda one: seen.add((one.digest, one.outcome))
+            anchored=None if said is None else said.head,
+            also=lambda one: seen.add((one.digest, one.outcome)),
         )
         return found, seen
 

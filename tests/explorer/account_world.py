@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,9 @@ class AccountWorld(World):
         self, plan: Plan, folder: Path, loop: DeterministicLoop, clock: Clock, chooser: Chooser
     ) -> None:
         super().__init__(plan, folder, loop, clock, chooser)
-        self.oracle.hiding = Hiding(self)
+        self.hiding = Hiding(self)
+        if plan.changes == "policy":
+            self.oracle.hiding = self.hiding
         own = getattr(self.place, "workers", None)
         self.workers = own or Workers(loop, chooser)
         for machine in self.computers:
@@ -49,7 +51,7 @@ class AccountWorld(World):
         """See ``World.make_machine``."""
         return AccountMachine(name, self.folder, self.chooser, self.note, kills=self.plan.kills)
 
-    def make_server(self, name: str, machine: Machine, policy: Policy) -> Server:
+    def make_server(self, name: str, machine: Machine, policy: Policy) -> AccountServer:
         """See ``World.make_server``."""
         return AccountServer(self, name, machine, policy)
 
@@ -57,6 +59,11 @@ class AccountWorld(World):
     def computers(self) -> list[AccountMachine]:
         """Return the computers."""
         return cast("list[AccountMachine]", self.machines)
+
+    @property
+    def clients(self) -> list[AccountServer]:
+        """Return the servers."""
+        return cast("list[AccountServer]", self.servers)
 
     def outside(self, call: Callable[..., object], *args: Any) -> None:
         """Call what belongs to no process."""
@@ -144,9 +151,13 @@ class AccountWorld(World):
 
     def has_opened(self, server: AccountServer) -> None:
         """Let a server that has opened the account begin its acts, and see what it has."""
-        self.oracle.hiding.begins(server)
+        self.hiding.begins(server)
         if self._begun:
             super()._begin_acts(server)
+
+    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
+        hides = {"ask for what is hidden": self.hiding.ask} if self.oracle.hiding else {}
+        return super()._possible() | hides
 
     def _begin_acts(self, server: Server) -> None:
         if server.alive:
@@ -162,8 +173,7 @@ class AccountWorld(World):
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
         word = super()._act_elsewhere(name, note_id)
-        if self.oracle.hiding is not None:
-            self.oracle.hiding.look()
+        self.hiding.look()
         return word
 
     # What the person does.
@@ -189,8 +199,8 @@ class AccountWorld(World):
 
     def _person_ended(self) -> None:
         self._foreign_left -= 1
-        for server in self.servers:
-            cast("AccountServer", server).held = False
+        for server in self.clients:
+            server.held = False
 
     async def _act_as_person(self, name: str, process: Process) -> None:
         self.note(f"the person {name}")

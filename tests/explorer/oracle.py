@@ -107,10 +107,10 @@ class Oracle:
         leaked = sorted(word for word in self.hidden if word in answer.text)
         if leaked:
             raise self.breaks(f"{tool} shows {server.name} what is hidden: {leaked}")
-        if self.hiding is not None and (
-            wrong := self.hiding.judge(server, tool, arguments, answer)
-        ):
-            raise self.breaks(wrong)
+        if self.hiding is not None:
+            wrong = self.hiding.judge(server, tool, arguments, answer, begun=begun)
+            if wrong:
+                raise self.breaks(wrong)
         rows = [answer.value, *answer.value.get("content", [])] if answer.ok else []
         for row in rows:
             if isinstance(row, dict):

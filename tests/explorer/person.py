@@ -100,7 +100,7 @@ class Person:
     async def _reencrypt(self, *, rotates: bool) -> None:
         world, machine = self._world, self._world.computers[0]
         new = f"raw:{os.urandom(32).hex()}" if rotates else ""
-        for server in world.servers:
+        for server in world.clients:
             await world.loop.gate(f"the person closes the client of {server.name}")
             server.held = True
             server.close()
@@ -115,7 +115,7 @@ class Person:
                 ),
             )
         finally:
-            for server in world.servers:
+            for server in world.clients:
                 server.held = False
 
     def _options(self) -> ChangeOptions:

@@ -274,6 +274,13 @@ class World:
             self.loop.create_task(self._acts(server))
 
     async def _acts(self, server: Server) -> None:
+        try:
+            await self._act_by_act(server)
+        except Exception as error:
+            self.oracle.breaks(f"{server.name} acts, and meets {error!r}")
+            raise
+
+    async def _act_by_act(self, server: Server) -> None:
         while server.done < self.acts:
             number = server.done + 1
             name = self._next_act(number, server.name, list(self._possible()))
