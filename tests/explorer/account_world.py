@@ -14,6 +14,7 @@ from explorer.account_machine import AccountMachine, SystemCalls
 from explorer.account_server import AccountServer
 from explorer.choices import Chooser
 from explorer.hiding import Hiding
+from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Machine, Process
 from explorer.person import Person
@@ -22,6 +23,7 @@ from explorer.vault_place import LEFT_BEHIND, VaultPlace
 from explorer.workers import Workers
 from explorer.world import Plan, World
 from mcp_notarium.config import Config, loader
+from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Policy
 
 PRIVATE = "private"
@@ -45,6 +47,9 @@ class AccountWorld(World):
         self._calls.begin(threaded=own is not None)
         self.person = Person(self)
         self._begun = False
+        self._to_put: list[Callable[[], None]] = []
+        if isinstance(self.place, LocalPlace):
+            self._follow(self.place)
         self._person: Process | None = None
 
     def make_machine(self, name: str) -> Machine:
@@ -87,6 +92,31 @@ class AccountWorld(World):
             cwd=machine.folder,
         )
         return replace(loaded.config, **self.place.settings)
+
+    # The local notebook, which is in the database of the account.
+
+    def _follow(self, place: LocalPlace) -> None:
+        """Let another program use what a server has opened: whoever has the account open has its lock."""
+        put, contents, known = place.put, place.contents, dict[str, Content]()
+
+        def open_another() -> Cache:
+            return next(one for one in self.clients if one.alive).app.cache.open_another()
+
+        def put_when_open(name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
+            if any(one.alive for one in self.servers):
+                put(name, text, tags=tags)
+            else:
+                self._to_put.append(partial(put, name, text, tags=tags))
+
+        def last_contents() -> dict[str, Content]:
+            if any(one.alive for one in self.servers):
+                known.clear()
+                known.update(contents())
+            return dict(known)
+
+        place.opens = open_another
+        place.put = put_when_open  # type: ignore[method-assign]
+        place.contents = last_contents  # type: ignore[method-assign]
 
     # The parts of a run.
 
@@ -151,6 +181,8 @@ class AccountWorld(World):
 
     def has_opened(self, server: AccountServer) -> None:
         """Let a server that has opened the account begin its acts, and see what it has."""
+        while self._to_put:
+            self.outside(self._to_put.pop(0))
         self.hiding.begins(server)
         if self._begun:
             super()._begin_acts(server)
@@ -172,6 +204,8 @@ class AccountWorld(World):
             self.calm = calm
 
     def _act_elsewhere(self, name: str, note_id: str) -> str:
+        if isinstance(self.place, LocalPlace) and not any(one.alive for one in self.servers):
+            return ""
         word = super()._act_elsewhere(name, note_id)
         self.hiding.look()
         return word

@@ -591,10 +591,18 @@ WORLDS: dict[str, Plan] = {
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
     **{
         f"{row}, {changes} changes": Plan(_memory(ROWS[row]), world=_account, changes=changes)
-        for row in ("simplenote", "trilium", "memento")
-        for changes in ("policy", "key")
+        for row, changes in (
+            ("simplenote", "policy"),
+            ("memento", "policy"),
+            ("simplenote", "key"),
+            ("trilium", "key"),
+        )
     },
     "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
+    **{
+        f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
+        for changes in ("policy", "key")
+    },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {
