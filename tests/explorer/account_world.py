@@ -25,6 +25,7 @@ from explorer.world import Plan, World
 from mcp_notarium.config import Config, loader
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Policy
+from mcp_notarium.storage.cache import Cache
 
 PRIVATE = "private"
 

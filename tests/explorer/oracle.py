@@ -77,7 +77,7 @@ class Oracle:
 
     def is_written(self, text: str) -> bool:
         """Tell whether a server has put a word into a text, or a copy of it."""
-        return text.startswith(MARK) or not self.written.isdisjoint(text.split())
+        return text.startswith(MARK) or not self.written.isdisjoint(words_of(text))
 
     def forgive(self, text: str) -> None:
         """Expect the words of a text no more: somebody took them away who had them before him."""

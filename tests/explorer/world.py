@@ -112,7 +112,7 @@ class World:
         """Return a word that nobody has used."""
         self._words += 1
         word = f"{who}{self._words}"
-        if who in ("a", "b", "tag"):
+        if who in ("a", "b", "tag", "name"):
             self.oracle.written.add(word)
         return word
 
@@ -569,6 +569,12 @@ def _account(plan: Plan, *args: Any) -> World:
     return AccountWorld(plan, *args)
 
 
+def _links(plan: Plan, *args: Any) -> World:
+    from explorer.link_world import LinkWorld  # noqa: PLC0415 - as above
+
+    return LinkWorld(plan, *args)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -599,6 +605,7 @@ WORLDS: dict[str, Plan] = {
         )
     },
     "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
+    "vault files, links": Plan(VaultPlace, world=_links),
     **{
         f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
         for changes in ("policy", "key")
