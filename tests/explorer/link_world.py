@@ -97,7 +97,12 @@ class LinkWorld(World):
             for card, place in zip(cards, places, strict=True)
         ):
             raise self.oracle.breaks(f"the cards show {cards}, and the notes are {places}")
-        if lost := {*self._texts} - {one.get("text") for one in nodes}:
+        shown = [one.get("text", "") for one in nodes]
+        kept = {
+            *shown,
+            *words_of(" ".join(one.text for one in store.values())),
+        }  # a file that was displaced
+        if lost := {*self._texts} - kept:
             raise self.oracle.breaks(f"lost on the canvas: {sorted(lost)}")
 
     @staticmethod

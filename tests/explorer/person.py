@@ -40,8 +40,8 @@ class Person:
         """What is in the key file of the clients."""
         self.perhaps = ""
         """A key that opens the account instead, if a change was cut off behind its commit point."""
-        self.gone: list[str] = []
-        """Keys that open nothing any more."""
+        self.gone = [f"raw:{'09' * 32}"]
+        """Keys that open nothing: any more, or ever."""
 
     def acts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """Return what the person may do."""
