@@ -105,7 +105,8 @@ class World:
     # What the parts ask.
 
     def note(self, line: str) -> None:
-        """Add a line to the story of the run."""
+        """Add a line to the story of the run, which says nothing of where it is played."""
+        line = line.replace(str(self.folder), "")
         self.story.append(f"{self.loop.time():9.2f} s  {line}")
 
     def word(self, who: str) -> str:
