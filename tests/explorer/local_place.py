@@ -34,6 +34,8 @@ class LocalPlace:
     def __init__(self, world: World) -> None:
         self._world = world
         self.settings: dict[str, Any] = local()
+        self.opens: Callable[[], Cache] | None = None
+        """Opens the database, where that is no matter of this place."""
 
     def acts(self) -> dict[str, Callable[[str, str], None]]:
         """See ``Place.acts``."""
@@ -82,6 +84,8 @@ class LocalPlace:
 
     def _open(self) -> Cache:
         """Open the database under the rules of the servers: other rules would empty the index."""
+        if self.opens is not None:
+            return self.opens()
         rules = self._world.servers[0].policy.visibility
         return open_cache(self._world.machines[0].folder, rules, key=None)
 

@@ -139,14 +139,19 @@ class Machine:
             flushed = flush()
 
             def after() -> None:
-                self._flushed()
+                self._flushed(database)
                 flushed()
                 process.place("has flushed its log")
 
             return after
 
         cache._flusher._before = before_flush
-        self._watch(database, process)
+        self.follow(database, process)
+
+    def follow(self, database: Database, process: Process) -> None:
+        """Make each commit of a connection such a place, once."""
+        if database not in process.databases:
+            self._watch(database, process)
 
     def _watch(self, database: Database, process: Process) -> None:
         process.databases.append(database)
@@ -156,14 +161,14 @@ class Machine:
             if sql != "COMMIT":
                 changed = run(sql, parameters)
                 if database._durable is None and not sql.startswith(("BEGIN", "PRAGMA")):
-                    self._committed()
+                    self._committed(database)
                 return changed
             durable = database._durable
             process.place("commits")
             changed = run(sql, parameters)
-            self._committed()
+            self._committed(database)
             if durable:
-                self._flushed()
+                self._flushed(database)
             else:
                 self.after_commit(process)
             process.place("has committed")
@@ -173,7 +178,7 @@ class Machine:
             if process.dead:
                 raise Killed
             opened = open_another()
-            self._watch(opened, process)
+            self.follow(opened, process)
             return opened
 
         def closed() -> None:
@@ -211,14 +216,16 @@ class Machine:
         folder.mkdir(mode=0o700)
         return folder
 
-    def _committed(self) -> None:
+    def _committed(self, database: Database) -> None:
+        del database  # there is one
         size = self._log_size()
         if size < self._commits[-1]:  # it was moved into the main file, which flushes
             self._commits = [size]
         elif size > self._commits[-1]:
             self._commits.append(size)
 
-    def _flushed(self) -> None:
+    def _flushed(self, database: Database) -> None:
+        del database
         self._commits = [self._log_size()]
         self.after_flush()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.stores.contract import Versions
@@ -20,6 +21,7 @@ from mcp_notarium.stores.vault.file_writer import RECOVERED
 from mcp_notarium.sync.conflict_copy import MARK
 
 if TYPE_CHECKING:
+    from explorer.hiding import Hiding
     from explorer.machine import Process
     from explorer.server import Answer, Server
 
@@ -65,6 +67,9 @@ class Oracle:
     _unsure: set[tuple[str, str, int]] = field(default_factory=set)
     """Those of ``versions`` that such a write may have made: nothing of a call is flushed before its outcome is, so a
     loss of power right after the process was killed may give another text their number."""
+    tags: Tags = field(default_factory=Tags)
+    hiding: Hiding | None = None
+    """Knows what is hidden, where the rules change."""
     broken: str = ""
     """The first thing that did not hold while servers ran, who may have caught it."""
     last: dict[tuple[str, str], list[tuple[str, bool]]] = field(default_factory=dict)
@@ -140,7 +145,7 @@ class Oracle:
             new = {*words_of(newer.text)} - {*words_of(older.text)}
             others = sorted(word for word in new if self.authors.get(word, maker) != maker)
             if maker and others and not (self.forgetful or listed or note_id in self.unmade):
-                raise self._break(
+                raise self.breaks(
                     f"a version names who has not written it: {server.name} has {newer.text!r} of {note_id} as made by "
                     f"{maker}, and {others} as well"
                 )
@@ -151,14 +156,15 @@ class Oracle:
         if server.app.library.traits.in_database:
             lost = []  # every other writer is a server, which keeps what it replaces
         if versions and lost and note_id not in self.unmade and not self.forgetful:
-            raise self._break(
+            raise self.breaks(
                 f"a history lacks what a save has made: {server.name} knows of {note_id} {sorted(texts)}, not {lost}"
             )
 
-    def _see_saved(self, server: Server, answer: dict[str, Any]) -> None:
+    def _see_saved(self, server: Server, saved: Answer) -> None:
         """Demand that a save which met no other edit is the client's own, which can be undone."""
+        answer = saved.value
         note_id, version = answer.get("id"), answer.get("local_version")
-        alone = not (
+        alone = saved.ok and not (
             answer.get("merged") or answer.get("unchanged") or answer.get("conflict_copy_id")
         )
         note = server.app.cache.notes.get(str(note_id))
@@ -172,11 +178,12 @@ class Oracle:
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         if maker not in (server.name, server.name if alone else ""):
-            raise self._break(
+            raise self.breaks(
                 f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
             )
 
-    def _break(self, what: str) -> Broken:
+    def breaks(self, what: str) -> Broken:
+        """Remember that something does not hold; return what may be raised of it."""
         self.broken = self.broken or what
         return Broken(what)
 
@@ -193,10 +200,14 @@ class Oracle:
     ) -> None:
         """Judge an answer, and what the index says of the notes that it names; ``begun``: it was an act."""
         if not answer.ok and answer.value.get("category") == "INTERNAL":
-            raise self._break(f"a call meets an error that nobody planned: {tool} of {server.name}")
+            raise self.breaks(f"a call meets an error that nobody planned: {tool} of {server.name}")
         leaked = sorted(word for word in self.hidden if word in answer.text)
         if leaked:
-            raise self._break(f"hidden text is shown: {tool} shows {server.name} {leaked}")
+            raise self.breaks(f"hidden text is shown: {tool} shows {server.name} {leaked}")
+        if self.hiding and (
+            wrong := self.hiding.judge(server, tool, arguments, answer, begun=begun)
+        ):
+            raise self.breaks(wrong)
         rows = [answer.value, *answer.value.get("content", [])] if answer.ok else []
         for row in rows:
             if isinstance(row, dict):
@@ -204,8 +215,7 @@ class Oracle:
         if tool == "save":
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
-        if answer.ok and tool == "save":
-            self._see_saved(server, answer.value)
+            self._see_saved(server, answer)
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
         if begun:
@@ -225,7 +235,7 @@ class Oracle:
         whole = "uuid" not in row and not row.get("text_is_partial")
         shown = text if whole else text.partition("\n")[0].rstrip("…")
         if (shown != known.text) if whole else (shown.strip() not in known.text + "(empty note)"):
-            raise self._break(
+            raise self.breaks(
                 f"an answer has another text than its version: {server.name} reads {text!r} as "
                 f"version {version} of {note_id}, which is {known.text!r}"
             )
@@ -249,8 +259,25 @@ class Oracle:
             self._unsure.add(key)
         seen = self.versions.setdefault(key, content)
         if seen != content:
-            raise self._break(
+            raise self.breaks(
                 f"a version stands for two contents: {version} of {note_id} was {seen}, and is {content}"
+            )
+
+    def require_renamed(self, server: Server, had: list[str], *, old: str, new: str) -> None:
+        """Demand that no note has a tag any more whose renaming is answered as done for all."""
+        notes = [note for one in had if (note := server.app.cache.notes.get(one))]
+        left = [note.id for note in notes if old in note.tags]
+        if left:
+            raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
+
+    def require_restored(self, server: Server, answer: Answer, then: str) -> None:
+        """Demand that a note that was restored says what the version said, unless it has changed since."""
+        note = server.app.cache.notes.get(answer.value["id"])
+        whole = answer.value["status"] == "restored" and "differently" not in answer.value["note"]
+        same = note is not None and note.local_version == answer.value["new_local_version"]
+        if whole and same and note is not None and note.text.strip() != then.strip():
+            raise self.breaks(
+                f"{server.name} has restored {then!r} in {note.id}, which says {note.text!r}"
             )
 
     # In the end.
@@ -281,6 +308,8 @@ class Oracle:
             for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
+        if missing := self.tags.missing(store, self.taken):
+            raise Broken(f"tags lost: {missing}; the store has {store}")
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]

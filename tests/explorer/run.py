@@ -88,7 +88,8 @@ def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
     loop = DeterministicLoop(chooser, now=0.0)
     clock = Clock(loop)
     with quick_folder() as folder, _without_collector(), simulated(loop, clock, seed=seed):
-        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser)
+        plan = (WORLDS | SMALL)[name]
+        world = (plan.world or World)(plan, folder, loop, clock, chooser)
         try:
             yield world
         finally:

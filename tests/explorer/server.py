@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from explorer.machine import Killed, Machine, Process
@@ -22,6 +23,7 @@ from mcp_notarium.library import Library
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.scheduler import Scheduler
@@ -124,60 +126,74 @@ class Server:
         """Tell whether a process of it runs."""
         return self._lives > 0 and not self.process.dead
 
+    @property
+    def ended(self) -> bool:
+        """Tell whether its last process is gone."""
+        return self._lives > 0 and self.process.dead
+
     def start(self, *, syncing: bool) -> None:
         """Start a process; a task of it syncs if ``syncing``."""
         self._lives += 1
-        run = self.world
         self.process = process = self.machine.start(f"{self.name}{self._lives}")
         with process.running():
             cache = open_cache(self.machine.folder, self.policy.visibility, key=None)
-            cache.versions.clock = run.clock.time
-            self.machine.watch(cache, process)
-            self._watch_journal(cache)
-            remote = run.place.remote(process, cache)
-            writer = Writer(
-                cache,
-                remote,
+            config = Config(
+                **self.world.place.settings, data_dir=self.machine.folder, policy=self.policy
+            )
+            lock = self.machine.folder / "sync.lock"
+            self._wire(cache, config, KEYS, lock=lock, syncing=syncing)
+
+    def _wire(
+        self, cache: Cache, config: Config, keys: AuditKeys, *, lock: Path, syncing: bool
+    ) -> None:
+        """Build what answers calls, as ``app`` does, and sync."""
+        run, process = self.world, self.process
+        cache.versions.clock = run.clock.time
+        self.machine.watch(cache, process)
+        self._watch_journal(cache)
+        remote = run.place.remote(process, cache)
+        writer = Writer(
+            cache,
+            remote,
+            clock=run.clock.time,
+            owner=process.name,
+            lease=LEASE,
+            stopwatch=run.clock.monotonic,
+            owner_ended=run.has_ended,
+            on_step=self._reached,
+        )
+        scheduler = Scheduler(
+            cache,
+            remote,
+            writer,
+            clock=run.clock.time,
+            stopwatch=run.clock.monotonic,
+            interval=INTERVAL,
+            leader_lock_path=lock,
+            jitter=lambda: 0.5,
+        )
+        process.ends.append(scheduler._leader.release)
+        self.app = App(
+            config,
+            cache,
+            remote,
+            writer,
+            scheduler,
+            StoredToken(cache.sync_state, owner=config.owner_hash, system=None),
+            AuditLog(
+                cache.database,
+                keys,
                 clock=run.clock.time,
-                owner=process.name,
-                lease=LEASE,
+                days=365,
                 stopwatch=run.clock.monotonic,
-                owner_ended=run.has_ended,
-                on_step=self._reached,
-            )
-            scheduler = Scheduler(
-                cache,
-                remote,
-                writer,
-                clock=run.clock.time,
-                stopwatch=run.clock.monotonic,
-                interval=INTERVAL,
-                leader_lock_path=self.machine.folder / "sync.lock",
-                jitter=lambda: 0.5,
-            )
-            process.ends.append(scheduler._leader.release)
-            config = Config(**run.place.settings, data_dir=self.machine.folder, policy=self.policy)
-            self.app = App(
-                config,
-                cache,
-                remote,
-                writer,
-                scheduler,
-                StoredToken(cache.sync_state, owner=config.owner_hash, system=None),
-                AuditLog(
-                    cache.database,
-                    KEYS,
-                    clock=run.clock.time,
-                    days=365,
-                    stopwatch=run.clock.monotonic,
-                ),
-                UsageLimits(self.policy.limits, cache, clock=run.clock.time),
-                library=Library(cache, remote, writer, scheduler),
-                clock=run.clock.time,
-            )
-            self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
-            if syncing:
-                run.loop.create_task(scheduler.run())
+            ),
+            UsageLimits(config.policy.limits, cache, clock=run.clock.time),
+            library=Library(cache, remote, writer, scheduler),
+            clock=run.clock.time,
+        )
+        self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
+        if syncing:
+            run.loop.create_task(scheduler.run())
 
     def _watch_journal(self, cache: Cache) -> None:
         """Tell the oracle of which notes a write has ended that this process has begun."""

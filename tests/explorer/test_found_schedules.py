@@ -28,6 +28,17 @@ FOUND = {
         },
         ("another device: edit the top", "the power of m fails"),
     ),
+    "a tag that counts as renamed, of a note that another program has renamed": (
+        "vault",
+        {
+            "act 1 of another device #1": 1,
+            "act 2 of another device #1": 3,
+            "act 3 of another device #1": 7,
+            "act 1 of b #1": 10,
+            "note of another device #3": 1,
+        },
+        ("another device: rename note1", "b calls manage rename_tag", "Repeat the call"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -119,6 +119,8 @@ class VaultPlace:
         self.workers = Workers(world.loop, world.chooser)
         self.editors = Editors(world, self.disk)
         self.deaf = bool(world.chooser.choose("the system tells of no changes", 2, rate=0.15))
+        self.refuses = 0
+        """How often the disk has refused something."""
         self._stores: list[SteppedVault] = []
         self._patches = ExitStack()
         self._patch()
@@ -204,6 +206,7 @@ class VaultPlace:
             self.workers.moment("it lists a folder")
             return
         if call in ("create", "fsync") and self._happens("the disk refuses", 0.5):
+            self.refuses += 1
             raise OSError(errno.ENOSPC if call == "create" else errno.EIO, "simulated")
         if call != "create":
             self.workers.moment(f"before {call}", kill=True)

@@ -15,6 +15,7 @@ from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
+from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
@@ -22,7 +23,7 @@ from explorer.simplenote_place import SimplenotePlace
 from explorer.trilium_place import TriliumPlace
 from explorer.vault_place import VaultPlace
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.policy import PERMISSIVE, Visibility
+from mcp_notarium.domain.policy import PERMISSIVE, Policy, Visibility
 from mcp_notarium.stores.contract import Traits
 from support.memory_client import ROWS
 from support.sync_rig import DATABASE
@@ -49,6 +50,10 @@ class Plan:
     kills: int = 2
     syncing: bool = True
     """Servers sync by themselves, else once when they start."""
+    world: Callable[..., World] | None = None
+    """Makes the world itself, where that is another one."""
+    changes: str = ""
+    """What a person changes about the account: "policy" or "key"."""
     script: Mapping[str, tuple[str, ...]] | None = None
     """What each does, where that is no choice."""
 
@@ -81,14 +86,13 @@ class World:
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
         self.place = plan.place(self)
+        self._more_acts = MoreActs(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
-        self.machines = [
-            Machine(name, folder, chooser, self.note, kills=plan.kills) for name in names
-        ]
+        self.machines = [self.make_machine(name) for name in names]
         self.servers = [
-            Server(self, name, self.machines[at % len(self.machines)], policy)
+            self.make_server(name, self.machines[at % len(self.machines)], policy)
             for at, name in enumerate(_SERVERS)
         ]
         self._ended: set[str] = set()
@@ -100,10 +104,19 @@ class World:
             machine.after_commit = partial(self._see_commit, machine)
             machine.after_flush = partial(self.oracle.flushed, machine.name)
 
+    def make_machine(self, name: str) -> Machine:
+        """Return a computer."""
+        return Machine(name, self.folder, self.chooser, self.note, kills=self.plan.kills)
+
+    def make_server(self, name: str, machine: Machine, policy: Policy) -> Server:
+        """Return what runs one server after the other on a computer."""
+        return Server(self, name, machine, policy)
+
     # What the parts ask.
 
     def note(self, line: str) -> None:
-        """Add a line to the story of the run."""
+        """Add a line to the story of the run, which says nothing of where it is played."""
+        line = line.replace(str(self.folder), "")
         self.story.append(f"{self.loop.time():9.2f} s  {line}")
 
     def word(self, who: str) -> str:
@@ -168,7 +181,7 @@ class World:
         for number in range(2):
             word = self.word("old")
             self.oracle.promise(word, "the store")
-            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
+            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
         if self.plan.hides:
             self._hide("note-hidden")
         for machine in self.machines if loaded else ():
@@ -214,7 +227,7 @@ class World:
         """Let nothing go wrong any more, and wait until all agree."""
         self.chooser.mute = self.calm = True
         for server in self.servers:
-            if not server.alive and server.name != self._away:
+            if server.ended and server.name != self._away:
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
@@ -271,7 +284,7 @@ class World:
         self._take_away()
         if not self.calm:
             for server in self.servers:
-                if not server.alive and server.name not in self._ended:
+                if server.ended and server.name not in self._ended:
                     self._ended.add(server.name)
                     self.loop.expect(
                         f"{server.name} starts again", lambda one=server: self._again(one)
@@ -284,7 +297,7 @@ class World:
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
-        if not server.alive and server.name != self._away:
+        if server.ended and server.name != self._away:
             self._restart(server)
             self._begin_acts(server)
 
@@ -299,7 +312,10 @@ class World:
                 self.loop.create_task(server.sync())
 
     def _loaded(self) -> bool:
-        return all(one.contents() and one.app.library.status().complete for one in self.servers)
+        return all(
+            one.alive and one.contents() and one.app.library.status().complete
+            for one in self.servers
+        )
 
     def _all_acted(self) -> bool:
         alive = all(server.alive for server in self.servers)
@@ -326,6 +342,13 @@ class World:
             self.loop.create_task(self._acts(server))
 
     async def _acts(self, server: Server) -> None:
+        try:
+            await self._act_by_act(server)
+        except Exception as error:
+            self.oracle.breaks(f"{server.name} acts, and meets {error!r}")
+            raise
+
+    async def _act_by_act(self, server: Server) -> None:
         while server.done < self.acts:
             number = server.done + 1
             name = self._next_act(number, server.name, list(self._possible()))
@@ -378,7 +401,7 @@ class World:
         acts |= {"wait": self._wait, "ask for a history": self._history}
         if traits.ids.named:
             acts["create under the same name"] = self._create_namesake
-        return acts
+        return acts | self._more_acts.acts()
 
     async def _create(self, server: Server) -> None:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
@@ -400,13 +423,13 @@ class World:
         await self._change(server, lambda word: {"prepend": f"{word}\n"})
 
     async def _change(self, server: Server, how: Callable[[str], dict[str, Any]]) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if note_id:
             word = self.word(server.name)
             await self._promising(server, word, "save", id=note_id, **how(word))
 
     async def _rewrite(self, server: Server) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if not note_id:
             return
         read = await server.call("get", id=note_id)
@@ -421,20 +444,23 @@ class World:
         )
 
     async def _rename(self, server: Server) -> None:
-        note = self._some_note(server)
+        note = self.some_note(server)
         read = await server.call("get", id=note) if note else None
         if read is not None and read.ok and not is_copy(Content("", title=read.value["title"])):
             version = read.value["local_version"]
             await server.call("save", id=note, title=self.word("name"), local_version=version)
 
     async def _tag(self, server: Server) -> None:
-        note = self._some_note(server)
+        note = self.some_note(server)
         if not note:
             return
         read = await server.call("get", id=note)
         if read.ok:
-            tags = [*read.value["tags"], self.word("tag")]
-            await server.call("save", id=note, tags=tags, local_version=read.value["local_version"])
+            word, version = self.word("tag"), read.value["local_version"]
+            tags = [*read.value["tags"], word]
+            answer = await server.call("save", id=note, tags=tags, local_version=version)
+            if answer.ok:
+                self.oracle.tags.given.setdefault(note, set()).add(word)
 
     async def _trash(self, server: Server) -> None:
         await self._manage(server, "trash")
@@ -443,7 +469,7 @@ class World:
         await self._manage(server, "untrash")
 
     async def _manage(self, server: Server, action: str) -> Answer | None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         read = await server.call("get", id=note_id) if note_id else None
         if read is None or not read.ok:
             return None
@@ -453,13 +479,13 @@ class World:
         )
 
     async def _remove(self, server: Server) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         note = server.app.cache.notes.get(note_id) if note_id else None
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
             return
         words = note.text
-        await self._guarded(
+        await self.guarded(
             server,
             "manage",
             lambda: self.oracle.forgive(words),
@@ -474,7 +500,8 @@ class World:
         if not mine:
             return
         note_id = mine[-1]
-        await self._guarded(
+        self.oracle.tags.forget(note_id)
+        await self.guarded(
             server,
             "manage",
             lambda: self.oracle.undone(server.name, note_id),
@@ -490,17 +517,18 @@ class World:
 
     async def _look(self, server: Server) -> None:
         await server.call("list")
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if note_id:
             await server.call("get", id=note_id)
 
     async def _history(self, server: Server) -> None:
-        note_id = self._some_note(server)
+        note_id = self.some_note(server)
         if note_id:
             await server.call("manage", action="history", id=note_id)
             await server.history(note_id)
 
-    def _some_note(self, server: Server) -> str:
+    def some_note(self, server: Server) -> str:
+        """Return the id of a note that a server knows, '' if it knows none."""
         ids = sorted(server.app.cache.notes.etags())
         return ids[self.chooser.choose(f"note of {server.name}", len(ids), rate=0.4)] if ids else ""
 
@@ -508,7 +536,8 @@ class World:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
         unknown = answer.value.get("subcategory") == UNKNOWN
-        if answer.ok or (unknown and not self.plan.hides):  # where rules hide notes, no copy tells
+        hides = self.plan.hides or self.plan.changes == "policy"
+        if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id") or arguments.get("id")
         if (answer.ok or unknown) and isinstance(note_id, str):
@@ -520,9 +549,9 @@ class World:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
         return answer
 
-    async def _guarded(
+    async def guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
-    ) -> None:
+    ) -> Answer:
         """Call a tool that takes words away: if it is not answered, they may be gone or not."""
         answered = False
         try:
@@ -530,6 +559,7 @@ class World:
             answered = True
             if answer.ok or answer.value.get("subcategory") == UNKNOWN:
                 forgive()
+            return answer
         finally:
             if not answered:
                 forgive()
@@ -641,6 +671,18 @@ def _memory(traits: Traits) -> Callable[[World], Place]:
     return lambda world: MemoryPlace(world, traits)
 
 
+def _account(plan: Plan, *args: Any) -> World:
+    from explorer.account_world import AccountWorld  # noqa: PLC0415 - it is made of this one
+
+    return AccountWorld(plan, *args)
+
+
+def _links(plan: Plan, *args: Any) -> World:
+    from explorer.link_world import LinkWorld  # noqa: PLC0415 - as above
+
+    return LinkWorld(plan, *args)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -661,6 +703,21 @@ WORLDS: dict[str, Plan] = {
     **{name: Plan(place) for name, place in _HTTP.items()},
     **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
+    **{
+        f"{row}, {changes} changes": Plan(_memory(ROWS[row]), world=_account, changes=changes)
+        for row, changes in (
+            ("simplenote", "policy"),
+            ("memento", "policy"),
+            ("simplenote", "key"),
+            ("trilium", "key"),
+        )
+    },
+    "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
+    "vault files, links": Plan(VaultPlace, world=_links),
+    **{
+        f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
+        for changes in ("policy", "key")
+    },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 SMALL: dict[str, Plan] = {

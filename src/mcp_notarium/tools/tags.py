@@ -195,7 +195,7 @@ async def _save_all(
         try:
             if await _save(app, note_id, old, new, call, loses=loses):
                 done.append(note_id)
-        except (VersionConflict, StoreRejected, InvalidRequest):
+        except (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound):
             kept.append(note_id)
         except NotariumError as error:
             raise _interrupted(error, done=len(done), of=len(ids) + left) from None
@@ -225,7 +225,8 @@ async def _save(
 ) -> bool:
     """Rename the tag of one note, as it is now; return whether it had to be saved.
 
-    Raises ``InvalidRequest`` if that takes something away for good and the question did not say so (``loses``).
+    Raises ``InvalidRequest`` if that takes something away for good and the question did not say so (``loses``), and
+    ``NoteNotFound`` for a note that has got another id.
     """
     async with app.library.writing(note_id):
         note = app.library.get(note_id)
@@ -242,6 +243,8 @@ async def _save(
             with app.usage_limits.write():
                 await app.library.save(note=note, content=content, act=call.act, keeps=not loses)
         except NoteNotFound:
+            if app.library.get(note_id) is not None:
+                raise
             return False
     return True
 

@@ -1,0 +1,153 @@
+"""Say what may not be shown under rules that change: whatever they hide from the moment a server has opened the account.
+
+A word is hidden from a server if all notes that have it are hidden by its rules, and have been so since these hold; a note that is hidden later, in
+another program, goes when the server hears of that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from explorer.oracle import is_copy
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.policy import Mode
+
+if TYPE_CHECKING:
+    from explorer.account_world import AccountWorld
+    from explorer.server import Answer, Server
+
+INDEX = (
+    "notes",
+    "note_tags",
+    "note_names",
+    "note_links",
+    "note_base",
+    "note_aliases",
+    "merge_bases",
+    "note_versions",
+)
+"""Tables that say something of visible notes alone, from the moment the account is open."""
+ASKING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("get", {}),
+    ("manage", {"action": "history"}),
+    ("manage", {"action": "undo", "confirm": True}),
+    ("manage", {"action": "restore_version", "version": "1", "local_version": 1, "confirm": True}),
+    ("save", {"append": "more"}),
+    ("save", {"text": "more", "local_version": 1}),
+    ("save", {"tags": ["t"], "local_version": 1}),
+)
+
+
+class Hiding:
+    """Know what each server may have seen under its rules."""
+
+    def __init__(self, world: AccountWorld) -> None:
+        self._world = world
+        self._open: dict[str, set[str]] = {}
+        """Computer to the words that servers may have seen since its rules hold."""
+        self._rules: dict[str, str] = {}
+
+    def begins(self, server: Server) -> None:
+        """Note that a server has opened the account. Its index must be that of its rules already."""
+        rules, computer = server.policy.visibility, server.machine.name
+        if self._rules.get(computer) != rules.digest:
+            self._open[computer], self._rules[computer] = set(), rules.digest
+        for note in server.notes():
+            if not rules.sees(note.id, note.tags):
+                self._world.oracle.breaks(
+                    f"{server.name} has opened the account, and its index has the hidden {note.id}"
+                )
+        self.look()
+        for table in INDEX if server.policy.visibility.has_rules else ():
+            rows = server.app.cache.database.rows(f"SELECT * FROM {table}")
+            if kept := sorted(self.hidden_from(server) & _tokens(str(rows))):
+                self._world.oracle.breaks(
+                    f"{server.name} has opened the account, and {table} has what is hidden: {kept}"
+                )
+
+    def look(self) -> None:
+        """Find out what servers may have seen by now."""
+        store = self._world.place.contents()
+        for server in self._world.servers:
+            if server.alive and server.machine.name in self._open:
+                rules = server.policy.visibility
+                busy = server.app.cache.database.in_transaction
+                held = {} if busy else server.contents()
+                for notes in (store, held):
+                    for note_id, content in notes.items():
+                        if rules.sees(note_id, content.tags) and not is_copy(content):
+                            self._open[server.machine.name] |= words(content)
+
+    def hidden_from(self, server: Server) -> set[str]:
+        """Return the words that no answer to a server may have."""
+        if server.machine.name not in self._open or not server.policy.visibility.has_rules:
+            return set()
+        self.look()
+        rules = server.policy.visibility
+        notes = [*self._world.place.contents().items()]
+        notes += [(one.note_id, one.content) for one in server.app.cache.journal.all()]
+        hidden = {
+            word
+            for note_id, content in notes
+            if not rules.sees(note_id, content.tags)
+            for word in words(content)
+        }
+        return hidden - self._open[server.machine.name]
+
+    async def ask(self, server: Server) -> None:
+        """Ask in every way for a note that is hidden: each answer must be that about a note that never was."""
+        store, rules = self._world.place.contents(), server.policy.visibility
+        secret = self.hidden_from(server)
+        ids = [
+            note_id
+            for note_id, content in sorted(store.items())
+            if not rules.sees(note_id, content.tags) and words(content) & secret
+        ]
+        if not ids:
+            await server.call("list")
+            return
+        chooser = self._world.chooser
+        hidden = ids[chooser.choose(f"hidden note for {server.name}", len(ids), rate=0.4)]
+        stem, dot, end = hidden.partition(".")
+        absent = f"{stem[:-1]}~{dot}{end}"
+        for tool, more in ASKING:
+            before, about, after = [
+                await self._ask_about(server, tool, one, more) for one in (absent, hidden, absent)
+            ]
+            if before == after != about:
+                self._world.oracle.breaks(
+                    f"{tool} {more} tells {server.name} of a hidden note: {about}, not {before}"
+                )
+        word = min(words(store[hidden]) & secret)
+        found = await server.call("list", query=word)
+        if found.ok and (found.value.get("content") or found.value.get("total")):
+            self._world.oracle.breaks(f"{server.name} finds the hidden {word}: {found.text}")
+
+    async def _ask_about(
+        self, server: Server, tool: str, note_id: str, more: dict[str, Any]
+    ) -> str:
+        answer = await server.call(tool, id=note_id, **more)
+        return answer.text.replace(note_id, "the id")
+
+    def judge(
+        self, server: Server, tool: str, arguments: dict[str, Any], answer: Answer, *, begun: bool
+    ) -> str:
+        """Return what is wrong with an answer, '' if nothing is; ``begun``: it was an act."""
+        told, sent = _tokens(answer.text), _tokens(str(arguments))
+        shown = sorted(self.hidden_from(server) & (told - sent))
+        if shown:
+            return f"{tool} shows {server.name} what is hidden: {shown}"
+        if server.policy.mode is Mode.READ_ONLY and answer.ok and begun:
+            return f"{tool} of {server.name} changes something under a policy that forbids it"
+        return ""
+
+
+def _tokens(text: str) -> set[str]:
+    return {*re.findall(r"\w+", text.replace("\\n", " "))}
+
+
+def words(content: Content) -> set[str]:
+    """Return the words of a note that nobody else has: they hold a number."""
+    found = f"{content.text} {' '.join(content.tags)}".replace("#", " ").split()
+    return {one for one in found if one[-1:].isdigit() and one[:1].isalpha()}

@@ -1,0 +1,109 @@
+"""Let servers do what concerns many notes at once, or an older version of one; say what must hold of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mcp_notarium.domain.note import Content
+
+if TYPE_CHECKING:
+    from explorer.server import Server
+    from explorer.world import World
+
+FIRST_TAG = "t"
+"""All notes have it at the beginning."""
+
+
+@dataclass
+class Tags:
+    """Remember which tags notes were given, and by which names those may go since."""
+
+    given: dict[str, set[str]] = field(default_factory=dict)
+    """Id to the tags that a server has given to the note, as it was answered."""
+    renamed: dict[str, set[str]] = field(default_factory=dict)
+    """Tag to what some call was to make of it, whether it was answered or not."""
+
+    def forget(self, note_id: str) -> None:
+        """Expect nothing of a note: a server took back what it has changed there."""
+        self.given.pop(note_id, None)
+
+    def missing(self, store: dict[str, Content], taken: set[str]) -> dict[str, list[str]]:
+        """Return the tags by note that are gone, under all of their names; ``taken``: words taken away on purpose."""
+        lost = {
+            note_id: sorted(
+                tag for tag in tags if not self._names(tag) & {*store[note_id].tags, *taken}
+            )
+            for note_id, tags in self.given.items()
+            if note_id in store
+        }
+        return {note_id: tags for note_id, tags in lost.items() if tags}
+
+    def _names(self, tag: str) -> set[str]:
+        names, waiting = set[str](), [tag]
+        while waiting:
+            one = waiting.pop()
+            if one not in names:
+                names.add(one)
+                waiting += self.renamed.get(one, ())
+        return names
+
+
+class MoreActs:
+    """All such acts of servers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def acts(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
+        """Return them by name."""
+        return {
+            **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
+            "restore": self._restore,
+        }
+
+    async def _rename_tag(self, server: Server) -> None:
+        world, notes = self._world, server.notes()
+        tags = sorted({tag for note in notes for tag in note.tags if tag != "hidden"})
+        if not tags:
+            return
+        old = tags[world.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
+        had, new = [note.id for note in notes if old in note.tags], world.word("tag")
+        world.oracle.tags.renamed.setdefault(old, set()).add(new)
+        world.oracle.forgive(old)
+        answer = await server.call(
+            "manage", action="rename_tag", tag=old, new_tag=new, confirm=True
+        )
+        if answer.ok and not answer.value.get("left"):
+            world.oracle.require_renamed(server, had, old=old, new=new)
+
+    async def _restore(self, server: Server) -> None:
+        """Bring back an older version of a note, which takes away the words that came since."""
+        world, note_id = self._world, self._world.some_note(server)
+        listed = await server.call("manage", action="history", id=note_id) if note_id else None
+        older = listed.value.get("history", [])[1:] if listed is not None and listed.ok else []
+        if listed is None or not older:
+            return
+        row = older[world.chooser.choose(f"version of {server.name}", len(older), rate=0.4)]
+        read = await server.call("get", id=note_id, version=row["version"])
+        note = server.app.cache.notes.get(note_id)
+        if not read.ok or note is None or read.value.get("text_is_partial"):
+            return
+        words, then = note.text, read.value["text"]
+
+        def forgive() -> None:
+            world.oracle.forgive(words)
+
+        answer = await world.guarded(
+            server,
+            "manage",
+            forgive,
+            action="restore_version",
+            id=note_id,
+            local_version=listed.value["new_local_version"],
+            version=row["version"],
+            confirm=True,
+        )
+        if answer.ok:
+            world.oracle.require_restored(server, answer, then)
