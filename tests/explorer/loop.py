@@ -50,6 +50,17 @@ class Event:
     context: Context = field(compare=False)
 
 
+class _Task(asyncio.Task[Any]):
+    """A task that has its place in a set by its number, not by where memory has it."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **how: Any) -> None:
+        self._place = number
+        super().__init__(coro, **how)
+
+    def __hash__(self) -> int:
+        return self._place
+
+
 class Decider(Protocol):
     """Describe who decides what happens when."""
 
@@ -136,7 +147,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         **_more: Any,
     ) -> asyncio.Task[Any]:
         """Start a task in one of the next steps."""
-        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task = _Task(self._number(), coro, loop=self, name=name or "task", context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process leaves some
         owner = OWNER.get() if context is None else context.get(OWNER)
         self._tasks.append((owner, task))

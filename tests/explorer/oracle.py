@@ -20,6 +20,7 @@ from mcp_notarium.sync.conflict_copy import MARK
 if TYPE_CHECKING:
     from explorer.machine import Process
     from explorer.server import Answer, Server
+    from mcp_notarium.audit.verification import Verification
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
@@ -159,8 +160,11 @@ class Oracle:
             if not process.dead:
                 self.promise(word, "another device")
         refused = [text for server in servers for text in server.refused()]
+        chains: dict[str, tuple[Verification, set[tuple[str, str]]]] = {}
         for server in servers:
-            self._judge_server(server, store)
+            if server.machine.name not in chains:
+                chains[server.machine.name] = server.verify()
+            self._judge_server(server, store, *chains[server.machine.name])
         if there := sorted(self.removed & store.keys()):
             raise Broken(f"removed for good, and there: {there}")
         held = Counter(word for content in store.values() for word in set(words_of(content.text)))
@@ -181,7 +185,13 @@ class Oracle:
         if doubled:
             raise Broken(f"doubled: {doubled}; the store has {_texts(store.values())}")
 
-    def _judge_server(self, server: Server, store: dict[str, Content]) -> None:
+    def _judge_server(
+        self,
+        server: Server,
+        store: dict[str, Content],
+        chain: Verification,
+        records: set[tuple[str, str]],
+    ) -> None:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
         held = server.contents()
@@ -195,9 +205,8 @@ class Oracle:
             note = server.app.cache.notes.get(note_id)
             assert note is not None
             self.see_version(server, note_id, note.local_version, content)
-        found, records = server.verify()
-        if not found.whole:
-            raise Broken(f"the audit chain of {server.name}: {[one.words for one in found.faults]}")
+        if not chain.whole:
+            raise Broken(f"the audit chain of {server.name}: {[one.words for one in chain.faults]}")
         for whose, digest in dict.fromkeys(self.sent):
             if whose.machine is server.machine and (digest, OPEN) not in records:
                 raise Broken(f"an act of {whose.name} was sent, and is not in the audit chain")

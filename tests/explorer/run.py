@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from explorer.choices import Chooser, EveryOrder, Schedule
+from explorer.folders import Folders
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, simulated
 from explorer.world import SMALL, WORLDS, World
-from support.sync_rig import quick_folder
+from support.cache_room import new_file
 
-RESTING = 10
+RESTING = 30
 """One run of so many ends with ten quiet minutes."""
 
 
@@ -42,10 +44,10 @@ class Outcome:
 
 def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
     """Play one schedule to its end, in a folder of its own."""
-    loaded = _loaded(world)
+    database = _loaded(world) or new_file(None)
     digest = hashlib.sha256()
     fault = trace = ""
-    with _opened(world, chooser, seed=seed) as playing:
+    with _opened(world, chooser, seed=seed, database=database) as playing:
 
         def on_step(label: str) -> None:
             if label:
@@ -54,7 +56,7 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
 
         playing.loop.on_step = on_step
         try:
-            playing.begin(loaded)
+            playing.begin()
             playing.act()
             playing.heal()
             if rests:
@@ -73,21 +75,36 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
 def _loaded(world: str) -> bytes | None:
     with _opened(world, Chooser(schedule={}), seed="") as prepared:
         prepared.loop.on_step = lambda _label: prepared.after_step()
-        prepared.begin(None)
+        prepared.begin()
         return prepared.loaded()
 
 
 def forget_loaded() -> None:
     """Load again: the product is another one now."""
     _loaded.cache_clear()
+    _FOLDERS.drop()
+
+
+_FOLDERS = Folders()
 
 
 @contextmanager
-def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
+def _opened(
+    name: str, chooser: Chooser, *, seed: str, database: bytes | None = None
+) -> Iterator[World]:
+    """Open a world whose servers begin with a database, or with none."""
     loop = DeterministicLoop(chooser, now=0.0)
     clock = Clock(loop)
-    with quick_folder() as folder, _without_collector(), simulated(loop, clock, seed=seed):
-        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser)
+    with (
+        _FOLDERS.empty() as folder,
+        _without_collector(),
+        simulated(loop, clock, seed=seed, connect=_FOLDERS.connect),
+    ):
+
+        def first(machine: str) -> Path | None:
+            return None if database is None else _FOLDERS.begin(name, machine, database)
+
+        world = World((WORLDS | SMALL)[name], folder, loop, clock, chooser, first=first)
         try:
             yield world
         finally:

@@ -51,10 +51,17 @@ class Plan:
 
 
 class World:
-    """Hold everything that takes part in one run."""
+    """Hold everything that takes part in one run; ``first`` names the folder that a computer begins with, if it has one."""
 
     def __init__(
-        self, plan: Plan, folder: Path, loop: DeterministicLoop, clock: Clock, chooser: Chooser
+        self,
+        plan: Plan,
+        folder: Path,
+        loop: DeterministicLoop,
+        clock: Clock,
+        chooser: Chooser,
+        *,
+        first: Callable[[str], Path | None] = lambda _machine: None,
     ) -> None:
         self.plan = plan
         self.loop = loop
@@ -79,7 +86,8 @@ class World:
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
         self.machines = [
-            Machine(name, folder, chooser, self.note, kills=plan.kills) for name in names
+            Machine(name, folder, chooser, self.note, kills=plan.kills, first=first(name))
+            for name in names
         ]
         self.servers = [
             Server(self, name, self.machines[at % len(self.machines)], policy)
@@ -121,11 +129,8 @@ class World:
 
     # The parts of a run.
 
-    def begin(self, loaded: bytes | None) -> None:
-        """Fill the store, start the servers, and let them load: nothing of this is a choice.
-
-        ``loaded``: the database as it is then, from another run.
-        """
+    def begin(self) -> None:
+        """Fill the store, start the servers, and let them load: nothing of this is a choice."""
         self.chooser.mute = True
         for number in range(2):
             word = self.word("old")
@@ -133,10 +138,6 @@ class World:
             self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
         if self.plan.hides:
             self._hide("note-hidden")
-        for machine in self.machines if loaded else ():
-            path = machine.folder / DATABASE
-            path.touch(mode=0o600)
-            path.write_bytes(loaded or b"")
         for server in self.servers:
             server.start(syncing=self.plan.syncing)
             if not self.plan.syncing:
@@ -203,8 +204,7 @@ class World:
 
     def after_step(self) -> None:
         """Take away what a killed process leaves, and start another one in its place."""
-        self._take_away()
-        if not self.calm:
+        if self._take_away() and not self.calm:
             for server in self.servers:
                 if not server.alive and server.name not in self._ended:
                     self._ended.add(server.name)
@@ -212,10 +212,14 @@ class World:
                         f"{server.name} starts again", lambda one=server: self._again(one)
                     )
 
-    def _take_away(self) -> None:
+    def _take_away(self) -> bool:
+        """Drop what belonged to processes that have ended; tell whether any has."""
+        ended = False
         for machine in self.machines:
             while machine.gone:
                 self.loop.drop(machine.gone.pop())
+                ended = True
+        return ended
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
