@@ -25,9 +25,6 @@ def main() -> int:
     """Explore as the arguments say."""
     args = _arguments()
     gc.freeze()
-    if sys.version_info < (3, 12):
-        print("The explorer needs Python 3.12 or newer (docs/testing.md).", file=sys.stderr)
-        return 2
     if args.replay:
         given = json.loads(Path(args.replay).read_text())
         outcome = replayed(given["world"], given["schedule"])

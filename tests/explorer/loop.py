@@ -22,6 +22,8 @@ EVENT_SECONDS = 0.001
 """An event takes this long."""
 MOST_STEPS = 50_000
 """Steps without time passing, at most: more are an endless loop."""
+MOST_WAITS = 100
+"""How often a coroutine that has to end may wait once more."""
 
 
 class Owner(Protocol):
@@ -48,6 +50,21 @@ class Event:
     happen: Callable[[], object] = field(compare=False)
     owner: Owner | None = field(compare=False)
     context: Context = field(compare=False)
+
+
+class Gone(BaseException):
+    """Whatever waits in a process that is gone ends here: nothing may catch this."""
+
+
+def _end(coroutine: Any) -> None:
+    """Let a coroutine of a dead process go, whatever it waits for on its way out.
+
+    To close it would leave the asynchronous generators that it is in, before Python 3.13.
+    """
+    with suppress(BaseException), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(MOST_WAITS):
+            coroutine.throw(Gone())
 
 
 class _Task(asyncio.Task[Any]):
@@ -84,7 +101,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._ready: list[tuple[int, int, Owner | None, events.Handle]] = []
         self._timers: list[tuple[float, int, Owner | None, events.TimerHandle]] = []
         self._events: list[Event] = []
-        self._tasks: list[tuple[Owner | None, asyncio.Task[Any]]] = []
+        self._tasks: list[tuple[Context, asyncio.Task[Any]]] = []
         self._steps = 0
         self.errors: list[BaseException] = []
         """What no task was there to take."""
@@ -147,10 +164,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         **_more: Any,
     ) -> asyncio.Task[Any]:
         """Start a task in one of the next steps."""
+        context = context or copy_context()
         task = _Task(self._number(), coro, loop=self, name=name or "task", context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process leaves some
-        owner = OWNER.get() if context is None else context.get(OWNER)
-        self._tasks.append((owner, task))
+        self._tasks.append((context, task))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -228,17 +245,19 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             heapq.heapify(heap)
         self.dropping = True
         try:
-            for task in [task for of, task in self._tasks if of is owner and not task.done()]:
-                with suppress(BaseException), warnings.catch_warnings(action="ignore"):
-                    task.get_coro().close()  # its process is gone
+            for context, task in self._tasks:
+                if context.get(OWNER) is owner and not task.done():
+                    context.run(_end, task.get_coro())
         finally:
             self.dropping = False
-        self._tasks = [one for one in self._tasks if one[0] is not owner and not one[1].done()]
+        self._tasks = [
+            one for one in self._tasks if one[0].get(OWNER) is not owner and not one[1].done()
+        ]
 
     def close_all(self) -> None:
         """Take away everything that is left, whomever it belongs to."""
-        for owner in {id(one): one for one, _ in self._tasks}.values():
-            self.drop(owner)
+        while self._tasks:
+            self.drop(self._tasks[0][0].get(OWNER))
 
     def waiting(self) -> int:
         """Return how many tasks, timers and events there are."""

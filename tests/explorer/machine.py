@@ -7,12 +7,13 @@ database, its pages and its locks are real.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -310,6 +311,12 @@ class _Driver:
         return getattr(driver, name)
 
 
+async def _wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:  # noqa: ASYNC109
+    """See ``asyncio.wait_for``, which takes other steps before Python 3.12."""
+    async with asyncio.timeout(timeout):
+        return await awaitable
+
+
 @contextmanager
 def simulated(
     loop: DeterministicLoop, clock: Clock, *, seed: str, connect: Callable[..., Any]
@@ -332,6 +339,7 @@ def simulated(
         ),
         (database_opener, "driver", _Driver(connect)),
         (filelock, "FileLock", partial(Lock, {})),
+        (asyncio, "wait_for", _wait_for),
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     for place, name, value in replaced:

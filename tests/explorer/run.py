@@ -63,7 +63,7 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
                 playing.rest()
             playing.require_no_errors()
         except Exception as error:  # noqa: BLE001 - it is the result
-            fault = f"{type(error).__name__}: {error}"
+            fault = playing.named(f"{type(error).__name__}: {error}")
             trace = traceback.format_exc()
         story = tuple(playing.story)
     digest.update("\n".join([*story, fault]).encode())

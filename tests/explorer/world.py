@@ -102,7 +102,11 @@ class World:
 
     def note(self, line: str) -> None:
         """Add a line to the story of the run."""
-        self.story.append(f"{self.loop.time():9.2f} s  {line}")
+        self.story.append(f"{self.loop.time():9.2f} s  {self.named(line)}")
+
+    def named(self, line: str) -> str:
+        """Leave out of a line where this machine has the folders of runs."""
+        return line.replace(str(self.folder.parent), "")
 
     def word(self, who: str) -> str:
         """Return a word that nobody has used."""
