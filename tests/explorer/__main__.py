@@ -40,6 +40,9 @@ def main() -> int:
         if not args.exhaustive and time.perf_counter() - began > args.seconds:
             break
     took = time.perf_counter() - began
+    if args.exhaustive:
+        print(f"{count} schedules in {took:.1f} s, up to what differs in nothing: everything holds")
+        return 0
     print(f"{count} schedules in {took:.1f} s, {count / took:.0f} a second: everything holds")
     return 0
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 EVENT_SECONDS = 0.001
-"""An event takes this long."""
+"""An event takes this long, unless said otherwise."""
+PAUSE_SECONDS = 0.1
+"""A pause is short up to this."""
 MOST_STEPS = 50_000
 """Steps without time passing, at most: more are an endless loop."""
 MOST_WAITS = 100
@@ -50,10 +52,19 @@ class Event:
     happen: Callable[[], object] = field(compare=False)
     owner: Owner | None = field(compare=False)
     context: Context = field(compare=False)
+    mark: str = field(compare=False)
+    """What it was made of."""
+    is_off: Callable[[], bool] | None = field(compare=False, default=None)
+    """Tells of the end of a pause whether nobody waits for it any more."""
 
 
 class Gone(BaseException):
     """Whatever waits in a process that is gone ends here: nothing may catch this."""
+
+
+def _name(context: Context) -> str:
+    owner = context.get(OWNER)
+    return "" if owner is None else owner.name
 
 
 def _end(coroutine: Any) -> None:
@@ -87,16 +98,26 @@ class Decider(Protocol):
     def delay_step(self, owner: str) -> int:
         """Return how many later steps go before a new one."""
 
-    def pick(self, labels: list[str]) -> int:
+    def mark(self, label: str, owner: Owner | None) -> str:
+        """Return the mark of a new event."""
+
+    def pick(self, events: list[Event]) -> int:
         """Return which of the events that could be next happens; the first is the one whose turn it is."""
 
 
 class DeterministicLoop(asyncio.AbstractEventLoop):
-    """See the module. ``on_step`` is called after each step, with its label if it was an event."""
+    """See the module. ``on_step`` is called after each step, with its label if it was an event.
 
-    def __init__(self, decider: Decider, *, now: float) -> None:
+    ``event_seconds`` 0: time stands still while anything can happen, and the end of a short pause is an event as well.
+    """
+
+    def __init__(
+        self, decider: Decider, *, now: float, event_seconds: float = EVENT_SECONDS
+    ) -> None:
         self._decider = decider
         self._now = now
+        self._event_seconds = event_seconds
+        self._pauses = not event_seconds
         self._numbers = 0
         self._ready: list[tuple[int, int, Owner | None, events.Handle]] = []
         self._timers: list[tuple[float, int, Owner | None, events.TimerHandle]] = []
@@ -147,7 +168,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """Run the callback at a simulated time."""
         context = context or copy_context()
         handle = events.TimerHandle(when, callback, args, self, context)
-        if not self.dropping:
+        if self._pauses and not self.dropping and when - self._now <= PAUSE_SECONDS:
+            label = f"{_name(context)}: {when - self._now:g} s pass"
+            self._add_event(label, handle._run, 0, context.copy(), handle.cancelled)
+        elif not self.dropping:
             heapq.heappush(self._timers, (when, self._number(), context.get(OWNER), handle))
         return handle
 
@@ -212,11 +236,18 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._add_event(label, happen, turns)
 
     def _add_event(
-        self, label: str, happen: Callable[[], object], turns: int, context: Context | None = None
+        self,
+        label: str,
+        happen: Callable[[], object],
+        turns: int,
+        context: Context | None = None,
+        is_off: Callable[[], bool] | None = None,
     ) -> None:
         context, number = context or copy_context(), self._number()
         owner = context.get(OWNER)
-        heapq.heappush(self._events, Event(number + turns, number, label, happen, owner, context))
+        mark = self._decider.mark(label, owner)
+        event = Event(number + turns, number, label, happen, owner, context, mark, is_off)
+        heapq.heappush(self._events, event)
 
     async def gate(self, label: str, *, late: bool = True) -> None:
         """Wait until the schedule lets an event of this label happen."""
@@ -287,8 +318,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 handle._run()
                 self.on_step("")
             return True
+        if self._pauses:
+            self._events = [one for one in self._events if one.is_off is None or not one.is_off()]
         if self._events:
-            self._now += EVENT_SECONDS
+            self._now += self._event_seconds
             event = self._next_event()
             event.context.run(event.happen)
             self.on_step(event.label)
@@ -301,10 +334,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return True
 
     def _next_event(self) -> Event:
-        if len(self._events) == 1:
-            return self._events.pop()
         ordered = sorted(self._events)
-        event = ordered.pop(self._decider.pick([one.label for one in ordered]))
+        event = ordered.pop(self._decider.pick(ordered))
         self._events = ordered
         return event
 

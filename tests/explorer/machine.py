@@ -123,6 +123,8 @@ class Machine:
         """Called while it is dark."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
+        self.committed = 0
+        """How often something was committed."""
         self._commits = [0]
         """Sizes of the log after each commit since the last flush, which is the first one."""
 
@@ -212,6 +214,7 @@ class Machine:
         return folder
 
     def _committed(self) -> None:
+        self.committed += 1
         size = self._log_size()
         if size < self._commits[-1]:  # it was moved into the main file, which flushes
             self._commits = [size]
@@ -319,17 +322,30 @@ async def _wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:  #
 
 @contextmanager
 def simulated(
-    loop: DeterministicLoop, clock: Clock, *, seed: str, connect: Callable[..., Any]
+    loop: DeterministicLoop,
+    clock: Clock,
+    *,
+    seed: str,
+    connect: Callable[..., Any],
+    chance_of_each: bool = False,
 ) -> Iterator[None]:
-    """Replace time, chance, threads and the way to a database of this Python process while this is entered."""
-    drawn = random.Random(f"chance {seed}")
+    """Replace time, chance, threads and the way to a database of this Python process while this is entered.
+
+    ``chance_of_each``: what one process draws changes nothing for another.
+    """
+    chances: dict[str, random.Random] = {}
+
+    def draw(size: int) -> bytes:
+        owner = OWNER.get() if chance_of_each else None
+        name = f"chance {seed}" if owner is None else f"chance {seed} {owner.name}"
+        return chances.setdefault(name, random.Random(name)).randbytes(size)
 
     replaced: list[tuple[Any, str, Any]] = [
         (time, "time", clock.time),
         (time, "monotonic", clock.monotonic),
         (scheduler, "TICK", TICK_SECONDS),
-        (os, "urandom", drawn.randbytes),
-        (random, "_urandom", drawn.randbytes),
+        (os, "urandom", draw),
+        (random, "_urandom", draw),
         (
             threads,
             "threading",

@@ -71,6 +71,13 @@ class Oracle:
         """Expect a word that only a process knows to be there in the end, unless the process is killed."""
         self._owed.append((process, word))
 
+    def see_covered(self, process: Process, before: str, after: str) -> None:
+        """Expect what a push has covered of another device only if the process that knows it lives on (docs/sync.md)."""
+        for word in sorted({*words_of(before)} - {*words_of(after)}):
+            if self.promised.get(word) == "another device":
+                del self.promised[word]
+                self.promise_while(process, word)
+
     def is_written(self, text: str) -> bool:
         """Tell whether a server has put a word into a text, or a copy of it."""
         return text.startswith(MARK) or not self.written.isdisjoint(text.split())

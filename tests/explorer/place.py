@@ -111,12 +111,17 @@ class MemoryPlace:
             meddle=world.meddle,
             owes=world.oracle.promise_while,
             sends=world.oracle.see_push,
+            covers=world.oracle.see_covered,
             deletes=lambda one: world.oracle.forgive(
                 self.store.text(one) if one in self.store.ids() else ""
             ),
         )
         self._clients.append(client)
         return client  # type: ignore[return-value]
+
+    def changes(self) -> int:
+        """Return how often a note has changed."""
+        return len(self.store._log)
 
     def requests(self) -> dict[str, int]:
         """See ``Place.requests``."""

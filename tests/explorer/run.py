@@ -6,15 +6,16 @@ import gc
 import hashlib
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from explorer.choices import Chooser, EveryOrder, Schedule
+from explorer.choices import Chooser, Schedule
 from explorer.folders import Folders
-from explorer.loop import DeterministicLoop
+from explorer.loop import EVENT_SECONDS, DeterministicLoop
 from explorer.machine import Clock, simulated
+from explorer.orders import EveryOrder, Seen
 from explorer.world import SMALL, WORLDS, World
 from support.cache_room import new_file
 
@@ -35,6 +36,8 @@ class Outcome:
     trace: str = ""
     orders: tuple[str, ...] = ()
     """What was decided, where every order is played."""
+    ends: str = ""
+    """What the store had in the end and what each had met, where every order is played."""
 
     @property
     def kind(self) -> str:
@@ -66,9 +69,10 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
             fault = playing.named(f"{type(error).__name__}: {error}")
             trace = traceback.format_exc()
         story = tuple(playing.story)
+        ends = playing.ends() if isinstance(chooser, EveryOrder) else ""
     digest.update("\n".join([*story, fault]).encode())
     orders = tuple(chooser.words) if isinstance(chooser, EveryOrder) else ()
-    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders)
+    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders, ends)
 
 
 @cache
@@ -93,12 +97,13 @@ def _opened(
     name: str, chooser: Chooser, *, seed: str, database: bytes | None = None
 ) -> Iterator[World]:
     """Open a world whose servers begin with a database, or with none."""
-    loop = DeterministicLoop(chooser, now=0.0)
+    orders = isinstance(chooser, EveryOrder)
+    loop = DeterministicLoop(chooser, now=0.0, event_seconds=0.0 if orders else EVENT_SECONDS)
     clock = Clock(loop)
     with (
         _FOLDERS.empty() as folder,
         _without_collector(),
-        simulated(loop, clock, seed=seed, connect=_FOLDERS.connect),
+        simulated(loop, clock, seed=seed, connect=_FOLDERS.connect, chance_of_each=orders),
     ):
 
         def first(machine: str) -> Path | None:
@@ -132,12 +137,17 @@ def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:
     return play(world, Chooser(schedule=schedule), rests=rests)
 
 
-def every_order(world: str) -> Iterator[Outcome]:
-    """Play every order of the events of a small world, with a kill at every place."""
+def every_order(world: str, *, all_of_them: bool = False) -> Iterator[Outcome]:
+    """Play every order of the events of a small world, and each end of a process that it has.
+
+    Of orders that differ in nothing one is played, unless ``all_of_them`` is.
+    """
     prefix: list[int] | None = []
+    seen: set[str] | None = None if all_of_them else set()
     while prefix is not None:
-        chooser = EveryOrder(prefix)
-        yield play(world, chooser)
+        chooser = EveryOrder(prefix, kills=SMALL[world].kills, seen=seen)
+        with suppress(Seen):
+            yield play(world, chooser)
         prefix = chooser.next_prefix()
 
 

@@ -56,7 +56,8 @@ class WiredClient(MemoryClient):
 
     ``sends`` is told of each write that is sent, ``deletes`` of each id whose note is about to go. ``meddle`` lets
     another device act at that moment on the note of this id, and gives the word it wrote; ``owes`` is told of a word
-    that a push may have covered: the process knows it until it ends.
+    that a push may have covered: the process knows it until it ends. ``covers`` is told of the texts of a note before and after a push
+    to a store that overwrites.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class WiredClient(MemoryClient):
         owes: Callable[[Process, str], None],
         sends: Callable[[PendingWrite], None],
         deletes: Callable[[str], None],
+        covers: Callable[[Process, str, str], None],
     ) -> None:
         super().__init__(store, traits=traits, poll_seconds=POLL_SECONDS)
         self.process = process
@@ -87,6 +89,7 @@ class WiredClient(MemoryClient):
         self._owes = owes
         self._sends = sends
         self._deletes = deletes
+        self._covers = covers
         self._overwrites = traits.write_guard is WriteGuard.LAST_WRITER
 
     async def list_page(
@@ -122,7 +125,10 @@ class WiredClient(MemoryClient):
             word = self._meddle(f"right before a push of {self.process.name}", write.note_id)
             if write.base_etag is not None:
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
+            before = self._text(write.note_id)
             answer = await push(write)
+            if self._overwrites:
+                self._covers(self.process, before, self._text(write.note_id))
             if word:
                 self._owes(self.process, word)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
@@ -133,6 +139,9 @@ class WiredClient(MemoryClient):
 
         self._sends(write)
         return await self._send("push", arrive, note_id=write.note_id)
+
+    def _text(self, note_id: str) -> str:
+        return self.store.text(note_id) if note_id in self.store.ids() else ""
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""

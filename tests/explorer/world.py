@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine
 from explorer.memento_place import MementoPlace
 from explorer.oracle import UNKNOWN, Oracle, is_copy, words_of
+from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
@@ -73,7 +75,7 @@ class World:
         """Nothing goes wrong on the way to the store."""
         self.down = False
         """The store is not reached at all."""
-        self._words = 0
+        self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
         self._between_left = 2
@@ -94,6 +96,9 @@ class World:
             for at, name in enumerate(("a", "b"))
         ]
         self._ended: set[str] = set()
+        if isinstance(chooser, EveryOrder):
+            assert isinstance(self.place, MemoryPlace), "nobody counts what happens at other stores"
+            chooser.commits, chooser.changes = self._commits, self.place.changes
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
@@ -110,8 +115,9 @@ class World:
 
     def word(self, who: str) -> str:
         """Return a word that nobody has used."""
-        self._words += 1
-        word = f"{who}{self._words}"
+        of = who if self.plan.script else ""  # else whoever begins first would name all others
+        self._words[of] += 1
+        word = f"{who}{self._words[of]}"
         if who in ("a", "b"):
             self.oracle.written.add(word)
         return word
@@ -131,6 +137,9 @@ class World:
                     if not self.oracle.is_written(note.text):
                         self.oracle.see_version(server, note.id, note.local_version, note.content)
 
+    def _commits(self, name: str) -> int:
+        return sum(one.committed for one in self.machines if name in ("", one.name))
+
     # The parts of a run.
 
     def begin(self) -> None:
@@ -142,12 +151,16 @@ class World:
             self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=("t",))
         if self.plan.hides:
             self._hide("note-hidden")
+        first: list[asyncio.Task[None]] = []
         for server in self.servers:
             server.start(syncing=self.plan.syncing)
             if not self.plan.syncing:
                 with server.process.running():
-                    self.loop.create_task(server.sync())
-        self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
+                    first.append(self.loop.create_task(server.sync()))
+        self.loop.run_until(
+            lambda: self._loaded() and all(one.done() for one in first),
+            deadline=self.loop.time() + 600,
+        )
         self.chooser.mute = self.calm = False
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
 
@@ -192,6 +205,15 @@ class World:
         before = self.place.requests()
         self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
         return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
+
+    def ends(self) -> str:
+        """Tell what the store has, and what each has met, without the order among them."""
+        lines = [line.partition(" s  ")[2] for line in self.story]
+        of: dict[str, list[str]] = {}
+        for line in lines:
+            of.setdefault(line.partition(" ")[0].rstrip(":"), []).append(line)
+        held = sorted((one, repr(content)) for one, content in self.place.contents().items())
+        return repr((held, sorted(of.items())))
 
     def require_no_errors(self) -> None:
         """Raise what no task took."""
@@ -538,7 +560,8 @@ class World:
         self.place.put(name, f"{word}\nhidden\n", tags=("hidden",))
 
 
-def _memory(traits: Traits) -> Callable[[World], Place]:
+def memory(traits: Traits) -> Callable[[World], Place]:
+    """Return what makes a store in memory."""
     return lambda world: MemoryPlace(world, traits)
 
 
@@ -548,9 +571,9 @@ _HTTP: dict[str, Callable[[World], Place]] = {
     "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
 }
 WORLDS: dict[str, Plan] = {
-    **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
-    **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
-    **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+    **{row: Plan(memory(traits)) for row, traits in ROWS.items()},
+    **{f"{row}, apart": Plan(memory(traits), apart=True) for row, traits in ROWS.items()},
+    **{f"{row}, hidden": Plan(memory(traits), hides=True) for row, traits in ROWS.items()},
     "local files": Plan(LocalPlace),
     "local files, hidden": Plan(LocalPlace, hides=True),
     "memento files": Plan(MementoPlace),
@@ -564,15 +587,24 @@ WORLDS: dict[str, Plan] = {
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
+
+
+def _small(traits: Traits, foreign: str, *, kills: int, acts: tuple[str, ...]) -> Plan:
+    script = {"a": acts, "b": ("append",), "another device": (foreign,)}
+    return Plan(memory(traits), kills=kills, syncing=False, acts=len(acts), script=script)
+
+
 SMALL: dict[str, Plan] = {
-    f"{row}, {foreign}": Plan(
-        _memory(traits),
-        kills=1,
-        syncing=False,
-        acts=2,
-        script={"a": ("append", "rewrite"), "b": ("append",), "another device": (foreign,)},
-    )
-    for row, traits in ROWS.items()
-    for foreign in ("edit the end", "remove")
+    **{
+        f"{row}, {foreign}": _small(traits, foreign, kills=0, acts=("append", "rewrite"))
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
+    **{
+        f"{row}, {foreign}, killed": _small(traits, foreign, kills=1, acts=("append",))
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
 }
-"""By name: three writes of two servers and one of another device, small enough to play every order."""
+"""By name: three writes of two servers and one of another device; two writes, that one, and an end of a process or of
+the power at every place. Small enough to play every order."""
