@@ -7,6 +7,7 @@ in words if something does not hold.
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
 import os
@@ -21,15 +22,16 @@ from explorer.run import Outcome, every_order, replayed, shorten, tell
 from explorer.shares import ALL_BREAKS, played_by_many, share
 from explorer.world import SMALL, WORLDS
 
+IN_A_ROW = 8
+"""Schedules of a world before the next world: they share what they begin with."""
+
 
 def main() -> int:
     """Explore as the arguments say."""
     args = _arguments()
-    if sys.version_info < (3, 12):
-        print("The explorer needs Python 3.12 or newer (docs/testing.md).", file=sys.stderr)
-        return 2
     if args.broken:
         ALL_BREAKS[args.broken].make(setattr)
+    gc.freeze()
     if args.replay:
         given = json.loads(Path(args.replay).read_text())
         outcome = replayed(given["world"], given["schedule"])
@@ -53,6 +55,8 @@ def main() -> int:
             print(f"{count:8d}  {world}")
     count, least = counts.total(), min(counts.values(), default=0)
     ends = "something does not hold" if outcome else "everything holds"
+    if args.exhaustive:
+        ends = f"up to what differs in nothing, {ends}"
     print(
         f"{count} schedules in {took:.1f} s, {count / took:.0f} a second, "
         f"at least {least} in each of {len(counts)} worlds: {ends}"

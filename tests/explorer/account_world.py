@@ -34,9 +34,15 @@ class AccountWorld(World):
     """Hold everything that takes part in one run of such an account."""
 
     def __init__(
-        self, plan: Plan, folder: Path, loop: DeterministicLoop, clock: Clock, chooser: Chooser
+        self,
+        plan: Plan,
+        folder: Path,
+        loop: DeterministicLoop,
+        clock: Clock,
+        chooser: Chooser,
+        **how: Any,
     ) -> None:
-        super().__init__(plan, folder, loop, clock, chooser)
+        super().__init__(plan, folder, loop, clock, chooser, **how)
         self.hiding = Hiding(self)
         if plan.changes == "policy":
             self.oracle.hiding = self.hiding
@@ -161,7 +167,7 @@ class AccountWorld(World):
                 server.close()
         super().heal()
         self.person.judge()
-        if shut := [one.name for one in self.servers if not one.alive]:
+        if shut := [one.name for one in self.servers if not (one.alive or self.is_away(one))]:
             self.oracle.breaks(f"the account does not open for {shut}")
         if self.oracle.broken:
             raise self.oracle.breaks(self.oracle.broken)

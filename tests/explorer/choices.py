@@ -1,4 +1,4 @@
-"""Decide everything that is not decided by the code: from a seed, from a file, or one after the other.
+"""Decide everything that is not decided by the code: from a seed, or from a file.
 
 A choice has a key, which says in words what it is about and which time it comes up, and a number of options. Option 0
 is the calm one: nothing goes wrong, everything in its turn. A *schedule* is the choices that are not calm, so a
@@ -91,55 +91,15 @@ class Chooser:
             return 0
         return self.choose(f"a step of {owner}", 1 + MOST_TURNS, rate=self.rates.steps)
 
-    def pick(self, labels: list[str]) -> int:
+    def mark(self, label: str, owner: object) -> str:
+        """See ``Decider.mark``: nobody asks for it."""
+        del label, owner
+        return ""
+
+    def pick(self, events: Sequence[object]) -> int:
         """See ``Decider.pick``: each has its turn already."""
-        del labels
+        del events
         return 0
-
-
-class EveryOrder(Chooser):
-    """Decide one after the other: every order of the events, and a kill at every place.
-
-    ``prefix`` are the first decisions; :meth:`next_prefix` is that of the next schedule.
-    """
-
-    def __init__(self, prefix: Sequence[int], *, kills: int = 1) -> None:
-        super().__init__(schedule={})
-        self._prefix = prefix
-        self._kills = kills
-        self.taken: list[tuple[int, int]] = []
-        """What was decided, and among how many."""
-        self.words: list[str] = []
-
-    def choose(self, label: str, options: int, *, rate: float) -> int:
-        """Return the option of the prefix for a kill or the order; everything else is calm."""
-        del rate
-        if self.mute or options < 2 or not label.startswith(KILL):
-            return 0
-        if sum(1 for word in self.words if word.startswith(KILL)) >= self._kills:
-            return 0
-        return self._decide(label, options)
-
-    def pick(self, labels: list[str]) -> int:
-        """Return which event is next."""
-        return 0 if self.mute else self._decide(f"{labels[0]} before others", len(labels), labels)
-
-    def next_prefix(self) -> list[int] | None:
-        """Return the decisions of the next schedule, None after the last one."""
-        decided = self.taken[:]
-        while decided:
-            option, options = decided.pop()
-            if option + 1 < options:
-                return [*(taken for taken, _ in decided), option + 1]
-        return None
-
-    def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
-        at = len(self.taken)
-        option = self._prefix[at] if at < len(self._prefix) else 0
-        self.taken.append((option, options))
-        if option:
-            self.words.append(f"{label} {names[option] if names else option}")
-        return option
 
 
 KILL = "kill: "

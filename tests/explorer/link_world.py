@@ -27,8 +27,8 @@ OTHERS = ("edit the top", "edit the end", "edit in place", "append", "tag")
 class LinkWorld(World):
     """Hold everything that takes part in one run of such a vault."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
         self._meant: dict[str, str] = {}
         """Word of a link to a word of the note that it means."""
         self._excused: set[str] = set()
@@ -50,10 +50,10 @@ class LinkWorld(World):
 
     # The parts of a run.
 
-    def begin(self, loaded: bytes | None) -> None:
+    def begin(self, loaded: Any) -> None:
         """See ``World.begin``; one more note has links to the others, and a canvas their cards."""
         self.chooser.mute = True
-        marks = [f"old{self._words + number}" for number in (1, 2)]
+        marks = [f"old{self._words[''] + number}" for number in (1, 2)]
         words = ["linkA", "linkB"]
         self._meant = dict(zip(words, marks, strict=True))
         self.place.put("hub", f"hub\n{words[0]} [[note0]]\n{words[1]} [note](note1.md)\n")

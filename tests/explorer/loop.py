@@ -19,9 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 EVENT_SECONDS = 0.001
-"""An event takes this long."""
+"""An event takes this long, unless said otherwise."""
+PAUSE_SECONDS = 0.1
+"""A pause is short up to this."""
 MOST_STEPS = 50_000
 """Steps without time passing, at most: more are an endless loop."""
+MOST_WAITS = 100
+"""How often a coroutine that has to end may wait once more."""
 
 
 class Owner(Protocol):
@@ -48,6 +52,41 @@ class Event:
     happen: Callable[[], object] = field(compare=False)
     owner: Owner | None = field(compare=False)
     context: Context = field(compare=False)
+    mark: str = field(compare=False)
+    """What it was made of."""
+    is_off: Callable[[], bool] | None = field(compare=False, default=None)
+    """Tells of the end of a pause whether nobody waits for it any more."""
+
+
+class Gone(BaseException):
+    """Whatever waits in a process that is gone ends here: nothing may catch this."""
+
+
+def _name(context: Context) -> str:
+    owner = context.get(OWNER)
+    return "" if owner is None else owner.name
+
+
+def _end(coroutine: Any) -> None:
+    """Let a coroutine of a dead process go, whatever it waits for on its way out.
+
+    To close it would leave the asynchronous generators that it is in, before Python 3.13.
+    """
+    with suppress(BaseException), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(MOST_WAITS):
+            coroutine.throw(Gone())
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that has its place in a set by its number, not by where memory has it."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **how: Any) -> None:
+        self._place = number
+        super().__init__(coro, **how)
+
+    def __hash__(self) -> int:
+        return self._place
 
 
 class Decider(Protocol):
@@ -59,21 +98,31 @@ class Decider(Protocol):
     def delay_step(self, owner: str) -> int:
         """Return how many later steps go before a new one."""
 
-    def pick(self, labels: list[str]) -> int:
+    def mark(self, label: str, owner: Owner | None) -> str:
+        """Return the mark of a new event."""
+
+    def pick(self, events: list[Event]) -> int:
         """Return which of the events that could be next happens; the first is the one whose turn it is."""
 
 
 class DeterministicLoop(asyncio.AbstractEventLoop):
-    """See the module. ``on_step`` is called after each step, with its label if it was an event."""
+    """See the module. ``on_step`` is called after each step, with its label if it was an event.
 
-    def __init__(self, decider: Decider, *, now: float) -> None:
+    ``event_seconds`` 0: time stands still while anything can happen, and the end of a short pause is an event as well.
+    """
+
+    def __init__(
+        self, decider: Decider, *, now: float, event_seconds: float = EVENT_SECONDS
+    ) -> None:
         self._decider = decider
         self._now = now
+        self._event_seconds = event_seconds
+        self._pauses = not event_seconds
         self._numbers = 0
         self._ready: list[tuple[int, int, Owner | None, events.Handle]] = []
         self._timers: list[tuple[float, int, Owner | None, events.TimerHandle]] = []
         self._events: list[Event] = []
-        self._tasks: list[tuple[Owner | None, asyncio.Task[Any]]] = []
+        self._tasks: list[tuple[Context, asyncio.Task[Any]]] = []
         self._steps = 0
         self.errors: list[BaseException] = []
         """What no task was there to take."""
@@ -119,7 +168,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """Run the callback at a simulated time."""
         context = context or copy_context()
         handle = events.TimerHandle(when, callback, args, self, context)
-        if not self.dropping:
+        if self._pauses and not self.dropping and when - self._now <= PAUSE_SECONDS:
+            label = f"{_name(context)}: {when - self._now:g} s pass"
+            self._add_event(label, handle._run, 0, context.copy(), handle.cancelled)
+        elif not self.dropping:
             heapq.heappush(self._timers, (when, self._number(), context.get(OWNER), handle))
         return handle
 
@@ -136,10 +188,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         **_more: Any,
     ) -> asyncio.Task[Any]:
         """Start a task in one of the next steps."""
-        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        context = context or copy_context()
+        task = _Task(self._number(), coro, loop=self, name=name or "task", context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process leaves some
-        owner = OWNER.get() if context is None else context.get(OWNER)
-        self._tasks.append((owner, task))
+        self._tasks.append((context, task))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -184,11 +236,18 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._add_event(label, happen, turns)
 
     def _add_event(
-        self, label: str, happen: Callable[[], object], turns: int, context: Context | None = None
+        self,
+        label: str,
+        happen: Callable[[], object],
+        turns: int,
+        context: Context | None = None,
+        is_off: Callable[[], bool] | None = None,
     ) -> None:
         context, number = context or copy_context(), self._number()
         owner = context.get(OWNER)
-        heapq.heappush(self._events, Event(number + turns, number, label, happen, owner, context))
+        mark = self._decider.mark(label, owner)
+        event = Event(number + turns, number, label, happen, owner, context, mark, is_off)
+        heapq.heappush(self._events, event)
 
     async def gate(self, label: str, *, late: bool = True) -> None:
         """Wait until the schedule lets an event of this label happen."""
@@ -217,17 +276,19 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             heapq.heapify(heap)
         self.dropping = True
         try:
-            for task in [task for of, task in self._tasks if of is owner and not task.done()]:
-                with suppress(BaseException), warnings.catch_warnings(action="ignore"):
-                    task.get_coro().close()  # its process is gone
+            for context, task in self._tasks:
+                if context.get(OWNER) is owner and not task.done():
+                    context.run(_end, task.get_coro())
         finally:
             self.dropping = False
-        self._tasks = [one for one in self._tasks if one[0] is not owner and not one[1].done()]
+        self._tasks = [
+            one for one in self._tasks if one[0].get(OWNER) is not owner and not one[1].done()
+        ]
 
     def close_all(self) -> None:
         """Take away everything that is left, whomever it belongs to."""
-        for owner in {id(one): one for one, _ in self._tasks}.values():
-            self.drop(owner)
+        while self._tasks:
+            self.drop(self._tasks[0][0].get(OWNER))
 
     def waiting(self) -> int:
         """Return how many tasks, timers and events there are."""
@@ -257,8 +318,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 handle._run()
                 self.on_step("")
             return True
+        if self._pauses:
+            self._events = [one for one in self._events if one.is_off is None or not one.is_off()]
         if self._events:
-            self._now += EVENT_SECONDS
+            self._now += self._event_seconds
             event = self._next_event()
             event.context.run(event.happen)
             self.on_step(event.label)
@@ -271,10 +334,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return True
 
     def _next_event(self) -> Event:
-        if len(self._events) == 1:
-            return self._events.pop()
         ordered = sorted(self._events)
-        event = ordered.pop(self._decider.pick([one.label for one in ordered]))
+        event = ordered.pop(self._decider.pick(ordered))
         self._events = ordered
         return event
 

@@ -7,27 +7,32 @@ database, its pages and its locks are real.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import filelock
+
 from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
 from mcp_notarium import threads
+from mcp_notarium.storage import database_opener, driver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
 from mcp_notarium.sync import scheduler
 from support.sync_rig import DATABASE
 
-TICK_SECONDS = 20.0
+TICK_SECONDS = 60.0
 """Nobody waits for the clock here, so a process need not look every second."""
 NOW = 1_700_000_000.0
 """The wall clock at the beginning, in epoch seconds."""
@@ -90,7 +95,7 @@ class Process:
 
 
 class Machine:
-    """One computer with one account's folder. ``powered`` False: its power never fails."""
+    """One computer with one account's folder. ``powered`` False: its power never fails. ``first``: its folder, if it has one."""
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class Machine:
         *,
         powered: bool = True,
         kills: int = 2,
+        first: Path | None = None,
     ) -> None:
         self.name = name
         self.chooser = chooser
@@ -109,7 +115,7 @@ class Machine:
         self.kills_left = kills
         self._root = folder
         self._lives = 0
-        self.folder = self._next_folder()
+        self.folder = first or self._next_folder()
         self.processes: list[Process] = []
         self.before_cut: Callable[[], None] = lambda: None
         """Called right before the power fails."""
@@ -121,6 +127,8 @@ class Machine:
         """Called after a commit that nobody waits for the disk to have."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
+        self.committed = 0
+        """How often something was committed."""
         self._commits = [0]
         """Sizes of the log after each commit since the last flush, which is the first one."""
 
@@ -218,6 +226,7 @@ class Machine:
 
     def _committed(self, database: Database) -> None:
         del database  # there is one
+        self.committed += 1
         size = self._log_size()
         if size < self._commits[-1]:  # it was moved into the main file, which flushes
             self._commits = [size]
@@ -231,7 +240,7 @@ class Machine:
 
     def _log_size(self) -> int:
         try:
-            return os.stat(self.folder / _LOG).st_size  # noqa: PTH116 - asked at each commit
+            return os.stat(f"{self.folder}/{_LOG}").st_size  # noqa: PTH116 - asked at each commit
         except FileNotFoundError:
             return 0
 
@@ -262,36 +271,111 @@ class Clock:
         return self._loop.time()
 
 
+class Thread:
+    """A thread that runs as one step, when the schedule says so."""
+
+    def __init__(
+        self, loop: DeterministicLoop, *, target: Callable[[], object], name: str, daemon: bool
+    ) -> None:
+        del name, daemon
+        self._loop, self._target = loop, target
+
+    def start(self) -> None:
+        """Wait for its turn."""
+        context = copy_context()
+        owner = OWNER.get()
+        label = f"{'' if owner is None else owner.name}: a thread works"
+        self._loop.expect(label, lambda: context.run(self._target))
+
+
+class Lock:
+    """Stand for a lock on a file, among the processes of one run."""
+
+    def __init__(self, held: dict[Path, Lock], path: Path, **_how: Any) -> None:
+        self._held = held
+        self._path = path
+
+    @property
+    def is_locked(self) -> bool:
+        """Tell whether this one has it."""
+        return self._held.get(self._path) is self
+
+    def acquire(self, *, blocking: bool) -> None:
+        """Take it. Raises ``Timeout``."""
+        assert not blocking
+        if self._held.setdefault(self._path, self) is not self:
+            raise filelock.Timeout(str(self._path))
+
+    def release(self, *, force: bool) -> None:
+        """Let go of it."""
+        assert force
+        if self.is_locked:
+            del self._held[self._path]
+
+
+class _Driver:
+    """Stand for the module ``driver``, and for the module of the driver, where databases are opened."""
+
+    def __init__(self, connect: Callable[..., Any]) -> None:
+        self.connect = connect
+        self.Error = driver.module().Error
+
+    def module(self) -> _Driver:
+        """Return what has ``connect``."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(driver, name)
+
+
+async def _wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:  # noqa: ASYNC109
+    """See ``asyncio.wait_for``, which takes other steps before Python 3.12."""
+    async with asyncio.timeout(timeout):
+        return await awaitable
+
+
 @contextmanager
-def simulated(loop: DeterministicLoop, clock: Clock, *, seed: str) -> Iterator[None]:
-    """Replace time, chance and threads of this Python process while this is entered."""
-    drawn = random.Random(f"chance {seed}")
+def simulated(
+    loop: DeterministicLoop,
+    clock: Clock,
+    *,
+    seed: str,
+    connect: Callable[..., Any],
+    chance_of_each: bool = False,
+    real_files: bool = False,
+) -> Iterator[None]:
+    """Replace time, chance, threads and the way to a database of this Python process while this is entered.
 
-    class Thread:
-        """A thread that runs as one step, when the schedule says so."""
+    ``chance_of_each``: what one process draws changes nothing for another. ``real_files``: databases are opened, and locks
+    on files taken, as ever.
+    """
+    chances: dict[str, random.Random] = {}
 
-        def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
-            del daemon
-            self._target, self._name = target, name
-
-        def start(self) -> None:
-            context = copy_context()
-            owner = OWNER.get()
-            label = f"{'' if owner is None else owner.name}: a thread works"
-            loop.expect(label, lambda: context.run(self._target))
+    def draw(size: int) -> bytes:
+        owner = OWNER.get() if chance_of_each else None
+        name = f"chance {seed}" if owner is None else f"chance {seed} {owner.name}"
+        return chances.setdefault(name, random.Random(name)).randbytes(size)
 
     replaced: list[tuple[Any, str, Any]] = [
         (time, "time", clock.time),
         (time, "monotonic", clock.monotonic),
         (scheduler, "TICK", TICK_SECONDS),
-        (os, "urandom", drawn.randbytes),
-        (random, "_urandom", drawn.randbytes),
+        (os, "urandom", draw),
+        (random, "_urandom", draw),
         (
             threads,
             "threading",
-            SimpleNamespace(Thread=Thread, Lock=threading.Lock, stack_size=lambda _size: 0),
+            SimpleNamespace(
+                Thread=partial(Thread, loop), Lock=threading.Lock, stack_size=lambda _size: 0
+            ),
         ),
+        (asyncio, "wait_for", _wait_for),
     ]
+    if not real_files:
+        replaced += [
+            (database_opener, "driver", _Driver(connect)),
+            (filelock, "FileLock", partial(Lock, {})),
+        ]
     before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     for place, name, value in replaced:
         setattr(place, name, value)

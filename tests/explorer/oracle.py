@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from explorer.hiding import Hiding
     from explorer.machine import Process
     from explorer.server import Answer, Server
+    from mcp_notarium.audit.verification import Verification
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
@@ -290,8 +291,11 @@ class Oracle:
             if not process.dead and word not in self.taken:
                 self.promised[word] = "another device"
         refused = [text for server in servers for text in server.refused()]
+        chains: dict[str, tuple[Verification, set[tuple[str, str]]]] = {}
         for server in servers:
-            self._judge_server(server, store)
+            if server.machine.name not in chains:
+                chains[server.machine.name] = server.verify()
+            self._judge_server(server, store, *chains[server.machine.name])
         sees = servers[0].policy.visibility.sees  # a note that is hidden is gone already
         seen = {one for one, content in store.items() if sees(one, content.tags)}
         if there := sorted(self.removed & seen):
@@ -317,7 +321,13 @@ class Oracle:
         if doubled:
             raise Broken(f"text is doubled: {doubled}; the store has {_texts(store.values())}")
 
-    def _judge_server(self, server: Server, store: dict[str, Content]) -> None:
+    def _judge_server(
+        self,
+        server: Server,
+        store: dict[str, Content],
+        chain: Verification,
+        records: set[tuple[str, str]],
+    ) -> None:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
         held = server.contents()
@@ -332,10 +342,9 @@ class Oracle:
             note = server.app.cache.notes.get(note_id)
             assert note is not None
             self.see_version(server, note_id, note.local_version, content)
-        found, records = server.verify()
-        if not found.whole:
+        if not chain.whole:
             raise Broken(
-                f"the audit chain is not whole: that of {server.name}: {[one.words for one in found.faults]}"
+                f"the audit chain is not whole: that of {server.name}: {[one.words for one in chain.faults]}"
             )
         for whose, digest in dict.fromkeys(self.sent):
             if whose.machine is server.machine and (digest, OPEN) not in records:

@@ -134,6 +134,10 @@ class MemoryPlace:
         self._clients.append(client)
         return client  # type: ignore[return-value]
 
+    def changes(self) -> int:
+        """Return how often a note has changed."""
+        return len(self.store._log)
+
     def requests(self) -> dict[str, int]:
         """See ``Place.requests``."""
         return {one.process.name: one.requests for one in self._clients}

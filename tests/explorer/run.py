@@ -6,18 +6,22 @@ import gc
 import hashlib
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from explorer.choices import Chooser, EveryOrder, Schedule
-from explorer.loop import DeterministicLoop
+from explorer.choices import Chooser, Schedule
+from explorer.folders import Folders
+from explorer.loop import EVENT_SECONDS, DeterministicLoop
 from explorer.machine import Clock, simulated
 from explorer.oracle import Broken
+from explorer.orders import EveryOrder, Seen
 from explorer.world import SMALL, WORLDS, World
-from support.sync_rig import quick_folder
+from support.cache_room import new_file
 
-RESTING = 10
+RESTING = 30
 """One run of so many ends with ten quiet minutes."""
 
 
@@ -34,6 +38,8 @@ class Outcome:
     trace: str = ""
     orders: tuple[str, ...] = ()
     """What was decided, where every order is played."""
+    ends: str = ""
+    """What the store had in the end and what each had met, where every order is played."""
 
     @property
     def kind(self) -> str:
@@ -44,9 +50,10 @@ class Outcome:
 def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -> Outcome:
     """Play one schedule to its end, in a folder of its own."""
     loaded = _loaded(world)
+    database = loaded if isinstance(loaded, bytes) else None if loaded else new_file(None)
     digest = hashlib.sha256()
     fault = trace = ""
-    with _opened(world, chooser, seed=seed) as playing:
+    with _opened(world, chooser, seed=seed, database=database) as playing:
 
         def on_step(label: str) -> None:
             if label:
@@ -62,16 +69,21 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
                 playing.rest()
             playing.require_no_errors()
         except Exception as error:  # noqa: BLE001 - it is the result
-            fault = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
+            fault = (
+                str(error)
+                if isinstance(error, Broken)
+                else playing.named(f"{type(error).__name__}: {error}")
+            )
             trace = traceback.format_exc()
         story = tuple(playing.story)
+        ends = playing.ends() if isinstance(chooser, EveryOrder) else ""
     digest.update("\n".join([*story, fault]).encode())
     orders = tuple(chooser.words) if isinstance(chooser, EveryOrder) else ()
-    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders)
+    return Outcome(world, chooser.made, fault, story, digest.hexdigest(), trace, orders, ends)
 
 
 @cache
-def _loaded(world: str) -> bytes | None:
+def _loaded(world: str) -> Any:
     with _opened(world, Chooser(schedule={}), seed="") as prepared:
         prepared.loop.on_step = lambda _label: prepared.after_step()
         prepared.begin(None)
@@ -81,15 +93,37 @@ def _loaded(world: str) -> bytes | None:
 def forget_loaded() -> None:
     """Load again: the product is another one now."""
     _loaded.cache_clear()
+    _FOLDERS.drop()
+
+
+_FOLDERS = Folders()
 
 
 @contextmanager
-def _opened(name: str, chooser: Chooser, *, seed: str) -> Iterator[World]:
-    loop = DeterministicLoop(chooser, now=0.0)
+def _opened(
+    name: str, chooser: Chooser, *, seed: str, database: bytes | None = None
+) -> Iterator[World]:
+    """Open a world whose servers begin with a database, or with none."""
+    orders, plan = isinstance(chooser, EveryOrder), (WORLDS | SMALL)[name]
+    loop = DeterministicLoop(chooser, now=0.0, event_seconds=0.0 if orders else EVENT_SECONDS)
     clock = Clock(loop)
-    with quick_folder() as folder, _without_collector(), simulated(loop, clock, seed=seed):
-        plan = (WORLDS | SMALL)[name]
-        world = (plan.world or World)(plan, folder, loop, clock, chooser)
+    with (
+        _FOLDERS.empty() as folder,
+        _without_collector(),
+        simulated(
+            loop,
+            clock,
+            seed=seed,
+            connect=_FOLDERS.connect,
+            chance_of_each=orders,
+            real_files=plan.changes != "",
+        ),
+    ):
+
+        def first(machine: str) -> Path | None:
+            return None if database is None else _FOLDERS.begin(name, machine, database)
+
+        world = (plan.world or World)(plan, folder, loop, clock, chooser, first=first)
         try:
             yield world
         finally:
@@ -117,12 +151,17 @@ def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:
     return play(world, Chooser(schedule=schedule), rests=rests)
 
 
-def every_order(world: str) -> Iterator[Outcome]:
-    """Play every order of the events of a small world, with a kill at every place."""
+def every_order(world: str, *, all_of_them: bool = False) -> Iterator[Outcome]:
+    """Play every order of the events of a small world, and each end of a process that it has.
+
+    Of orders that differ in nothing one is played, unless ``all_of_them`` is.
+    """
     prefix: list[int] | None = []
+    seen: set[str] | None = None if all_of_them else set()
     while prefix is not None:
-        chooser = EveryOrder(prefix)
-        yield play(world, chooser)
+        chooser = EveryOrder(prefix, kills=SMALL[world].kills, seen=seen)
+        with suppress(Seen):
+            yield play(world, chooser)
         prefix = chooser.next_prefix()
 
 

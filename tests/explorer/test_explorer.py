@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from explorer.breaks import BREAKS
 from explorer.choices import Chooser
-from explorer.run import every_order, forget_loaded, play, replayed, seeded, shorten, tell
-from explorer.world import SMALL, WORLDS
+from explorer.folders import Folder
+from explorer.run import forget_loaded, play, replayed, seeded, shorten, tell
+from explorer.world import WORLDS
+from support.cache_room import new_file
 from support.long import LONG, SEED
+from support.sync_rig import DATABASE
 
 TESTS = Path(__file__).parents[1]
 MOST_OF_A_WORLD = 12
@@ -48,11 +52,48 @@ def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
 
 
 def test_a_seed_gives_the_same_run_to_the_byte_whatever_the_hashes_of_strings_are() -> None:
-    arguments = ("--most", "1", "--seed", "same", "--seconds", "60", "--digests")
+    arguments = ("--most", "2", "--seed", "same", "--seconds", "300", "--digests")
     first, second = explore(*arguments), explore(*arguments, hashes="1")
     assert first.returncode == 0, first.stdout
     assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1]
-    assert len(first.stdout.splitlines()) == len(WORLDS) + 1
+    assert len(first.stdout.splitlines()) == 2 * len(WORLDS) + 1
+
+
+@pytest.mark.parametrize("world", ["simplenote", "memento, apart", "vault, hidden", "local files"])
+def test_a_seed_gives_the_same_run_also_after_others(world: str) -> None:
+    chosen = ("--world", world, "--seed", "again", "--seconds", "60", "--digests")
+    many = explore(*chosen, "--most", "30")
+    alone = explore(*chosen, "--first", "29", "--most", "1")
+    assert many.returncode == alone.returncode == 0, many.stdout
+    assert len(many.stdout.splitlines()) == 31
+    assert many.stdout.splitlines()[29] == alone.stdout.splitlines()[0]
+
+
+def test_what_a_run_leaves_is_gone_in_the_next_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "m")
+    place = folder.begin(new_file(None))
+    assert _texts(folder, place) == []
+    first = folder.connect(str(place / DATABASE), timeout=1.0, isolation_level=None)
+    first.execute("BEGIN IMMEDIATE")
+    first.execute("INSERT INTO sync_metadata VALUES ('left', 'of the first run')")
+    first.execute("COMMIT")
+    first.execute("BEGIN IMMEDIATE")
+    first.execute("INSERT INTO sync_metadata VALUES ('never', 'committed')")
+    first.close()
+    (place / "sync.lock").touch()
+    assert folder.begin(new_file(None)) == place
+    assert _texts(folder, place) == []
+    assert (place / DATABASE).read_bytes() == new_file(None)
+    assert not (place / "sync.lock").exists()
+    folder.drop()
+
+
+def _texts(folder: Folder, place: Path) -> list[Any]:
+    connection = folder.connect(str(place / DATABASE), timeout=1.0, isolation_level=None)
+    found = connection.execute("SELECT * FROM sync_metadata WHERE key IN ('left', 'never')")
+    rows = found.fetchall()
+    connection.close()
+    return rows
 
 
 @pytest.mark.parametrize("name", BREAKS if LONG else QUICK)
@@ -80,16 +121,6 @@ def test_without_a_choice_nothing_goes_wrong() -> None:
     for world in WORLDS:
         calm = play(world, Chooser(schedule={}), rests=True)
         assert (calm.fault, calm.schedule) == ("", {})
-
-
-@pytest.mark.slow("plays orders one by one")
-@pytest.mark.parametrize("world", SMALL)
-def test_every_order_of_a_small_world_holds(world: str) -> None:
-    most = 1_000_000 if LONG else 20
-    for number, outcome in enumerate(every_order(world), 1):
-        assert outcome.fault == "", tell(outcome)
-        if number == most:
-            break
 
 
 def test_a_schedule_that_fails_is_written_and_played_again(tmp_path: Path) -> None:

@@ -141,6 +141,9 @@ class WiredClient(MemoryClient):
         self._sends(write)
         return await self._send("push", arrive, note_id=write.note_id)
 
+    def _text(self, note_id: str) -> str:
+        return self.store.text(note_id) if note_id in self.store.ids() else ""
+
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""
         delete = super().delete

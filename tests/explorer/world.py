@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from explorer.machine import Clock, Killed, Machine, Process
 from explorer.memento_place import MementoPlace
 from explorer.more_acts import FIRST_TAG, MoreActs
 from explorer.oracle import UNKNOWN, Broken, Oracle, is_copy, words_of
+from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace, Place
 from explorer.server import INTERVAL, Answer, Server
 from explorer.simplenote_place import SimplenotePlace
@@ -59,10 +61,17 @@ class Plan:
 
 
 class World:
-    """Hold everything that takes part in one run."""
+    """Hold everything that takes part in one run; ``first`` names the folder that a computer begins with, if it has one."""
 
     def __init__(
-        self, plan: Plan, folder: Path, loop: DeterministicLoop, clock: Clock, chooser: Chooser
+        self,
+        plan: Plan,
+        folder: Path,
+        loop: DeterministicLoop,
+        clock: Clock,
+        chooser: Chooser,
+        *,
+        first: Callable[[str], Path | None] = lambda _machine: None,
     ) -> None:
         self.plan = plan
         self.loop = loop
@@ -74,7 +83,7 @@ class World:
         """Nothing goes wrong on the way to the store."""
         self.down = False
         """The store is not reached at all."""
-        self._words = 0
+        self._words: Counter[str] = Counter()
         self._foreign_left = 0
         """Acts of others that have not ended."""
         self._seen_versions: set[tuple[str, str, int]] = set()
@@ -85,6 +94,7 @@ class World:
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
         self.folder = folder
+        self._first = first
         self.place = plan.place(self)
         self._more_acts = MoreActs(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
@@ -98,6 +108,9 @@ class World:
         self._ended: set[str] = set()
         self._away = ""
         """Name of a server that has ended for good: the other one has to do all that is left."""
+        if isinstance(chooser, EveryOrder):
+            assert isinstance(self.place, MemoryPlace), "nobody counts what happens at other stores"
+            chooser.commits, chooser.changes = self._commits, self.place.changes
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
@@ -106,7 +119,8 @@ class World:
 
     def make_machine(self, name: str) -> Machine:
         """Return a computer."""
-        return Machine(name, self.folder, self.chooser, self.note, kills=self.plan.kills)
+        first, kills = self._first(name), self.plan.kills
+        return Machine(name, self.folder, self.chooser, self.note, kills=kills, first=first)
 
     def make_server(self, name: str, machine: Machine, policy: Policy) -> Server:
         """Return what runs one server after the other on a computer."""
@@ -115,14 +129,22 @@ class World:
     # What the parts ask.
 
     def note(self, line: str) -> None:
-        """Add a line to the story of the run, which says nothing of where it is played."""
-        line = line.replace(str(self.folder), "")
-        self.story.append(f"{self.loop.time():9.2f} s  {line}")
+        """Add a line to the story of the run."""
+        self.story.append(f"{self.loop.time():9.2f} s  {self.named(line)}")
+
+    def is_away(self, server: Server) -> bool:
+        """Tell whether a server has ended for good."""
+        return server.name == self._away
+
+    def named(self, line: str) -> str:
+        """Leave out of a line where this machine has the folders of runs."""
+        return line.replace(str(self.folder), "").replace(str(self.folder.parent), "")
 
     def word(self, who: str) -> str:
         """Return a word that nobody has used."""
-        self._words += 1
-        word = f"{who}{self._words}"
+        of = who if self.plan.script else ""  # else whoever begins first would name all others
+        self._words[of] += 1
+        word = f"{who}{self._words[of]}"
         if who in (*_SERVERS, "them", "old"):
             self.oracle.authors[word] = who
         return word
@@ -170,13 +192,17 @@ class World:
             machine.lose_power("right after a read")
             raise Killed
 
+    def _commits(self, name: str) -> int:
+        return sum(one.committed for one in self.machines if name in ("", one.name))
+
     # The parts of a run.
 
-    def begin(self, loaded: bytes | None) -> None:
+    def begin(self, loaded: Any) -> None:
         """Fill the store, start the servers, and let them load: nothing of this is a choice.
 
-        ``loaded``: the database as it is then, from another run.
+        ``loaded``: what the machines begin with, where they do not have it yet.
         """
+        del loaded
         self.chooser.mute = True
         for number in range(2):
             word = self.word("old")
@@ -184,19 +210,20 @@ class World:
             self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
         if self.plan.hides:
             self._hide("note-hidden")
-        for machine in self.machines if loaded else ():
-            path = machine.folder / DATABASE
-            path.touch(mode=0o600)
-            path.write_bytes(loaded or b"")
+        first: list[asyncio.Task[None]] = []
         for server in self.servers:
             server.start(syncing=self.plan.syncing)
             if not self.plan.syncing:
                 with server.process.running():
-                    self.loop.create_task(server.sync())
-        self.loop.run_until(self._loaded, deadline=self.loop.time() + 600)
+                    first.append(self.loop.create_task(server.sync()))
+        self.loop.run_until(
+            lambda: self._loaded() and all(one.done() for one in first),
+            deadline=self.loop.time() + 600,
+        )
         self._seen_versions = {
             (server.machine.name, note.id, note.local_version)
             for server in self.servers
+            if server.alive
             for note in server.notes()
         }
         self.chooser.mute = self.calm = False
@@ -227,7 +254,7 @@ class World:
         """Let nothing go wrong any more, and wait until all agree."""
         self.chooser.mute = self.calm = True
         for server in self.servers:
-            if server.ended and server.name != self._away:
+            if server.ended and not self.is_away(server):
                 self._restart(server)
         if not self.place.ids():
             self._put(self.word("them"))
@@ -266,6 +293,15 @@ class World:
         self.loop.run_until(lambda: False, deadline=self.loop.time() + QUIET_SECONDS)
         return {name: count - before.get(name, 0) for name, count in self.place.requests().items()}
 
+    def ends(self) -> str:
+        """Tell what the store has, and what each has met, without the order among them."""
+        lines = [line.partition(" s  ")[2] for line in self.story]
+        of: dict[str, list[str]] = {}
+        for line in lines:
+            of.setdefault(line.partition(" ")[0].rstrip(":"), []).append(line)
+        held = sorted((one, repr(content)) for one, content in self.place.contents().items())
+        return repr((held, sorted(of.items())))
+
     def require_no_errors(self) -> None:
         """Raise what no task took."""
         if self.loop.errors:
@@ -281,8 +317,7 @@ class World:
 
     def after_step(self) -> None:
         """Take away what a killed process leaves, and start another one in its place."""
-        self._take_away()
-        if not self.calm:
+        if self._take_away() and not self.calm:
             for server in self.servers:
                 if server.ended and server.name not in self._ended:
                     self._ended.add(server.name)
@@ -290,14 +325,18 @@ class World:
                         f"{server.name} starts again", lambda one=server: self._again(one)
                     )
 
-    def _take_away(self) -> None:
+    def _take_away(self) -> bool:
+        """Drop what belonged to processes that have ended; tell whether any has."""
+        ended = False
         for machine in self.machines:
             while machine.gone:
                 self.loop.drop(machine.gone.pop())
+                ended = True
+        return ended
 
     def _again(self, server: Server) -> None:
         self._ended.discard(server.name)
-        if server.ended and server.name != self._away:
+        if server.ended and not self.is_away(server):
             self._restart(server)
             self._begin_acts(server)
 
@@ -667,20 +706,21 @@ class World:
         self.place.put(name, f"{word}\nhidden\n", tags=("hidden",))
 
 
-def _memory(traits: Traits) -> Callable[[World], Place]:
+def memory(traits: Traits) -> Callable[[World], Place]:
+    """Return what makes a store in memory."""
     return lambda world: MemoryPlace(world, traits)
 
 
-def _account(plan: Plan, *args: Any) -> World:
+def _account(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.account_world import AccountWorld  # noqa: PLC0415 - it is made of this one
 
-    return AccountWorld(plan, *args)
+    return AccountWorld(plan, *args, **how)
 
 
-def _links(plan: Plan, *args: Any) -> World:
+def _links(plan: Plan, *args: Any, **how: Any) -> World:
     from explorer.link_world import LinkWorld  # noqa: PLC0415 - as above
 
-    return LinkWorld(plan, *args)
+    return LinkWorld(plan, *args, **how)
 
 
 _HTTP: dict[str, Callable[[World], Place]] = {
@@ -689,9 +729,9 @@ _HTTP: dict[str, Callable[[World], Place]] = {
     "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
 }
 WORLDS: dict[str, Plan] = {
-    **{row: Plan(_memory(traits)) for row, traits in ROWS.items()},
-    **{f"{row}, apart": Plan(_memory(traits), apart=True) for row, traits in ROWS.items()},
-    **{f"{row}, hidden": Plan(_memory(traits), hides=True) for row, traits in ROWS.items()},
+    **{row: Plan(memory(traits)) for row, traits in ROWS.items()},
+    **{f"{row}, apart": Plan(memory(traits), apart=True) for row, traits in ROWS.items()},
+    **{f"{row}, hidden": Plan(memory(traits), hides=True) for row, traits in ROWS.items()},
     "local files": Plan(LocalPlace),
     "local files, hidden": Plan(LocalPlace, hides=True),
     "memento files": Plan(MementoPlace),
@@ -704,7 +744,7 @@ WORLDS: dict[str, Plan] = {
     **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
     **{
-        f"{row}, {changes} changes": Plan(_memory(ROWS[row]), world=_account, changes=changes)
+        f"{row}, {changes} changes": Plan(memory(ROWS[row]), world=_account, changes=changes)
         for row, changes in (
             ("simplenote", "policy"),
             ("memento", "policy"),
@@ -720,15 +760,24 @@ WORLDS: dict[str, Plan] = {
     },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
+
+
+def _small(traits: Traits, foreign: str, *, kills: int, acts: tuple[str, ...]) -> Plan:
+    script = {"a": acts, "b": ("append",), "another device": (foreign,)}
+    return Plan(memory(traits), kills=kills, syncing=False, acts=len(acts), script=script)
+
+
 SMALL: dict[str, Plan] = {
-    f"{row}, {foreign}": Plan(
-        _memory(traits),
-        kills=1,
-        syncing=False,
-        acts=2,
-        script={"a": ("append", "rewrite"), "b": ("append",), "another device": (foreign,)},
-    )
-    for row, traits in ROWS.items()
-    for foreign in ("edit the end", "remove")
+    **{
+        f"{row}, {foreign}": _small(traits, foreign, kills=0, acts=("append", "rewrite"))
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
+    **{
+        f"{row}, {foreign}, killed": _small(traits, foreign, kills=1, acts=("append",))
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
 }
-"""By name: three writes of two servers and one of another device, small enough to play every order."""
+"""By name: three writes of two servers and one of another device; two writes, that one, and an end of a process or of
+the power at every place. Small enough to play every order."""

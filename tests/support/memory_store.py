@@ -16,6 +16,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from diff_match_patch import diff_match_patch
@@ -66,7 +67,7 @@ class MemoryStore:
         self._notes: dict[str, Kept] = {}
         self._log: list[Logged] = []
         self._oldest = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: list[asyncio.Event] = []
         self._identities = itertools.count(1)
 
     # For "another device", and for reading what the service holds.
@@ -170,7 +171,7 @@ class MemoryStore:
 
     def cursor_at(self, sequence: int) -> str:
         """The opaque name of a place in the log."""
-        return hashlib.sha256(f"{self.name}:{sequence}".encode()).hexdigest()[:24]
+        return _cursor(self.name, sequence)
 
     def listed_version(self, kept: Kept, *, lag: bool) -> int | None:
         """The version a listing shows; with ``lag`` the newest change has not happened yet."""
@@ -262,14 +263,19 @@ class MemoryStore:
     async def wait(self, sequence: int, *, seconds: float) -> None:
         """Return when something happened after ``sequence``, or after ``seconds``."""
         event = asyncio.Event()
-        self._waiting.add(event)
+        self._waiting.append(event)
         try:
             if len(self._log) == sequence:
                 await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return
         finally:
-            self._waiting.discard(event)
+            self._waiting.remove(event)
+
+
+@lru_cache(1024)
+def _cursor(name: str, sequence: int) -> str:
+    return hashlib.sha256(f"{name}:{sequence}".encode()).hexdigest()[:24]
 
 
 def etag_of(version: int) -> str:

@@ -64,10 +64,14 @@ class FlyingTime:
 @contextmanager
 def quick_folder() -> Iterator[Path]:
     """A folder in memory where the system has one: these tests wait for the disk otherwise."""
-    memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place, prefix="notarium-") as folder:
+    with tempfile.TemporaryDirectory(dir=memory_place(), prefix="notarium-") as folder:
         yield Path(folder).resolve()
+
+
+def memory_place() -> Path | None:
+    """The folder in memory that the system has, if any."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
 
 
 def open_cache(folder: Path, rules: Visibility = EVERYTHING, *, key: Secret | None = KEY) -> Cache:

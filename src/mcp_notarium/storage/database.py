@@ -75,6 +75,7 @@ class Database:
         is_another: bool = False,
     ) -> None:
         self.path = path
+        self._log = path.with_name(f"{path.name}-wal")
         self.encrypted = encrypted
         self.read_only = read_only
         self._is_another = is_another
@@ -365,10 +366,6 @@ class Database:
 
     def _is_closed_in_order(self) -> bool:
         return self._connection is not None and self._damage is None and not self._is_another
-
-    @property
-    def _log(self) -> Path:
-        return self.path.with_name(f"{self.path.name}-wal")
 
     def _roll_back(self) -> None:
         # A full disk may already have rolled back; a damaged file has closed the connection.

@@ -120,10 +120,7 @@ class SyncState:
 
     def card_moves(self) -> list[tuple[str, str]]:
         """Return what is still to be done in canvases for notes that were renamed, by its keys."""
-        return [
-            (key.removeprefix(_CARDS), value)
-            for key, value in self._db.rows(_ALL_CARDS, (f"{_CARDS}*",))
-        ]
+        return [(key.removeprefix(_CARDS), value) for key, value in self._db.rows(_ALL_CARDS)]
 
     def add_card_move(self, key: str, value: str) -> None:
         """Record what is to be done in canvases."""
@@ -323,7 +320,8 @@ SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
-_ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB ? ORDER BY key"
+# SQLite would plan a query with a bound pattern anew in each cycle.
+_ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB 'cards.*' ORDER BY key"
 _PUT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value

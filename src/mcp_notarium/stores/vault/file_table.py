@@ -114,7 +114,7 @@ class FileTable:
         """
         scanned_at, self.scanned_at = self.scanned_at, float("-inf")
         wanted = {*names, *self._unsettled}
-        for above, name in sorted(wanted, key=lambda one: one not in self.files):
+        for above, name in sorted(wanted, key=lambda one: (one not in self.files, one)):
             found: os.stat_result | None = None
             evicted = False
             with suppress(FileNotFoundError):

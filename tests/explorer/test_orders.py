@@ -1,0 +1,66 @@
+"""Play every order of small worlds, and see that what is left out differs in nothing from what is played."""
+
+from __future__ import annotations
+
+import pytest
+
+from explorer.breaks import BREAKS
+from explorer.run import every_order, forget_loaded, tell
+from explorer.world import SMALL, Plan, memory
+from support.long import LONG
+from support.memory_client import ROWS
+
+MOST_LONG = 1_000_000
+
+
+def tiny(acts: dict[str, tuple[str, ...]], *, kills: int) -> Plan:
+    return Plan(memory(ROWS["trilium"]), kills=kills, syncing=False, acts=1, script=acts)
+
+
+TINY = {
+    "two servers, one looks": tiny({"a": ("append",), "b": ("look",)}, kills=1),
+    "two servers, one looks, another device": tiny(
+        {"a": ("append",), "b": ("look",), "another device": ("edit the end",)}, kills=0
+    ),
+}
+
+
+@pytest.mark.slow("plays orders one by one")
+@pytest.mark.parametrize("world", SMALL)
+def test_every_order_of_a_small_world_holds(world: str) -> None:
+    most = MOST_LONG if LONG else 20
+    for number, outcome in enumerate(every_order(world), 1):
+        assert outcome.fault == "", tell(outcome)
+        if number == most:
+            break
+
+
+@pytest.mark.slow("plays orders one by one")
+@pytest.mark.parametrize("world", TINY)
+def test_orders_that_are_left_out_differ_in_nothing(
+    world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SMALL, world, TINY[world])
+    every = list(every_order(world, all_of_them=True))
+    some = list(every_order(world))
+    assert {one.fault for one in every} == {""}
+    assert len(some) < len(every)
+    assert {one.ends for one in some} == {one.ends for one in every}
+    forget_loaded()
+
+
+@pytest.mark.slow("plays orders one by one")
+@pytest.mark.parametrize(
+    "broken", ["an act is not recorded before it", "the outcome of an act is not recorded"]
+)
+def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = "two servers, one looks"
+    monkeypatch.setitem(SMALL, world, TINY[world])
+    BREAKS[broken].make(monkeypatch.setattr)
+    forget_loaded()
+    every = {one.kind for one in every_order(world, all_of_them=True)}
+    some = {one.kind for one in every_order(world)}
+    assert some == every != {""}
+    forget_loaded()
