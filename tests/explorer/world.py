@@ -67,8 +67,8 @@ class World:
         self.down = False
         """The store is not reached at all."""
         self._words = 0
-        self._moved: set[str] = set()
-        """Ids of notes that servers were asked to put into the trash or to take out: no word tells of that."""
+        self._wordless: set[str] = set()
+        """Ids of notes that servers were asked to undo, or to put into the trash or take out: no word tells of that."""
         self._foreign_left = 0
         """Acts of others that have not ended."""
         self._between_left = 2
@@ -118,7 +118,7 @@ class World:
             open_now = server.alive and server.app.cache.database.in_transaction
             if server.alive and server.machine is machine and not open_now:
                 for note in server.notes():
-                    if note.id not in self._moved and not self.oracle.is_written(note.content):
+                    if note.id not in self._wordless and not self.oracle.is_written(note.content):
                         self.oracle.see_version(server, note.id, note.local_version, note.content)
 
     # The parts of a run.
@@ -361,7 +361,7 @@ class World:
         if read is None or not read.ok:
             return None
         version = read.value["local_version"]
-        self._moved.add(note_id)
+        self._wordless.add(note_id)
         return await server.call(
             "manage", action=action, id=note_id, local_version=version, confirm=True
         )
@@ -388,6 +388,7 @@ class World:
         if not mine:
             return
         note_id, words = mine[-1]
+        self._wordless.add(note_id)
         await self._guarded(
             server,
             "manage",
