@@ -78,6 +78,8 @@ class WiredClient(MemoryClient):
         super().__init__(store, traits=traits, poll_seconds=POLL_SECONDS)
         self.process = process
         self.requests = 0
+        self.unrecorded = ""
+        """Words that this process has displaced since its last flush, and that go with it (docs/sync.md, where the last writer wins)."""
         self._loop = loop
         self._chooser = chooser
         self._note = note
@@ -123,6 +125,8 @@ class WiredClient(MemoryClient):
             if write.base_etag is not None:
                 self.store.kept(write.note_id)  # no real store makes a note again by a change of it
             answer = await push(write)
+            if answer.displaced is not None:
+                self.unrecorded += f" {answer.displaced.content.text}"
             if word:
                 self._owes(self.process, word)
             repeatable = self.traits.retry is Retry.IDEMPOTENT
