@@ -129,7 +129,8 @@ class World:
             open_now = server.alive and server.app.cache.database.in_transaction
             if server.alive and server.machine is machine and not open_now:
                 for note in server.notes():
-                    if not self.oracle.is_written(" ".join((note.text, *note.tags))):
+                    said = (note.text, *note.tags, note.title or "")
+                    if not self.oracle.is_written(" ".join(said)):
                         self.oracle.see_version(server, note.id, note.local_version, note.content)
 
     # The parts of a run.
