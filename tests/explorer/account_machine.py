@@ -125,11 +125,16 @@ class AccountMachine(Machine):
                 self._flushed_files[inode] = (self.folder / name).read_bytes()
 
     def _names(self) -> _Names:
-        return {
-            str(path.relative_to(self.folder)): path.stat().st_ino
-            for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and not path.name.endswith(_SIDES)
-        }
+        found, waiting = _Names(), [""]
+        while waiting:
+            above = waiting.pop()
+            with os.scandir(self.folder / above) as entries:
+                for entry in sorted(entries, key=lambda one: one.name):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{above}{entry.name}/")
+                    elif not entry.name.endswith(_SIDES):
+                        found[f"{above}{entry.name}"] = entry.inode()
+        return found
 
     # A loss of power.
 

@@ -174,6 +174,7 @@ class LinkWorld(World):
         known = {note.id: note for note in server.notes()}
         self._excuse_waiting(server)
         busy = self._others_busy(server)
+        unanswered = {write.note_id for write in server.app.cache.journal.all()}
         self._renaming += 1
         self._renamings += 1
         answer: Answer | None = None
@@ -186,7 +187,8 @@ class LinkWorld(World):
             told = "" if answer is None else str(answer.value.get("note") or "")
             unknown = not settled and (busy or self._others_busy(server))
             for note_id, note in known.items():
-                if unknown or (settled and note_id in told.partition("left in:")[2]):
+                left = note_id in (told.partition("left in:")[2] if settled else unanswered)
+                if unknown or left:
                     self._excuse(note.text)
         return answer
 

@@ -58,6 +58,7 @@ class LocalPlace:
         def remove(note_id: str, _word: str) -> None:
             with self._other() as other:
                 if len(other.contents()) > 1:
+                    oracle.tags.dropped.add(note_id)  # it goes to the trash first, without them
                     oracle.forgive(other.get(note_id).content.text)
                     other.remove(note_id)
 

@@ -25,6 +25,9 @@ class Tags:
     renamed: dict[str, set[str]] = field(default_factory=dict)
     """Tag to what some call was to make of it, whether it was answered or not."""
 
+    dropped: set[str] = field(default_factory=set)
+    """Ids of notes whose tags another program took away."""
+
     def forget(self, note_id: str) -> None:
         """Expect nothing of a note: a server took back what it has changed there."""
         self.given.pop(note_id, None)
@@ -36,7 +39,7 @@ class Tags:
                 tag for tag in tags if not self._names(tag) & {*store[note_id].tags, *taken}
             )
             for note_id, tags in self.given.items()
-            if note_id in store
+            if note_id in store and note_id not in self.dropped
         }
         return {note_id: tags for note_id, tags in lost.items() if tags}
 

@@ -131,6 +131,15 @@ class MemoryPlace:
                 self.store.text(one) if one in self.store.ids() else ""
             ),
         )
+        place = process.place
+
+        def step(what: str) -> None:
+            if what == "has flushed its log":
+                client.unrecorded = ""
+            place(what)
+
+        process.place = step  # type: ignore[method-assign]
+        process.ends.append(lambda: world.oracle.forgive(client.unrecorded))
         self._clients.append(client)
         return client  # type: ignore[return-value]
 

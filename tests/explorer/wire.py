@@ -80,6 +80,8 @@ class WiredClient(MemoryClient):
         super().__init__(store, traits=traits, poll_seconds=POLL_SECONDS)
         self.process = process
         self.requests = 0
+        self.unrecorded = ""
+        """Words that this process has displaced since its last flush, and that go with it (docs/sync.md, where the last writer wins)."""
         self._loop = loop
         self._chooser = chooser
         self._note = note
@@ -128,6 +130,8 @@ class WiredClient(MemoryClient):
             known = write.note_id in self.store.ids()
             before = self.store.text(write.note_id) if known else ""
             answer = await push(write)
+            if answer.displaced is not None:
+                self.unrecorded += f" {answer.displaced.content.text}"
             if word:
                 self._owes(self.process, word)
             if self._overwrites and write.note_id in self.store.ids():
