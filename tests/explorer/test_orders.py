@@ -29,7 +29,7 @@ TINY = {
 @pytest.mark.slow("plays orders one by one")
 @pytest.mark.parametrize("world", SMALL)
 def test_every_order_of_a_small_world_holds(world: str) -> None:
-    most = MOST_LONG if LONG else 20
+    most = MOST_LONG if LONG else 10
     for number, outcome in enumerate(every_order(world), 1):
         assert outcome.fault == "", tell(outcome)
         if number == most:
