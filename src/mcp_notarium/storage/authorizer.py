@@ -114,11 +114,13 @@ def reads_texts(sql: str) -> bool:
 
 def may_be_cut(row: Row) -> bool:
     """Tell whether a value ends with NUL: the last page of the row may have been read as zeros."""
-    return any(
-        value.endswith("\0") if isinstance(value, str) else value.endswith(b"\0")
-        for value in row
-        if isinstance(value, str | bytes)
-    )
+    for value in row:
+        if isinstance(value, str):
+            if value.endswith("\0"):
+                return True
+        elif isinstance(value, bytes) and value.endswith(b"\0"):
+            return True
+    return False
 
 
 @cache
