@@ -15,17 +15,23 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
     ),
-    "a write that was done, undone by the service and given a newer base never ended": (
+    "a write that was done, taken back elsewhere and given a newer base never ended": (
         "simplenote over http, apart",
         {
-            "act 1 of another device #1": 7,
-            "act 1 of another device comes after #1": 24,
-            "act 2 of another device #1": 6,
-            "act 2 of another device comes after #1": 25,
-            "act 1 of a #1": 5,
-            "act 1 of b #1": 8,
-            "act 2 of a #1": 2,
-            "a1: POST note0 at 5: fails #1": 11,
+            "act 1 of a #1": 9,
+            "kill: a1 has the answer: POST note0 at 1 #1": 1,
+            "a starts again: late #1": 3,
+            "b begins to untrash: late #1": 2,
+            "act 1 of b #1": 10,
+        },
+    ),
+    "a change that had arrived was added once more where another save had joined its line": (
+        "trilium over http, apart",
+        {
+            "act 1 of a #1": 4,
+            "act 1 of b #1": 4,
+            "a1: GET note0 notes: fails #1": 4,
+            "b1: GET note0 notes: fails #3": 6,
         },
     ),
     "a removed note stayed, as a cache still had it when it was asked for again": (

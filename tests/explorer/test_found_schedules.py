@@ -34,7 +34,7 @@ FOUND = {
             "act 1 of another device #1": 1,
             "act 2 of another device #1": 3,
             "act 3 of another device #1": 7,
-            "act 1 of b #1": 10,
+            "act 1 of b #1": 12,
             "note of another device #3": 1,
         },
         ("another device: rename note1", "b calls manage rename_tag", "Repeat the call"),
