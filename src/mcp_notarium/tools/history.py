@@ -281,6 +281,7 @@ async def _save(
         told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
+        told = " ".join(filter(None, (told, *made.elsewhere.describe(saved))))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts
