@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -347,11 +348,22 @@ class Library:
         canvases: Sequence[str] = (),
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path."""
-        old, new = (note.id, self.preview(note, content)[0]) if note and canvases else ("", "")
-        async with self._writer.cards.following(old, new, canvases if old != new else ()) as moved:
-            saved = await self._writer.save(
-                note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
-            )
+        save = partial(
+            self._writer.save,
+            note=note,
+            content=content,
+            act=act,
+            exact=exact,
+            keeps=keeps,
+            links=links,
+        )
+        if note is None or not canvases:
+            return await save()
+        new = self.preview(note, content)[0]
+        if new == note.id:
+            return await save()
+        async with self._writer.cards.following(note.id, new, canvases) as moved:
+            saved = await save()
         return replace(
             saved,
             canvases=tuple(sorted(moved.canvases)),

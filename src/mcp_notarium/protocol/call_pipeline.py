@@ -42,6 +42,7 @@ from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids
+from mcp_notarium.tools.requests import named_notes
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_prefix import ToolNames
 from mcp_notarium.tools.untrusted_text import (
@@ -127,7 +128,8 @@ class CallPipeline:
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
-        request = with_ids(app, request)
+        if named := named_notes(request):
+            request = with_ids(app, request, named)
         rule, action = tool.rule
         # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
