@@ -49,7 +49,8 @@ class AppHolder:
         self._tried = anyio.Event()
         self._leaving = anyio.Event()
         self._letting_go = anyio.Event()
-        self._app: App | None = None
+        self.opened: App | None = None
+        """The open ``App``, None while it is not open."""
         self._error = refused
         if refused is not None:
             self._tried.set()
@@ -61,12 +62,7 @@ class AppHolder:
     @property
     def locked(self) -> bool:
         """Tell whether the database is refused for good."""
-        return self._app is None and self._error is not None and _is_final(self._error)
-
-    @property
-    def opened(self) -> App | None:
-        """Return the open ``App``, None while it is not open."""
-        return self._app
+        return self.opened is None and self._error is not None and _is_final(self._error)
 
     def open(self) -> None:
         """Begin to open, if that has not begun."""
@@ -74,15 +70,15 @@ class AppHolder:
 
     async def app(self) -> App:
         """Return the open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
-        while self._app is None and not self.locked:
+        while self.opened is None and not self.locked:
             self.open()
             tried = self._tried
             await tried.wait()
             if tried is self._tried or self._error is not None:
                 break  # otherwise it was let go of before we woke, and is opened again
-        if self._app is None:
+        if self.opened is None:
             raise self._refusal()
-        return self._app
+        return self.opened
 
     async def tried(self) -> None:
         """Wait until the first attempt to open has ended, however it did."""
@@ -92,7 +88,7 @@ class AppHolder:
         """Refuse the account for good, and let go of what is open or being opened."""
         if self.locked:
             return
-        self._app, self._error = None, error
+        self.opened, self._error = None, error
         self._report(error)
         self._tried.set()
         self._letting_go.set()
@@ -107,7 +103,7 @@ class AppHolder:
             self.lock(error)
             return
         self._reopened = True
-        self._app = None
+        self.opened = None
         if self._tried.is_set():
             self._tried = anyio.Event()
         self._letting_go.set()
@@ -157,11 +153,11 @@ class AppHolder:
                 return
             if self.locked or self._letting_go.is_set():  # found damaged while it was being opened
                 return
-            self._app, self._error = app, None
+            self.opened, self._error = app, None
             self.on_open()
             self._tried.set()
             await self._letting_go.wait()
-            self._app = None
+            self.opened = None
 
     def _fail(self, error: NotariumError) -> None:
         """Tell those who wait, and be ready for another attempt."""

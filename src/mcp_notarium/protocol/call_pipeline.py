@@ -28,7 +28,6 @@ from mcp_notarium.errors import (
     NoteNotFound,
     PolicyChanged,
 )
-from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_audit import (
     CallResult,
     IncomingCall,
@@ -124,7 +123,9 @@ class CallPipeline:
             return self._failure_of(tool, failed)
 
     async def _run(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
-        app = await self.holder.app()  # first, so that whatever comes of the call is on record
+        app = (
+            self.holder.opened or await self.holder.app()
+        )  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
