@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.connection import Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
 from mcp_notarium.protocol.server import answer_alone, catch_signals
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import EventQueue, ImportDone, LineBuffer, read_lines
+from mcp_notarium.protocol.stdio import EventQueue, FlowControl, ImportDone, LineBuffer, read_lines
 
 INCOMING, OUTGOING = stdio.take_descriptors()
 

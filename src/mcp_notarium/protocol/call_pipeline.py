@@ -36,8 +36,8 @@ from mcp_notarium.protocol.call_audit import (
     Recording,
     notes_in,
 )
-from mcp_notarium.protocol.connection import FlowControl
-from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_notarium.protocol.connection import INTERNAL_ERROR
+from mcp_notarium.protocol.stdio import FlowControl
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids

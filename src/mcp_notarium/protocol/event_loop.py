@@ -31,7 +31,8 @@ from mcp_notarium.tools.toolsets import find_toolset
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
-    from mcp_notarium.protocol.connection import Connection, FlowControl
+    from mcp_notarium.protocol.connection import Connection
+    from mcp_notarium.protocol.stdio import FlowControl
     from mcp_notarium.storage.audit_log import AuditLog
 
 

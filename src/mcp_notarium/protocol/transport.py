@@ -26,12 +26,12 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from mcp_notarium.protocol.connection import Connection, FlowControl
-from mcp_notarium.protocol.jsonrpc import Json
+from mcp_notarium.protocol.connection import Connection, Json
 from mcp_notarium.protocol.stdio import (
     EndOfInput,
     Event,
     EventQueue,
+    FlowControl,
     ImportDone,
     Stop,
     TooLong,
