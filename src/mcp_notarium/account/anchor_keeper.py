@@ -22,8 +22,7 @@ from mcp_notarium.audit.chain import Head
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheReplaced, RollbackSeen
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditLog, AuditTable
 from mcp_notarium.storage.database import Database
 
 REPLACED: Final = "another file, or an older one, has taken the place of the open database"
