@@ -27,8 +27,8 @@ import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.protocol import sdk_server  # noqa: E402
+from mcp_notarium.protocol.event_loop import Outbox, ShutdownDeadline, pump, run_transport  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, pump, run_transport  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None

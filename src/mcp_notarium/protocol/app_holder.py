@@ -9,12 +9,15 @@ next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 
+from mcp_notarium import __version__, logs
+from mcp_notarium.app import App, open_app
+from mcp_notarium.audit.chain import ActName, AuditEntry, Facts
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
@@ -26,11 +29,13 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     Verdict,
 )
+from mcp_notarium.protocol.call_pipeline import report_unexpected
 
 if TYPE_CHECKING:
-    from mcp_notarium.app import App
+    from mcp_notarium.config import Config
+    from mcp_notarium.storage.audit_log import AuditLog
 
-Opener = Callable[[], AbstractAsyncContextManager["App"]]
+Opener = Callable[[], AbstractAsyncContextManager[App]]
 Report = Callable[[NotariumError], None]
 
 
@@ -187,3 +192,56 @@ def _is_final(error: NotariumError) -> bool:
     if isinstance(error, LockedError):
         return error.verdict is not Verdict.BUSY
     return isinstance(error, ConfigError)
+
+
+@asynccontextmanager
+async def open_account(
+    config: Config, holder: AppHolder, *, time_to_close: Callable[[], float]
+) -> AsyncIterator[App]:
+    """Open the account for a holder; whatever goes wrong on the way becomes a ``NotariumError``."""
+    opening = open_app(
+        config,
+        log=logs.get("app"),
+        time_to_close=time_to_close,
+        heal=True,
+        damaged=holder.reopen,
+    )
+    try:
+        app = await opening.__aenter__()
+    except NotariumError:
+        raise
+    except Exception as error:  # noqa: BLE001 - shown to the client without its text
+        raise report_unexpected(error, while_doing="opening the cache") from None
+    app.audit.buffer(
+        AuditEntry(at=app.clock(), act=ActName.START, facts=record_start(config, app.audit))
+    )
+    app.audit.flush()
+    app.audit.tidy()  # defence: server-prunes-records
+    try:
+        yield app
+    finally:
+        app.audit.buffer(AuditEntry(at=app.clock(), act=ActName.STOP))
+        await _close(opening)
+
+
+def record_start(config: Config, audit: AuditLog) -> Facts:
+    """Return the rules a server works under, for the record of its start.
+
+    The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.
+    """
+    return {
+        "version": __version__,
+        "destructive": config.destructive,
+        "audit_days": config.audit_days,
+        "policy": audit.digest("policy", config.policy.meaning),
+    }
+
+
+async def _close(opening: AbstractAsyncContextManager[App]) -> None:
+    """Close the account. Nothing is lost where that fails: every write is committed already."""
+    try:
+        await opening.__aexit__(None, None, None)
+    except LockedError:
+        return  # damage met on the way out: it is known there
+    except Exception as error:  # noqa: BLE001 - the process ends either way
+        report_unexpected(error, while_doing="closing the cache")

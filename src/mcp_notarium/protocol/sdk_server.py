@@ -34,8 +34,8 @@ from mcp_notarium.protocol.call_pipeline import (
 )
 from mcp_notarium.protocol.connection import INVALID_REQUEST, Refusal
 from mcp_notarium.protocol.elicitation import Call, NeedsAnswer
+from mcp_notarium.protocol.event_loop import Transport
 from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
-from mcp_notarium.protocol.transport import Transport
 from mcp_notarium.tools.catalog import wire_form
 
 
