@@ -56,7 +56,7 @@ from mcp_notarium.tools.untrusted_text import (
 
 if TYPE_CHECKING:
     from mcp_notarium.protocol.app_holder import AppHolder
-    from mcp_notarium.protocol.elicitation import Call
+    from mcp_notarium.protocol.sdk_server import Call
 
 
 Json = dict[str, Any]
