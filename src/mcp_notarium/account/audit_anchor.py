@@ -18,7 +18,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys, ChainMac, Head, Record, rechain
+from mcp_notarium.audit.chain import (
+    ActName,
+    AuditEntry,
+    AuditKeys,
+    ChainMac,
+    Head,
+    Record,
+    begin_mac,
+    end_mac,
+    rechain,
+)
 from mcp_notarium.audit.verification import ChainVerifier
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.crypto.data_key import DataKey
@@ -112,6 +122,10 @@ class Anchor:
     key: Secret | None
     _known: dict[bytes, Anchored] = field(default_factory=dict, compare=False, repr=False)
     """The last content that was proven authentic, or written here."""
+    _begun: hmac.HMAC | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_begun", begin_mac(self.key))
 
     def read(self, database: Database) -> Anchored | None:
         """Read what it says; None if this chain has not been anchored yet.
@@ -247,10 +261,8 @@ class Anchor:
             "met_at": said.met_at,
         }
         covered = canonical_json.encode(fields)
-        if self.key is None:
-            mac = hashlib.sha256(covered).hexdigest()
-        else:
-            mac = hmac.new(self.key.reveal(), covered, hashlib.sha256).hexdigest()
+        begun = self._begun
+        mac = hashlib.sha256(covered).hexdigest() if begun is None else end_mac(begun, covered)
         return canonical_json.encode(fields | {"mac": mac}).ljust(_LENGTH, b"\n")
 
 
