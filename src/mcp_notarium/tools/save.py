@@ -17,6 +17,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
+from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -343,7 +344,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = None if content.native else app.library.given(note, content.text)
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
-    if note is None and app.library.traits.ids.paths and not content.native:
+    has_block = content.text.startswith(STARTS) and not content.native
+    if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
