@@ -33,7 +33,7 @@ MENTIONED = {
     "mcp_notarium.audit.verification: fault.number": _A_FIELD,
     "mcp_notarium.audit.verification: other.number": _A_FIELD,
     "mcp_notarium.audit.verification: record.number": _A_FIELD,
-    "mcp_notarium.storage.audit_log: fault.number": _A_FIELD,
+    "mcp_notarium.account.audit_anchor: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit_lines: record.number": _A_FIELD,
