@@ -33,7 +33,7 @@ MENTIONED = {
     "mcp_notarium.audit.verification: fault.number": _A_FIELD,
     "mcp_notarium.audit.verification: other.number": _A_FIELD,
     "mcp_notarium.audit.verification: record.number": _A_FIELD,
-    "mcp_notarium.storage.audit_table: fault.number": _A_FIELD,
+    "mcp_notarium.account.audit_anchor: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit_lines: record.number": _A_FIELD,
@@ -47,7 +47,7 @@ MENTIONED = {
 
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
-    "mcp_notarium.storage.audit_table: attrgetter(*_NAMES)": "columns of the audit table",
+    "mcp_notarium.storage.audit_log: attrgetter(*_NAMES)": "columns of the audit table",
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.terminal: getattr(self._stream, name)": "a stream that stands for another",

@@ -73,7 +73,7 @@ PERMITTED = {
     "mcp_notarium.sync.batch_apply: import ctypes": "asks the C library to give free memory back",
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
     "mcp_notarium.stores.vault.system_calls: import ctypes": "the C library: exchanges files, asks when one was made",
-    "mcp_notarium.stores.vault.watch: import ctypes": "the C library: waits for changes of folders",
+    "mcp_notarium.stores.vault.file_table: import ctypes": "the C library: waits for changes of folders",
 }
 """``module: source text`` -> why it is permitted."""
 

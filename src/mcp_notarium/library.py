@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_notarium.domain.block_gaps import Form
+from mcp_notarium.domain.characters import path_key
 from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
-from mcp_notarium.domain.note_paths import path_key, with_digits
+from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
@@ -347,11 +349,22 @@ class Library:
         canvases: Sequence[str] = (),
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path."""
-        old, new = (note.id, self.preview(note, content)[0]) if note and canvases else ("", "")
-        async with self._writer.cards.following(old, new, canvases if old != new else ()) as moved:
-            saved = await self._writer.save(
-                note=note, content=content, act=act, exact=exact, keeps=keeps, links=links
-            )
+        save = partial(
+            self._writer.save,
+            note=note,
+            content=content,
+            act=act,
+            exact=exact,
+            keeps=keeps,
+            links=links,
+        )
+        if note is None or not canvases:
+            return await save()
+        new = self.preview(note, content)[0]
+        if new == note.id:
+            return await save()
+        async with self._writer.cards.following(note.id, new, canvases) as moved:
+            saved = await save()
         return replace(
             saved,
             canvases=tuple(sorted(moved.canvases)),

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.audit.chain import ChainMac
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support import needs

@@ -14,7 +14,7 @@ import pytest
 from mcp_notarium.account import copies, opener, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.cache import Cache
 from support import disk_trace, local_child, power_loss
 from support.account import folder_of, made

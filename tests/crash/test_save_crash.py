@@ -14,7 +14,7 @@ import pytest
 
 from mcp_notarium.audit.chain import ChainMac
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from support import cache_room, disk_trace, power_loss, saving_child
 from support.disk_trace import Flush, FlushFolder, Named, Write
 from support.long import dice, sample

@@ -170,10 +170,10 @@ import contextlib, sys
 import anyio
 from mcp_notarium.protocol import event_loop
 @contextlib.asynccontextmanager
-async def opened(*_):
+async def opened(*_, **_more):
     await anyio.sleep(60)
     yield
-event_loop._open_app = opened
+event_loop.open_account = opened
 sys.argv = ["mcp-notarium"]
 from mcp_notarium.__main__ import main
 main()

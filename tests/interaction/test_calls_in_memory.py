@@ -11,10 +11,10 @@ import pytest
 from mcp_notarium.protocol import call_pipeline, sdk_resources, sdk_server
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.connection import Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
+from mcp_notarium.protocol.event_loop import Outbox, ShutdownDeadline, run_transport
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import LineBuffer
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
+from mcp_notarium.protocol.stdio import FlowControl, LineBuffer
 from support.talker import HELLO, INITIALIZED, call, modern
 from support.tool_harness import ToolHarness
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.protocol.transport import SECONDS
+from mcp_notarium.protocol.event_loop import SECONDS
 from notarium_devtools.simperium import Simulator
 from support.talker import call
 from support.whole import Server, environment, until

@@ -25,7 +25,7 @@ from mcp_notarium.cli import main as cli
 from mcp_notarium.errors import StoreError
 from mcp_notarium.logs import logger, pipeline, redaction
 from mcp_notarium.protocol import call_pipeline, sdk_server
-from mcp_notarium.protocol.elicitation import Call
+from mcp_notarium.protocol.sdk_server import Call
 from mcp_notarium.secret import Secret
 from mcp_notarium.tools.tool_prefix import ToolNames
 

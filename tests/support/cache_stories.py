@@ -20,7 +20,7 @@ from mcp_notarium.errors import CacheError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.journal_table import JournalTable
 from support.account import BOUNDS, folder_of

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.connection import Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
 from mcp_notarium.protocol.server import answer_alone, catch_signals
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import EventQueue, ImportDone, LineBuffer, read_lines
+from mcp_notarium.protocol.stdio import EventQueue, FlowControl, ImportDone, LineBuffer, read_lines
 
 INCOMING, OUTGOING = stdio.take_descriptors()
 
@@ -27,8 +27,8 @@ import mcp_types as types  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
 
 from mcp_notarium.protocol import sdk_server  # noqa: E402
+from mcp_notarium.protocol.event_loop import Outbox, ShutdownDeadline, pump, run_transport  # noqa: E402
 from mcp_notarium.protocol.sdk_server import guard  # noqa: E402
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, pump, run_transport  # noqa: E402
 
 NAMES = ("echo", "slow", "stuck", "surrogate", "noisy", "broken", "large", "careful")
 CLOSED = Path(sys.argv[1]) if len(sys.argv) > 1 else None

@@ -1,13 +1,17 @@
-"""Compare an opened database with its anchor, and let it keep the anchor from then on.
+"""Compare an opened database with its anchor, keep the anchor from then on, and watch the place of the open file.
 
 A database that lacks what the anchor knows is read and not changed, until a person has decided; a mixture of two
-states is not opened.
+states is not opened. :class:`FileWatch` notices that another file has taken the place of the one that is open, or that an
+older one was written over it: SQLite's pages in memory and in the log would make a mixture of the two.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 from mcp_notarium.account import rollback
 from mcp_notarium.account.audit_anchor import Anchor, Anchored, AnchorUnusable
@@ -16,16 +20,91 @@ from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit.chain import Head
 from mcp_notarium.config import Config
-from mcp_notarium.errors import CacheDamaged, CacheError, RollbackSeen
+from mcp_notarium.errors import CacheDamaged, CacheError, CacheReplaced, RollbackSeen
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditLog, AuditTable
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.witness import FileWatch
+
+REPLACED: Final = "another file, or an older one, has taken the place of the open database"
+READS_SECONDS: Final = 0.1
+"""Seconds between two looks at the file by statements that only read."""
+_UNSURE_SECONDS: Final = 0.5
+"""Seconds until a main file that could not be read is read again."""
+
+
+class FileWatch:
+    """Watch the main file of an open database.
+
+    ``least`` returns the number of the newest checkpoint that the file must have, ``read_main`` the number in
+    it (None: it cannot be read just now). ``on_replaced`` is called once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        least: Callable[[], int],
+        read_main: Callable[[], int | None],
+        on_replaced: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._least = least
+        self._read_main = read_main
+        self._on_replaced = on_replaced
+        self._next_look = 0.0
+        self._unsure_until = 0.0
+        self.replaced = False
+        self.displaced = False
+        found = os.stat(path)  # noqa: PTH116 - a tenth of the time
+        self._place, self._written = _place(found), _written(found)
+
+    def require_same_file(self, *, writing: bool) -> None:
+        """Raise ``CacheReplaced``; see :class:`AnchorWitness`. A statement that only reads looks now and then."""
+        if self.replaced:
+            raise CacheReplaced(REPLACED)
+        now = time.monotonic()
+        if writing or now >= self._next_look:
+            self._next_look = now + READS_SECONDS
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - as above
+        except FileNotFoundError:
+            self.displaced = True
+            self._fail()
+        except OSError:
+            return
+        if _place(found) != self._place:  # defence: other-file-noticed
+            self.displaced = True
+            self._fail()
+        if _written(found) == self._written or now < self._unsure_until:
+            return
+        least = self._least()  # before the file is read: another process may be moving the log
+        there = self._read_main()
+        if there is None:
+            self._unsure_until = now + _UNSURE_SECONDS
+        elif there < least:  # defence: older-file-noticed
+            self._fail()
+        else:
+            self._written = _written(found)
+
+    def _fail(self) -> None:
+        self.replaced = True
+        self._on_replaced()
+        raise CacheReplaced(REPLACED)
+
+
+def _place(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _written(found: os.stat_result) -> tuple[int, int]:
+    return found.st_mtime_ns, found.st_size
 
 
 class AnchorWitness:
-    """Be the witness of one open database; see ``storage.witness.Witness``.
+    """Be the witness of one open database; see ``storage.write_ahead_log.Witness``.
 
     ``on_replaced`` is called once, when another file was met in its place. ``fits``: the chain continues what
     the anchor says. If not, the anchor is evidence, and nothing is written to it.

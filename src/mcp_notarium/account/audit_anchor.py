@@ -1,4 +1,4 @@
-"""Keep the end of the audit chain outside the database, in ``audit_anchor.json``.
+"""Keep the end of the audit chain outside the database, in ``audit_anchor.json``, and carry a chain over.
 
 A chain cannot prove that its tail was not cut; this file can. After each flush of the database the chain's
 end is written over the old one, without a flush: the anchor may be behind the database, never ahead. It is written only
@@ -13,12 +13,23 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcp_notarium.audit.chain import AuditKeys, Head
+from mcp_notarium.audit.chain import (
+    ActName,
+    AuditEntry,
+    AuditKeys,
+    ChainMac,
+    Head,
+    Record,
+    begin_mac,
+    end_mac,
+    rechain,
+)
+from mcp_notarium.audit.verification import ChainVerifier
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
@@ -32,7 +43,7 @@ from mcp_notarium.files.private_files import (
 )
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.storage.audit_table import ANCHORED, AuditTable, carry_over
+from mcp_notarium.storage.audit_log import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
 
 _FORMAT = "mcp-notarium-audit-anchor"
@@ -111,6 +122,10 @@ class Anchor:
     key: Secret | None
     _known: dict[bytes, Anchored] = field(default_factory=dict, compare=False, repr=False)
     """The last content that was proven authentic, or written here."""
+    _begun: hmac.HMAC | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_begun", begin_mac(self.key))
 
     def read(self, database: Database) -> Anchored | None:
         """Read what it says; None if this chain has not been anchored yet.
@@ -246,10 +261,8 @@ class Anchor:
             "met_at": said.met_at,
         }
         covered = canonical_json.encode(fields)
-        if self.key is None:
-            mac = hashlib.sha256(covered).hexdigest()
-        else:
-            mac = hmac.new(self.key.reveal(), covered, hashlib.sha256).hexdigest()
+        begun = self._begun
+        mac = hashlib.sha256(covered).hexdigest() if begun is None else end_mac(begun, covered)
         return canonical_json.encode(fields | {"mac": mac}).ljust(_LENGTH, b"\n")
 
 
@@ -338,3 +351,69 @@ def carry_chain(
         source, target, at=at, why=why, anchored=anchored, wrong=wrong, rescuing=rescuing
     )
     return complete and not older
+
+
+_UNREADABLE = "not all of it could be read"
+_BATCH = 500
+
+
+def carry_over(
+    source: AuditTable,
+    target: AuditTable,
+    *,
+    at: float,
+    why: str,
+    anchored: Head | None,
+    wrong: Iterable[str] = (),
+    rescuing: bool = False,
+) -> bool:
+    """Copy the whole chain under the target's key and end it with a record that links the two.
+
+    Return whether all of it could be read.
+
+    The old chain is verified on the way (with ``anchored``, its anchor). Its faults, and those in
+    ``wrong``, go into that record: a new MAC must not hide them. ``target`` is empty and new.
+    ``rescuing``: the source is damaged; what can be read of it is copied.
+    """
+    check, faults = ChainVerifier(source.chain_mac, anchored), [*wrong]
+    records = _readable(source, faults) if rescuing else source.records()
+    for batch in _rechain_in_batches(records, check, target.chain_mac):
+        target.insert_chained(batch)
+    found = check.result()
+    faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
+    if found.head.count == 0 and not faults:
+        target.begin(at, facts={"why": why})
+        return True
+    facts = {
+        "why": why,
+        "old_count": found.head.count,
+        "old_head": found.head.mac,
+        "faults": faults,
+    }
+    target.append([AuditEntry(at=at, act=ActName.CARRIED, facts=facts)], durable=True)
+    return _UNREADABLE not in faults
+
+
+def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
+    """Yield the records up to the first unreadable page; such a page is a fault."""
+    try:
+        yield from source.records()
+    except CacheError:
+        faults.append(_UNREADABLE)
+
+
+def _rechain_in_batches(
+    records: Iterable[Record], check: ChainVerifier, chain_mac: ChainMac
+) -> Iterator[list[Record]]:
+    """Yield the records under another key, some hundred at a time; ``check`` sees the old ones."""
+    batch: list[Record] = []
+    previous: str | None = None
+    for record in records:
+        check.feed(record)
+        # After a pruning the first record follows a removed one.
+        batch.append(rechain(record, record.previous if previous is None else previous, chain_mac))
+        previous = batch[-1].mac
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch

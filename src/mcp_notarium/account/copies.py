@@ -30,7 +30,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import busy_error, hold_lock
 from mcp_notarium.files.private_files import open_regular, require_free, sync_folder
 from mcp_notarium.storage import database_opener, integrity
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables

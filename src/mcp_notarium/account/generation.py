@@ -41,7 +41,7 @@ from mcp_notarium.files.private_files import (
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, table_copy
-from mcp_notarium.storage.audit_table import ANCHORED, AuditTable
+from mcp_notarium.storage.audit_log import ANCHORED, AuditTable
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.note_table import VERSION_FLOOR

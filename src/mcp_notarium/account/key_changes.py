@@ -50,7 +50,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.keys.secret_places import FoundKey
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.database import Database
 
 CLIENT: Final = f"mcp-notarium {__version__} (command line)"

@@ -54,7 +54,7 @@ from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, migrations
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress

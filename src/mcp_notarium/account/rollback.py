@@ -28,8 +28,7 @@ from mcp_notarium.audit.chain import ActName, AuditEntry, Head
 from mcp_notarium.audit.verification import Fault, FaultKind
 from mcp_notarium.errors import CacheError, LockedError, RollbackSeen, Verdict
 from mcp_notarium.storage import database_opener, write_ahead_log
-from mcp_notarium.storage.audit_log import AuditLog
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditLog, AuditTable
 from mcp_notarium.storage.database import Database
 
 OLDER_THAN_LOG = "The database file was replaced by an older one beside its newer log"

@@ -165,11 +165,27 @@ class Head:
         return found and cls(int(found[1]), found[2])
 
 
+def begin_mac(key: Secret | None) -> hmac.HMAC | None:
+    """Begin an HMAC-SHA256 under a key; None without one. What is made of it needs the key no more."""
+    return None if key is None else hmac.new(key.reveal(), digestmod=hashlib.sha256)
+
+
+def end_mac(begun: hmac.HMAC, message: bytes) -> str:
+    """Return the HMAC of a message as 64 hex digits; what was begun stays as it is."""
+    mac = begun.copy()
+    mac.update(message)
+    return mac.hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class ChainMac:
     """Make and verify MACs. ``key`` None: the database has no data key."""
 
     key: Secret | None
+    _begun: hmac.HMAC | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_begun", begin_mac(self.key))
 
     @property
     def keyed(self) -> bool:
@@ -179,9 +195,9 @@ class ChainMac:
     def mac(self, previous: str, covered: bytes) -> str:
         """Return the MAC over the previous one and these bytes, as 64 hex digits."""
         message = bytes.fromhex(previous) + covered
-        if self.key is None:
+        if self._begun is None:
             return hashlib.sha256(_KEYLESS + message).hexdigest()
-        return hmac.new(self.key.reveal(), message, hashlib.sha256).hexdigest()
+        return end_mac(self._begun, message)
 
     def verifies(self, record: Record, *, number: int | None = None) -> bool:
         """Tell whether the record's MAC is valid, as if the record had this ``number``."""
@@ -203,6 +219,10 @@ class AuditKeys:
     chain: Secret | None = None
     digests: Secret | None = None
     anchor: Secret | None = None
+    _digesting: hmac.HMAC | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_digesting", begin_mac(self.digests))
 
     @property
     def chain_mac(self) -> ChainMac:
@@ -214,13 +234,13 @@ class AuditKeys:
 
         It is '' without a key: a digest that anybody can make would confirm a guessed query.
         """
-        if self.digests is None:
+        if self._digesting is None:
             return ""
         try:
             said = canonical_json.encode([name, arguments])
         except (TypeError, ValueError, RecursionError):
             said = repr((name, type(arguments).__name__)).encode()
-        return hmac.new(self.digests.reveal(), said, hashlib.sha256).hexdigest()
+        return end_mac(self._digesting, said)
 
     def note(self, note_id: str) -> str:
         """Return a note's id as it may stand in a record.

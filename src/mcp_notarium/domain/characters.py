@@ -86,6 +86,11 @@ def tag_key(tag: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", tag).casefold())
 
 
+def path_key(path: str) -> str:
+    """Return what two spellings of one path have in common: the same as of a tag."""
+    return tag_key(path)
+
+
 @dataclass(frozen=True, slots=True)
 class InvisibleCharacters:
     """Hold ``count`` invisible characters of a kind; the first is in line ``first_line`` (from 1)."""

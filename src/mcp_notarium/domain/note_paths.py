@@ -1,6 +1,6 @@
 """Compare the paths of notes, in stores whose ids are paths: parts with ``/`` between them. Pure.
 
-Two spellings of a path are one path, as with tags (``tag_key``): letter case and the form of composed letters do not
+Two spellings of a path are one path, as with tags (``path_key``): letter case and the form of composed letters do not
 tell folders apart, because many file systems do not. A prefix ends where a part ends: ``Work`` covers
 ``Work/plan.md`` and ``work/a/b.md``, neither ``Workshop/plan.md`` nor ``Work.md``.
 """
@@ -11,14 +11,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.characters import path_key
 
 _ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
-
-
-def path_key(path: str) -> str:
-    """Return what all spellings of a path have in common."""
-    return tag_key(path)
 
 
 def with_digits(title: str, *, seed: str) -> str:

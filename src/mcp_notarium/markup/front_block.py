@@ -10,12 +10,13 @@ _OPENED = re.compile(
     r"\ufeff?(?:---[ \t]*\r?\n(?:[ \t]*(?:#.*)?\r?\n)*[^\s:#>*+`|\[({-][^:\n]*:(?:[ \t]|\r?\n|\Z)|\+\+\+[ \t]*\r?\n)"
 )
 """The beginning of a block: ``---`` and a key, for ``---`` alone is a line across the page; or ``+++``."""
-_STARTS = ("---", "\ufeff---", "+++", "\ufeff+++")
+STARTS = ("---", "\ufeff---", "+++", "\ufeff+++")
+"""What a text with a block begins with; a text may begin so without one."""
 
 
 def find_block(text: str) -> tuple[int, int, int] | None:
     """Return where the block's YAML starts and ends, and where the note's own text begins."""
-    if not text.startswith(_STARTS[:2]):
+    if not text.startswith(STARTS[:2]):
         return None
     found = _YAML.match(text)
     return (*found.span("inner"), found.end()) if found else None
@@ -23,7 +24,7 @@ def find_block(text: str) -> tuple[int, int, int] | None:
 
 def is_foreign(text: str) -> bool:
     """Tell whether a note begins with a block that no YAML can be put into: TOML, or one that is never closed."""
-    return text.startswith(_STARTS) and find_block(text) is None and bool(_OPENED.match(text))
+    return text.startswith(STARTS) and find_block(text) is None and bool(_OPENED.match(text))
 
 
 def is_unclosed(text: str) -> bool:
@@ -33,7 +34,7 @@ def is_unclosed(text: str) -> bool:
 
 def text_start(text: str) -> int:
     """Return where the note's own text begins, below a block of YAML or TOML."""
-    if not text.startswith(_STARTS):
+    if not text.startswith(STARTS):
         return 0
     found = _YAML.match(text) or _TOML.match(text)
     return found.end() if found else 0

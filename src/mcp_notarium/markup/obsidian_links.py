@@ -19,8 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.domain.characters import path_key, replace_surrogates
 
 Link = tuple[str, bool]
 """A target as written, and whether it stands in a Markdown link, not in a wikilink."""

@@ -9,12 +9,15 @@ next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 
+from mcp_notarium import __version__, logs
+from mcp_notarium.app import App, open_app
+from mcp_notarium.audit.chain import ActName, AuditEntry, Facts
 from mcp_notarium.errors import (
     CacheBusy,
     CacheDamaged,
@@ -26,11 +29,13 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     Verdict,
 )
+from mcp_notarium.protocol.call_pipeline import report_unexpected
 
 if TYPE_CHECKING:
-    from mcp_notarium.app import App
+    from mcp_notarium.config import Config
+    from mcp_notarium.storage.audit_log import AuditLog
 
-Opener = Callable[[], AbstractAsyncContextManager["App"]]
+Opener = Callable[[], AbstractAsyncContextManager[App]]
 Report = Callable[[NotariumError], None]
 
 
@@ -49,7 +54,8 @@ class AppHolder:
         self._tried = anyio.Event()
         self._leaving = anyio.Event()
         self._letting_go = anyio.Event()
-        self._app: App | None = None
+        self.opened: App | None = None
+        """The open ``App``, None while it is not open."""
         self._error = refused
         if refused is not None:
             self._tried.set()
@@ -61,12 +67,7 @@ class AppHolder:
     @property
     def locked(self) -> bool:
         """Tell whether the database is refused for good."""
-        return self._app is None and self._error is not None and _is_final(self._error)
-
-    @property
-    def opened(self) -> App | None:
-        """Return the open ``App``, None while it is not open."""
-        return self._app
+        return self.opened is None and self._error is not None and _is_final(self._error)
 
     def open(self) -> None:
         """Begin to open, if that has not begun."""
@@ -74,15 +75,15 @@ class AppHolder:
 
     async def app(self) -> App:
         """Return the open ``App``. Raises the ``NotariumError`` for which it cannot be opened."""
-        while self._app is None and not self.locked:
+        while self.opened is None and not self.locked:
             self.open()
             tried = self._tried
             await tried.wait()
             if tried is self._tried or self._error is not None:
                 break  # otherwise it was let go of before we woke, and is opened again
-        if self._app is None:
+        if self.opened is None:
             raise self._refusal()
-        return self._app
+        return self.opened
 
     async def tried(self) -> None:
         """Wait until the first attempt to open has ended, however it did."""
@@ -92,7 +93,7 @@ class AppHolder:
         """Refuse the account for good, and let go of what is open or being opened."""
         if self.locked:
             return
-        self._app, self._error = None, error
+        self.opened, self._error = None, error
         self._report(error)
         self._tried.set()
         self._letting_go.set()
@@ -107,7 +108,7 @@ class AppHolder:
             self.lock(error)
             return
         self._reopened = True
-        self._app = None
+        self.opened = None
         if self._tried.is_set():
             self._tried = anyio.Event()
         self._letting_go.set()
@@ -157,11 +158,11 @@ class AppHolder:
                 return
             if self.locked or self._letting_go.is_set():  # found damaged while it was being opened
                 return
-            self._app, self._error = app, None
+            self.opened, self._error = app, None
             self.on_open()
             self._tried.set()
             await self._letting_go.wait()
-            self._app = None
+            self.opened = None
 
     def _fail(self, error: NotariumError) -> None:
         """Tell those who wait, and be ready for another attempt."""
@@ -191,3 +192,56 @@ def _is_final(error: NotariumError) -> bool:
     if isinstance(error, LockedError):
         return error.verdict is not Verdict.BUSY
     return isinstance(error, ConfigError)
+
+
+@asynccontextmanager
+async def open_account(
+    config: Config, holder: AppHolder, *, time_to_close: Callable[[], float]
+) -> AsyncIterator[App]:
+    """Open the account for a holder; whatever goes wrong on the way becomes a ``NotariumError``."""
+    opening = open_app(
+        config,
+        log=logs.get("app"),
+        time_to_close=time_to_close,
+        heal=True,
+        damaged=holder.reopen,
+    )
+    try:
+        app = await opening.__aenter__()
+    except NotariumError:
+        raise
+    except Exception as error:  # noqa: BLE001 - shown to the client without its text
+        raise report_unexpected(error, while_doing="opening the cache") from None
+    app.audit.buffer(
+        AuditEntry(at=app.clock(), act=ActName.START, facts=record_start(config, app.audit))
+    )
+    app.audit.flush()
+    app.audit.tidy()  # defence: server-prunes-records
+    try:
+        yield app
+    finally:
+        app.audit.buffer(AuditEntry(at=app.clock(), act=ActName.STOP))
+        await _close(opening)
+
+
+def record_start(config: Config, audit: AuditLog) -> Facts:
+    """Return the rules a server works under, for the record of its start.
+
+    The policy is named by a keyed digest: another policy has another one, and its tags stay unknown.
+    """
+    return {
+        "version": __version__,
+        "destructive": config.destructive,
+        "audit_days": config.audit_days,
+        "policy": audit.digest("policy", config.policy.meaning),
+    }
+
+
+async def _close(opening: AbstractAsyncContextManager[App]) -> None:
+    """Close the account. Nothing is lost where that fails: every write is committed already."""
+    try:
+        await opening.__aexit__(None, None, None)
+    except LockedError:
+        return  # damage met on the way out: it is known there
+    except Exception as error:  # noqa: BLE001 - the process ends either way
+        report_unexpected(error, while_doing="closing the cache")

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pydantic import BaseModel
 
@@ -27,9 +27,11 @@ from mcp_notarium.audit.chain import (
     clean_client_name,
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
-from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from mcp_notarium.protocol.app_holder import AppHolder
 
 SECONDS: Final = 0.5
 """Seconds that a record of a read may be in memory only."""

@@ -28,7 +28,6 @@ from mcp_notarium.errors import (
     NoteNotFound,
     PolicyChanged,
 )
-from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_audit import (
     CallResult,
     IncomingCall,
@@ -37,11 +36,12 @@ from mcp_notarium.protocol.call_audit import (
     Recording,
     notes_in,
 )
-from mcp_notarium.protocol.connection import FlowControl
-from mcp_notarium.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_notarium.protocol.connection import INTERNAL_ERROR
+from mcp_notarium.protocol.stdio import FlowControl
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.note_lookup import with_ids
+from mcp_notarium.tools.requests import named_notes
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_prefix import ToolNames
 from mcp_notarium.tools.untrusted_text import (
@@ -56,7 +56,7 @@ from mcp_notarium.tools.untrusted_text import (
 
 if TYPE_CHECKING:
     from mcp_notarium.protocol.app_holder import AppHolder
-    from mcp_notarium.protocol.elicitation import Call
+    from mcp_notarium.protocol.sdk_server import Call
 
 
 Json = dict[str, Any]
@@ -123,11 +123,14 @@ class CallPipeline:
             return self._failure_of(tool, failed)
 
     async def _run(self, tool: Tool, arguments: Json, record: Recording) -> CallResult:
-        app = await self.holder.app()  # first, so that whatever comes of the call is on record
+        app = (
+            self.holder.opened or await self.holder.app()
+        )  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
-        request = with_ids(app, request)
+        if named := named_notes(request):
+            request = with_ids(app, request, named)
         rule, action = tool.rule
         # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))

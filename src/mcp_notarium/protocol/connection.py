@@ -1,107 +1,161 @@
-"""Hold one connection to a client: answer what is static, queue the rest for the SDK in order, and bound what waits.
+"""Hold one connection to a client: decode its lines, answer what is static, queue the rest for the SDK in order.
 
-It owns the ids and the protocol era: ``_REFUSED`` says which requests an era refuses, and those are not passed on. ``initialize``
-begins the handshake era, the first request with an envelope that the SDK has to answer the modern one. No input or
-output, no clock, no SDK.
+What is no message of JSON-RPC becomes a :class:`Refusal`, with the id of the request where it is known. The protocol's
+schemas want it left out otherwise, never null.
 
-The bytes of unanswered requests and of unwritten replies are bounded, each for itself. No more lines are read above either
-bound, and no further call begins while the output is above its own: only the calls that have begun add to it.
+The connection owns the ids and the protocol era: ``_REFUSED`` says which requests an era refuses, and those are not passed
+on. ``initialize`` begins the handshake era, the first request with an envelope that the SDK has to answer the modern one.
+No input or output, no clock, no SDK.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.protocol import jsonrpc
-from mcp_notarium.protocol.jsonrpc import Json, Refusal, RequestId, id_key, reply
+from mcp_notarium.domain.characters import has_lone_surrogate, replace_surrogates
 from mcp_notarium.protocol.static_replies import Reply, StaticReplies
-from mcp_notarium.protocol.stdio import TooLong, size_of
+from mcp_notarium.protocol.stdio import MAX_LINE, FlowControl, TooLong, size_of
 
-if TYPE_CHECKING:
-    import asyncio
+RequestId = int | str
+Json = dict[str, Any]
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+CONNECTION_CLOSED: Final = -32000
+
+DEEPEST: Final = 200
+"""Greatest depth of values nested in each other; deeper ones cannot be walked safely."""
+
+_VALUE = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\\x00-\x1f]{0,200}")\s*'
+_AT_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _VALUE + rb"[,}]")
+# The only brace after it is the one that ends the message, so it is no argument's id.
+_AT_TAIL = re.compile(rb"[,{]\s*" + _VALUE + rb"\}\s*\Z")
+_MARK = b"\xef\xbb\xbf"
+_ENDS = 512
 
 
-MOST_UNREAD: Final = 16 * 1024 * 1024
-MOST_UNANSWERED: Final = 32 * 1024 * 1024
-LINE_BYTES: Final = 16 * 1024
-"""Bytes that each line, and each answer to be written, counts above its own length: what waits with it."""
-CALL_BYTES: Final = 128 * 1024
-"""Bytes that a request for the SDK counts above its line: 256 of them fill their bound."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Hold the JSON-RPC error for a line that is no message, or for a request that is not served."""
+
+    code: int
+    message: str
+    request_id: RequestId | None = None
+
+    def encoded(self) -> bytes:
+        """Return the error reply as a line."""
+        return reply(self.request_id, error={"code": self.code, "message": self.message})
 
 
-class FlowControl:
-    """Count for one connection.
+def reply(request_id: RequestId | None, **content: Json) -> bytes:
+    """Return a reply as a line: ``content`` is ``result`` or ``error``."""
+    message: Json = {"jsonrpc": "2.0"}
+    if isinstance(request_id, str):
+        message["id"] = replace_surrogates(request_id)
+    elif request_id is not None:
+        message["id"] = request_id
+    return json.dumps(message | content, separators=(",", ":")).encode() + b"\n"
 
-    :meth:`read` is for the thread that reads, everything else for the thread that answers. No number is
-    changed by both.
+
+def decode(line: bytes | TooLong) -> Json | Refusal | None:
+    """Return the message in a line, checked; None for a malformed notification or reply: nobody waits.
+
+    Bytes that are no UTF-8 are read as U+FFFD. Half a character in an argument is for the tool to refuse,
+    which can name the argument.
     """
+    if isinstance(line, TooLong):
+        message = f"Message larger than {MAX_LINE} bytes"
+        return Refusal(INVALID_REQUEST, message, _id_at_ends(line.head, line.tail))
+    try:
+        value = json.loads(line.removeprefix(_MARK).decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return Refusal(PARSE_ERROR, "Parse error", _id_at_ends(line, line[-_ENDS:]))
+    if not isinstance(value, dict):
+        return Refusal(INVALID_REQUEST, "Invalid request")
+    if line.count(b"[") + line.count(b"{") > DEEPEST and _too_deep(value):  # defence: message-depth
+        return _find_refusal(value)
+    return _check(value)
 
-    def __init__(self) -> None:
-        self._read = 0
-        self._done = 0
-        self._calls = 0
-        self._unread = 0
-        self._room: asyncio.Event | None = None
-        self._queue: asyncio.Lock | None = None
 
-    def full(self) -> bool:
-        """Return whether no more lines should be read. May be asked from any thread."""
-        # defence: open-calls-counted -CALL_BYTES
-        unanswered = self._read - self._done + self._calls * CALL_BYTES
-        # defence: unread-answers-stop -has_room
-        return unanswered > MOST_UNANSWERED or not self.has_room
+def id_key(request_id: object) -> object:
+    """Return what an id is known by: 7 and "7" are one, as in the SDK."""
+    if isinstance(request_id, str):
+        try:
+            return int(request_id)
+        except ValueError:
+            return request_id
+    return request_id
 
-    def read(self, size: int) -> None:
-        """Count a line of ``size`` bytes that was read."""
-        # defence: open-lines-counted -LINE_BYTES
-        self._read += size + LINE_BYTES  # defence: open-bytes-counted -size
 
-    def done(self, size: int) -> None:
-        """Forget a line: it is answered, or nobody waits for an answer."""
-        self._done += size + LINE_BYTES
+def is_id(value: object) -> bool:
+    """Return whether this may be the id of a request."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
-    def begin_call(self) -> None:
-        """Count a request that the SDK is to answer."""
-        self._calls += 1
 
-    def end_call(self, size: int) -> None:
-        """Forget the request and its line of ``size`` bytes."""
-        self._calls -= 1
-        self.done(size)
+def _check(value: Json) -> Json | Refusal | None:
+    """Return the members of the protocol, if they are what they should be."""
+    if value.get("jsonrpc") != "2.0":
+        return _find_refusal(value)
+    if "method" in value:
+        valid = isinstance(value["method"], str) and isinstance(value.get("params"), dict | None)
+        valid = valid and ("id" not in value or is_id(value["id"]))
+        # defence: no-half-id -has_lone_surrogate
+        if not valid or has_lone_surrogate([value["method"], value.get("id")]):
+            return _find_refusal(value)
+    elif not _answers(value):
+        return _find_refusal(value)
+    names = ("jsonrpc", "id", "method", "params", "result", "error")
+    return {name: value[name] for name in names if value.get(name) is not None}
 
-    def add_unwritten(self, size: int) -> None:
-        """Count an answer of ``size`` bytes that waits to be written."""
-        self._unread += size + LINE_BYTES
 
-    def written(self, size: int) -> None:
-        """Forget an answer of ``size`` bytes: it is written, or never will be."""
-        self._unread -= size + LINE_BYTES
-        if self.has_room and self._room is not None:
-            self._room.set()
+def _answers(value: Json) -> bool:
+    """Return whether this is a reply to a request of ours."""
+    error = value.get("error")
+    failed = (
+        isinstance(error, dict)
+        and isinstance(error.get("code"), int)
+        and isinstance(error.get("message"), str)
+    )
+    return is_id(value.get("id")) and (failed or isinstance(value.get("result"), dict))
 
-    @property
-    def has_room(self) -> bool:
-        """Tell whether another answer may be made."""
-        return self._unread <= MOST_UNREAD
 
-    async def wait_for_room(self) -> None:
-        """Wait until another answer may be made; first come, first served.
+def _find_refusal(value: Json) -> Refusal | None:
+    if "method" not in value and ("result" in value or "error" in value):
+        return None
+    if "id" not in value and isinstance(value.get("method"), str):
+        return None
+    found = value.get("id")
+    return Refusal(INVALID_REQUEST, "Invalid request", found if is_id(found) else None)
 
-        The next waiter is released when this returns. Make the answer and have it written without an ``await``, or wait
-        here again after one.
-        """
-        if self._queue is None or self._room is None:
-            import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded
 
-            self._queue, self._room = asyncio.Lock(), asyncio.Event()
-        async with self._queue:
-            while not self.has_room:  # defence: unread-answers-stop-work
-                self._room.clear()
-                await self._room.wait()
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _id_at_ends(head: bytes, tail: bytes) -> RequestId | None:
+    """Return the request id in a line that is not readable JSON, if it stands at one of its ends."""
+    found = _AT_HEAD.match(head) or _AT_TAIL.search(tail)
+    try:
+        return json.loads(found[1]) if found else None
+    except ValueError:
+        return None
 
 
 _VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -120,7 +174,7 @@ class _Era(Enum):
 
 
 _NO_ENVELOPE = (
-    jsonrpc.INVALID_PARAMS,
+    INVALID_PARAMS,
     f"Send `initialize` first, or `params._meta` with '{_VERSION}' and '{_CAPABILITIES}'.",
 )
 _MIXED = (
@@ -129,8 +183,8 @@ _MIXED = (
 _REFUSED: dict[_Era, dict[str, tuple[int, str] | None]] = {
     _Era.UNKNOWN: {"other": _NO_ENVELOPE},  # defence: no-envelope-no-guess -other
     _Era.HANDSHAKE: {
-        "initialize": (jsonrpc.INVALID_REQUEST, "This connection has had its handshake."),
-        "envelope": (jsonrpc.INVALID_REQUEST, _MIXED),  # defence: eras-do-not-mix
+        "initialize": (INVALID_REQUEST, "This connection has had its handshake."),
+        "envelope": (INVALID_REQUEST, _MIXED),  # defence: eras-do-not-mix
     },
     _Era.MODERN: {"initialize": None, "ping": _NO_ENVELOPE, "other": _NO_ENVELOPE},
 }
@@ -163,7 +217,7 @@ class Connection:
 
         The writer of a reply tells the flow control when that is done. The connection does so for all other lines.
         """
-        message, size = jsonrpc.decode(line), size_of(line) or 0
+        message, size = decode(line), size_of(line) or 0
         if isinstance(message, Refusal):
             return message.encoded()
         if message is None:
@@ -193,7 +247,7 @@ class Connection:
 
     def break_off(self) -> list[bytes]:
         """Return errors for the calls that still wait for the SDK, and forget those."""
-        closed = {"code": jsonrpc.CONNECTION_CLOSED, "message": "Connection closed"}
+        closed = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
         calls = [waiting.message["id"] for waiting in self._waiting if waiting.is_call]
         self._waiting.clear()
         for request_id in calls:
@@ -239,9 +293,7 @@ class Connection:
 
     def _initialize(self, request_id: RequestId, params: Json) -> bytes:
         if not _is_handshake(params):
-            return Refusal(
-                jsonrpc.INVALID_PARAMS, "Invalid request parameters", request_id
-            ).encoded()
+            return Refusal(INVALID_PARAMS, "Invalid request parameters", request_id).encoded()
         self._era = _Era.HANDSHAKE
         self._version = self._replies.negotiate(params["protocolVersion"])
         self._swallowed = request_id
@@ -271,7 +323,7 @@ class Connection:
 
     def _cancel(self, request_id: object) -> bool:
         """Forget a request that was cancelled. True if it was still waiting for the SDK."""
-        if not jsonrpc.is_id(request_id):
+        if not is_id(request_id):
             return False
         self._forget(request_id)
         for waiting in self._waiting:

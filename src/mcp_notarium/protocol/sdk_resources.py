@@ -33,10 +33,10 @@ from mcp.shared.exceptions import MCPError
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.protocol.call_audit import CallResult
-from mcp_notarium.protocol.call_pipeline import CallPipeline, reporting
-from mcp_notarium.protocol.elicitation import Call
+from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.tools import resources
 from mcp_notarium.tools.resources import Asked, Resource
+from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.untrusted_text import enclose
 
 if TYPE_CHECKING:
@@ -135,13 +135,14 @@ MOST_STREAMS = 32
 STATIC = CacheHint(ttl_ms=3_600_000, scope="public")
 
 Context = ServerRequestContext[Any, Any]
+Answer = Callable[[Context, types.CallToolRequestParams, Tool], Awaitable[CallResult]]
 
 
 class SdkResources:
-    """Answer the requests on resources of one connection."""
+    """Answer the requests on resources of one connection; ``answer`` has a call answered."""
 
-    def __init__(self, pipeline: CallPipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, pipeline: CallPipeline, answer: Answer) -> None:
+        self._answer_call = answer
         self._offered = pipeline.toolset.resources
         self._names = pipeline.toolset.names
         self._bus = InMemorySubscriptionBus()
@@ -255,9 +256,8 @@ class SdkResources:
     async def _answer(self, context: Context, asked: Asked, method: str) -> CallResult:
         """Return the pipeline's answer. Raises its error as one of the protocol."""
         tool, arguments = asked
-        call = Call(context, types.CallToolRequestParams(name=method, arguments=arguments))
-        async with reporting(call, self._pipeline.holder):
-            answer = await self._pipeline.answer(call, tool)
+        params = types.CallToolRequestParams(name=method, arguments=arguments)
+        answer = await self._answer_call(context, params, tool)
         if answer.is_error:
             facts = json.loads(answer.text)
             wrong = facts["category"] in {"VALIDATION", "NOT_FOUND"}

@@ -9,6 +9,7 @@ process: what no encoding can carry becomes U+FFFD.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -22,8 +23,10 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_mes
 from pydantic import ValidationError
 
 from mcp_notarium import __version__, logs
+from mcp_notarium.audit.chain import Decision
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.protocol import elicitation
 from mcp_notarium.protocol.call_audit import CallResult
 from mcp_notarium.protocol.call_pipeline import (
     SHOWN,
@@ -32,11 +35,61 @@ from mcp_notarium.protocol.call_pipeline import (
     report_unexpected,
     reporting,
 )
-from mcp_notarium.protocol.elicitation import Call, NeedsAnswer
-from mcp_notarium.protocol.jsonrpc import INVALID_REQUEST, Refusal
+from mcp_notarium.protocol.connection import INVALID_REQUEST, Refusal
+from mcp_notarium.protocol.elicitation import NeedsAnswer
+from mcp_notarium.protocol.event_loop import Transport
 from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
-from mcp_notarium.protocol.transport import Transport
 from mcp_notarium.tools.catalog import wire_form
+from mcp_notarium.tools.tool import Tool
+
+
+class Call:
+    """Represent a call that came through the SDK: an ``IncomingCall``."""
+
+    def __init__(self, context: Context, params: types.CallToolRequestParams) -> None:
+        self.context = context
+        self.params = params
+        about = context.session.client_params
+        self.client = f"{about.client_info.name} {about.client_info.version}" if about else ""
+        self.tool = params.name
+        self.arguments = params.arguments or {}
+        self.decision = Decision.ALLOWED
+        self._ticks = 0
+        self._reports = False
+
+    @property
+    def wants_progress(self) -> bool:
+        """Tell whether the client asked to hear of progress."""
+        return "progress_token" in (self.context.meta or {})
+
+    async def tick(self, message: str) -> None:
+        """Report that a second has passed, unless the call reports its progress itself."""
+        if not self._reports:
+            self._ticks += 1
+            await self.context.session.report_progress(self._ticks, None, message)
+
+    async def progress(self, done: float, total: float | None, message: str) -> None:
+        """Report how far the call is, if the client asked for that; numbers only grow."""
+        self._reports = True
+        whole = None if total is None else self._ticks + total
+        said = logs.scrub_for_client(message)  # defence: progress-clean scrub_for_client()
+        await self.context.session.report_progress(self._ticks + done, whole, said)
+
+    async def ask(self, message: str, *, setting: str) -> bool:
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
+        return await elicitation.ask(self, message, setting=setting)
+
+
+async def answer_call(
+    pipeline: CallPipeline,
+    context: Context,
+    params: types.CallToolRequestParams,
+    tool: Tool | None = None,
+) -> CallResult:
+    """Return the pipeline's answer to a call; see :meth:`CallPipeline.answer`."""
+    call = Call(context, params)
+    async with reporting(call, pipeline.holder):
+        return await pipeline.answer(call, tool)
 
 
 def build(pipeline: CallPipeline) -> Server[Any]:
@@ -53,9 +106,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            call = Call(context, params)
-            async with reporting(call, pipeline.holder):
-                answer = await pipeline.answer(call)
+            answer = await answer_call(pipeline, context, params)
         except NeedsAnswer as needs:
             return needs.result
         except UnknownTool as unknown:
@@ -118,7 +169,7 @@ def build(pipeline: CallPipeline) -> Server[Any]:
 
     toolset, names = pipeline.toolset, pipeline.toolset.names
     prompts = {prompt.name: prompt for prompt in toolset.prompts}
-    resources = SdkResources(pipeline)
+    resources = SdkResources(pipeline, partial(answer_call, pipeline))
     server: Server[Any] = Server(
         "mcp-notarium",
         version=__version__,

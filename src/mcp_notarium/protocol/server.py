@@ -19,12 +19,13 @@ import threading
 from collections.abc import Callable
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.connection import Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.protocol.stdio import (
     EndOfInput,
     Event,
     EventQueue,
+    FlowControl,
     ImportDone,
     LineBuffer,
     Stop,

@@ -5,7 +5,9 @@ whoever reads standard input finds it empty. Imports only the smallest modules o
 it runs before everything else.
 
 A line has at most eight megabytes. A longer one is thrown away as it comes and reported by its two
-ends, which show its request id.
+ends, which show its request id. The bytes of unanswered requests and of unwritten replies are bounded, each for itself
+(:class:`FlowControl`). No more lines are read above either bound, and no further call begins while the output is above its
+own: only the calls that have begun add to it.
 
 Threads and signal handlers put things in; the main thread takes them out, first by waiting, later
 from an event loop that is woken up. Nothing is lost or overtaken when it changes from one to the
@@ -20,12 +22,10 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
-
-    from mcp_notarium.protocol.connection import FlowControl
 
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -261,6 +261,85 @@ class EventQueue:
         loop, news = asyncio.get_running_loop(), self._news
         self._wake = lambda: loop.call_soon_threadsafe(news.set)
         return news
+
+
+MOST_UNREAD: Final = 16 * 1024 * 1024
+MOST_UNANSWERED: Final = 32 * 1024 * 1024
+LINE_BYTES: Final = 16 * 1024
+"""Bytes that each line, and each answer to be written, counts above its own length: what waits with it."""
+CALL_BYTES: Final = 128 * 1024
+"""Bytes that a request for the SDK counts above its line: 256 of them fill their bound."""
+
+
+class FlowControl:
+    """Count for one connection.
+
+    :meth:`read` is for the thread that reads, everything else for the thread that answers. No number is
+    changed by both.
+    """
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._done = 0
+        self._calls = 0
+        self._unread = 0
+        self._room: asyncio.Event | None = None
+        self._queue: asyncio.Lock | None = None
+
+    def full(self) -> bool:
+        """Return whether no more lines should be read. May be asked from any thread."""
+        # defence: open-calls-counted -CALL_BYTES
+        unanswered = self._read - self._done + self._calls * CALL_BYTES
+        # defence: unread-answers-stop -has_room
+        return unanswered > MOST_UNANSWERED or not self.has_room
+
+    def read(self, size: int) -> None:
+        """Count a line of ``size`` bytes that was read."""
+        # defence: open-lines-counted -LINE_BYTES
+        self._read += size + LINE_BYTES  # defence: open-bytes-counted -size
+
+    def done(self, size: int) -> None:
+        """Forget a line: it is answered, or nobody waits for an answer."""
+        self._done += size + LINE_BYTES
+
+    def begin_call(self) -> None:
+        """Count a request that the SDK is to answer."""
+        self._calls += 1
+
+    def end_call(self, size: int) -> None:
+        """Forget the request and its line of ``size`` bytes."""
+        self._calls -= 1
+        self.done(size)
+
+    def add_unwritten(self, size: int) -> None:
+        """Count an answer of ``size`` bytes that waits to be written."""
+        self._unread += size + LINE_BYTES
+
+    def written(self, size: int) -> None:
+        """Forget an answer of ``size`` bytes: it is written, or never will be."""
+        self._unread -= size + LINE_BYTES
+        if self.has_room and self._room is not None:
+            self._room.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether another answer may be made."""
+        return self._unread <= MOST_UNREAD
+
+    async def wait_for_room(self) -> None:
+        """Wait until another answer may be made; first come, first served.
+
+        The next waiter is released when this returns. Make the answer and have it written without an ``await``, or wait
+        here again after one.
+        """
+        if self._queue is None or self._room is None:
+            import asyncio  # noqa: PLC0415 - the handshake is answered before it is loaded
+
+            self._queue, self._room = asyncio.Lock(), asyncio.Event()
+        async with self._queue:
+            while not self.has_room:  # defence: unread-answers-stop-work
+                self._room.clear()
+                await self._room.wait()
 
 
 def size_of(line: object) -> int | None:

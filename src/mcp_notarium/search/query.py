@@ -76,7 +76,7 @@ class Query:
     """Hold one search. The default is every note outside the trash, last changed first.
 
     ``tags``: all of them; ``excluded_tags``: none of them; compared by ``characters.tag_key``. ``folders`` and
-    ``excluded_folders`` likewise, in a store with paths, compared by ``note_paths.path_key``.
+    ``excluded_folders`` likewise, in a store with paths, compared by ``path_key``.
     ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
     and ``created_before`` likewise for ``created_at``.
     Words and phrases are also looked for in tags if ``in_tags``.

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.search.fts_expression import (
     build_match,
     plain_words,

@@ -24,8 +24,7 @@ from mcp_notarium.storage.authorizer import (
     storable,
 )
 from mcp_notarium.storage.driver import SQL_ERROR, copy_pages, translate
-from mcp_notarium.storage.witness import Witness
-from mcp_notarium.storage.write_ahead_log import pages_in_log, reaches
+from mcp_notarium.storage.write_ahead_log import Witness, pages_in_log, reaches
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from mcp_notarium.domain.characters import path_key
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.note_paths import path_key
 from mcp_notarium.markup.obsidian_links import (
     Link,
     file_places,

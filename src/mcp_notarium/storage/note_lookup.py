@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note_paths import path_key
+from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.markup.obsidian_links import name_key, place_of
 from mcp_notarium.search.folding import title_key
 from mcp_notarium.storage.database import Database

@@ -15,7 +15,7 @@ from functools import lru_cache
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.markup.front_block import shown_part
+from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
 
@@ -106,7 +106,7 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         _AS_JSON(tuple(sorted(content.properties))),
         _AS_JSON(content.tags),
         content.title,
-        preview(shown_part(content.text)),
+        preview(shown_part(content.text) if content.text.startswith(STARTS) else content.text),
         title_key(heading),
         heading,
         tag_words(content.tags),

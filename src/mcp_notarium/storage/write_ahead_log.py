@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files import os_errors
@@ -25,6 +25,27 @@ if TYPE_CHECKING:
 
 
 _NUMBER = "SELECT number FROM checkpoints"
+
+
+class Witness(Protocol):
+    """Know outside the database what it must hold. A ``Database`` asks and tells it."""
+
+    def require_same_file(self, *, writing: bool) -> None:
+        """Raise ``CacheReplaced`` if the path no longer leads to the file that was opened, or it is older."""
+
+    @property
+    def replaced(self) -> bool:
+        """Tell whether another file was met in the place of the open one."""
+
+    @property
+    def displaced(self) -> bool:
+        """Tell whether the file that is open has lost its place to another one, and was not written over."""
+
+    def before_flush(self, database: Database) -> Callable[[], None]:
+        """Note the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
+
+    def checkpointed(self, number: int) -> None:
+        """Note that the main file has all up to the checkpoint of this number. Never raises."""
 
 
 def read_number(database: Database) -> int:

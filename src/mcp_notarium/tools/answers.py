@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from mcp_notarium.tools.requests import Properties
+from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.policy import Field as Hideable
+from mcp_notarium.domain.policy import Policy
+from mcp_notarium.tools.requests import Properties, shown_properties
 
 
 class Answer(BaseModel):
@@ -112,6 +115,21 @@ class NoteAnswer(NoteFields):
     text: str
     range_line_start: int | None = None
     range_line_count: int | None = None
+
+
+def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
+    """Return these fields of a note, but for its text."""
+    return {
+        "id": note.id,
+        "local_version": note.local_version,
+        "server_version": note.server_version,
+        "title": None if policy.hides(Hideable.TEXT) else note.title,
+        "tags": policy.shown_tags(note.tags),
+        "modified_at": note.modified_at,
+        "created_at": note.created_at,
+        "trash": note.trash,
+        "properties": shown_properties(note.properties),
+    }
 
 
 class NoteLink(Answer):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.lines import LF, count_lines, split_lines, start_of
 from mcp_notarium.domain.note import Note
-from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.markup.headings import find_headings
 from mcp_notarium.tools.answers import (
@@ -24,9 +24,10 @@ from mcp_notarium.tools.answers import (
     NoteAnswer,
     NoteLink,
     OldNoteAnswer,
+    note_fields,
 )
 from mcp_notarium.tools.note_lookup import find_note, versions_of
-from mcp_notarium.tools.requests import GetRequest, shown_properties
+from mcp_notarium.tools.requests import GetRequest
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer
     if part["text_is_partial"] and asked == (None, None, None):
         beside |= _heading_fields(app, note)
         part = _part(app, note, request, beside)
-    return AppNoteAnswer(**fields_of(note, app.config.policy), **beside, **part)
+    return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 
 
 def _part(
@@ -126,7 +127,7 @@ def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> Ol
         properties=then.properties,
         modified_at=int(found.modified_at),
     )
-    fields = fields_of(old, app.config.policy) | {"local_version": None, "server_version": None}
+    fields = note_fields(old, app.config.policy) | {"local_version": None, "server_version": None}
     fields |= _part(app, old, request)
     fields["note"] = " ".join(
         filter(None, (OLD, None if found.tags_known else OLD_TAGS, fields.get("note")))
@@ -142,21 +143,6 @@ def _check_version(note: Note, version: int | None) -> None:
             details=versions_of(note),
             resolution_hint="Read it again from its first line; lines read before are out of date.",
         )
-
-
-def fields_of(note: Note, policy: Policy) -> dict[str, Any]:
-    """Return the fields of a note on the wire, without its text."""
-    return {
-        "id": note.id,
-        "local_version": note.local_version,
-        "server_version": note.server_version,
-        "title": None if policy.hides(Field.TEXT) else note.title,
-        "tags": policy.shown_tags(note.tags),
-        "modified_at": note.modified_at,
-        "created_at": note.created_at,
-        "trash": note.trash,
-        "properties": shown_properties(note.properties),
-    }
 
 
 def text_fields(

@@ -9,6 +9,7 @@ is a path with ``..`` in it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -137,17 +138,17 @@ def versions_of(note: Note) -> dict[str, str | int | None]:
     }
 
 
-_NAMING = ("id", "noteId", "parentNoteId", "path")
-"""The arguments that name a note, of all tools."""
 _LINK = re.compile(r"!?\[\[(?P<target>[^\]|#]+)[^\]]*\]\]")
 _ONE_WORD = re.compile(r"\w+", re.ASCII)
 
 Request = TypeVar("Request", bound=BaseModel)
 
 
-def with_ids(app: App, request: Request) -> Request:
-    """Return the request with the ids of the notes that it names. Raises ``NoteNotFound`` for a name of several."""
-    named = {name: value for name, value in request if name in _NAMING and isinstance(value, str)}
+def with_ids(app: App, request: Request, named: Mapping[str, str]) -> Request:
+    """Return the request with the ids of the notes that these arguments of it name.
+
+    Raises ``NoteNotFound`` for a name of several.
+    """
     found = {name: find_id(app, value, ours=name == "id") for name, value in named.items()}
     changed = {name: one for name, one in found.items() if one != named[name]}
     return request.model_copy(update=changed) if changed else request

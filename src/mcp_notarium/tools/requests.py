@@ -81,6 +81,15 @@ def read_arguments(model: type[BaseModel], sent: Any) -> Any:
     return read
 
 
+_NAMING = ("id", "noteId", "parentNoteId", "path")
+"""The arguments that name a note, of all tools."""
+
+
+def named_notes(request: BaseModel) -> dict[str, str]:
+    """Return the arguments that name a note, by their names."""
+    return {name: value for name, value in request if name in _NAMING and isinstance(value, str)}
+
+
 def _is_absent(field: _Field, value: Any) -> bool:
     """Tell whether a value can only mean that there is none."""
     if value is None:

@@ -9,7 +9,7 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
@@ -17,6 +17,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
+from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -66,7 +67,8 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     """Tell that it is made from the newest text, whatever that is."""
-    elsewhere: LinkChanges = field(default_factory=LinkChanges)
+    elsewhere: LinkChanges | None = None
+    """Say what a new name changes elsewhere; None: the name stays."""
     loses: bool = False
     """Tell that it takes away for good what it replaces."""
 
@@ -87,9 +89,16 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     request = await _meant(app, request)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     asked = _title(request) if app.library.traits.ids.paths else None
-    more = draft.elsewhere.describe(saved) if saved else ()
-    said = " ".join(filter(None, (compare_titles(asked, note.title), *more)))
-    return make_answer(app, draft, note, saved, whole=bool(request.return_text), said=said)
+    said = [compare_titles(asked, note.title)] if asked else []
+    said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
+    return make_answer(
+        app,
+        draft,
+        note,
+        saved,
+        whole=bool(request.return_text),
+        said=" ".join(filter(None, said)),
+    )
 
 
 async def carry_out(
@@ -119,6 +128,7 @@ async def carry_out(
                 )
                 raise VersionConflict(f"The note has changed {since}; nothing was saved.")
             try:
+                elsewhere = draft.elsewhere
                 with app.usage_limits.write():
                     saved = await app.library.save(
                         note=draft.note,
@@ -126,8 +136,8 @@ async def carry_out(
                         act=call.act,
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
-                        links=draft.elsewhere.links,
-                        canvases=draft.elsewhere.canvases,
+                        links=elsewhere.links if elsewhere else {},
+                        canvases=elsewhere.canvases if elsewhere else (),
                     )
                 _count_others(app, saved)
             except VersionConflict as error:
@@ -154,7 +164,8 @@ async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     """
     if draft.note is None or draft.changes_nothing or call.client is None:
         return draft
-    asks = await find_questions(app, draft.note, draft.content, links=draft.elsewhere.links)
+    links = draft.elsewhere.links if draft.elsewhere else {}
+    asks = await find_questions(app, draft.note, draft.content, links=links)
     # defence: unrecoverable-asks =False
     return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
@@ -290,8 +301,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         title=old.title if title is None else check_title(title),
         properties=with_properties(old.properties, _properties(request)),
     )
-    elsewhere = LinkChanges()
-    if note is not None:
+    elsewhere = None
+    if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
         content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))
     draft = make_draft(app, note, content)
@@ -333,7 +344,8 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         given = None if content.native else app.library.given(note, content.text)
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
-    if note is None and app.library.traits.ids.paths and not content.native:
+    has_block = content.text.startswith(STARTS) and not content.native
+    if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.

@@ -25,8 +25,8 @@ from mcp_notarium.domain.merge import find_overlaps, titles_clash
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import VersionConflict
-from mcp_notarium.tools.answers import ChangedLines, SavedAnswer
-from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, fields_of, json_bytes, text_fields
+from mcp_notarium.tools.answers import ChangedLines, SavedAnswer, note_fields
+from mcp_notarium.tools.get import RESERVED_BYTES, TEXT_HIDDEN, json_bytes, text_fields
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -182,7 +182,7 @@ def make_answer(
         )
         fields["note"] = " ".join(filter(None, notes)) or None
     answer = SavedAnswer(
-        **fields_of(note, policy),
+        **note_fields(note, policy),
         **fields,
         merged=(saved is not None and saved.merged) or None,
         unchanged=saved is None or None,

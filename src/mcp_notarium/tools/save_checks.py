@@ -55,9 +55,9 @@ def check_title(requested: str) -> str | None:
     return title or None
 
 
-def compare_titles(asked: str | None, title: str | None) -> str:
+def compare_titles(asked: str, title: str | None) -> str:
     """Return what to say if a note is not called as was asked for, where its title is the name of a file."""
-    if not asked or title is None:
+    if title is None:
         return ""
     last = asked.rpartition("/")[2]
     if _plain(title) in {_plain(last), _plain(last.rpartition(".")[0])}:

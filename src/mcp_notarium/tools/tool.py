@@ -8,7 +8,7 @@ wait for the network behind a write.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel
@@ -74,7 +74,8 @@ class Tool:
     family: str = "tool"
     """Name what the audit log puts before the tool's name."""
 
-    @property
-    def rule(self) -> tuple[str, str | None]:
-        """Return what the policy calls it: a tool of ours, and an action of that."""
-        return self.stands_for or self.name, self.action
+    rule: tuple[str, str | None] = field(init=False)
+    """Say what the policy calls it: a tool of ours, and an action of that."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", (self.stands_for or self.name, self.action))

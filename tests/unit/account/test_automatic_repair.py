@@ -16,7 +16,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import quarantine
 from mcp_notarium.storage import integrity
-from mcp_notarium.storage.audit_table import AuditTable
+from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState

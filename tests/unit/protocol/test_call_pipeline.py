@@ -8,7 +8,7 @@ import pytest
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.connection import MOST_UNREAD, FlowControl
+from mcp_notarium.protocol.stdio import MOST_UNREAD, FlowControl
 from support.tool_harness import Caller, ToolHarness
 
 pytestmark = pytest.mark.anyio

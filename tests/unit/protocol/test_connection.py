@@ -12,10 +12,10 @@ from mcp_types import methods as sdk_methods
 
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
-from mcp_notarium.protocol.connection import LINE_BYTES, Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
 from mcp_notarium.protocol.sdk_server import build
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import TooLong, size_of
+from mcp_notarium.protocol.stdio import LINE_BYTES, FlowControl, TooLong, size_of
 from support.talker import ENVELOPE, HELLO, INITIALIZED, call, modern
 
 STORED = read_replies()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mcp_notarium.protocol.connection import (
+from mcp_notarium.protocol.stdio import (
     CALL_BYTES,
     LINE_BYTES,
     MOST_UNANSWERED,

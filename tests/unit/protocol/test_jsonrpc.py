@@ -5,7 +5,7 @@ import json
 import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from mcp_notarium.protocol.jsonrpc import DEEPEST, Refusal, decode
+from mcp_notarium.protocol.connection import DEEPEST, Refusal, decode
 from mcp_notarium.protocol.sdk_server import encode
 from mcp_notarium.protocol.stdio import TooLong
 

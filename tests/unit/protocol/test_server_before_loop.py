@@ -6,10 +6,17 @@ import threading
 
 import pytest
 
-from mcp_notarium.protocol.connection import Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
 from mcp_notarium.protocol.server import MOST_ALONE, answer_alone
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import EndOfInput, EventQueue, ImportDone, Stop, TooLong
+from mcp_notarium.protocol.stdio import (
+    EndOfInput,
+    EventQueue,
+    FlowControl,
+    ImportDone,
+    Stop,
+    TooLong,
+)
 from support.talker import HELLO, INITIALIZED, call
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -10,11 +10,11 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from mcp_notarium.protocol.connection import MOST_UNANSWERED, Connection, FlowControl
+from mcp_notarium.protocol.connection import Connection
+from mcp_notarium.protocol.event_loop import Outbox, ShutdownDeadline, run_transport
 from mcp_notarium.protocol.sdk_server import SdkStream
 from mcp_notarium.protocol.static_replies import StaticReplies, read_replies
-from mcp_notarium.protocol.stdio import TooLong, size_of
-from mcp_notarium.protocol.transport import Outbox, ShutdownDeadline, run_transport
+from mcp_notarium.protocol.stdio import MOST_UNANSWERED, FlowControl, TooLong, size_of
 from support.talker import HELLO, INITIALIZED
 
 pytestmark = pytest.mark.anyio

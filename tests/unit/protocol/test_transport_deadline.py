@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from mcp_notarium.protocol.transport import SECONDS, ShutdownDeadline
+from mcp_notarium.protocol.event_loop import SECONDS, ShutdownDeadline
 
 PROGRAM = """
 import time
-from mcp_notarium.protocol.transport import ShutdownDeadline
+from mcp_notarium.protocol.event_loop import ShutdownDeadline
 deadline = ShutdownDeadline(0.2)
 deadline.enforce(lambda: 3)
 {begin}

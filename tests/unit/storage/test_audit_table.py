@@ -5,14 +5,14 @@ from contextlib import suppress
 
 import pytest
 
+from mcp_notarium.account.audit_anchor import carry_over
 from mcp_notarium.audit.chain import OPEN, ActName, AuditEntry, AuditKeys, ChainMac, Head
 from mcp_notarium.audit.verification import MOST_FAULTS, FaultKind
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, NotRecorded, RollbackSeen
 from mcp_notarium.secret import Secret
-from mcp_notarium.storage import audit_table
-from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog
-from mcp_notarium.storage.audit_table import AuditTable, carry_over
+from mcp_notarium.storage import audit_log
+from mcp_notarium.storage.audit_log import MOST_WAITING, Act, AuditLog, AuditTable
 from support import cache_room, corpus
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
@@ -73,7 +73,7 @@ def test_a_gap_among_the_newest_records_is_seen(cache, table):
 
 
 def test_many_records_are_read_in_slices_and_all_of_them(table, monkeypatch):
-    monkeypatch.setattr(audit_table, "_SLICE", 3)
+    monkeypatch.setattr(audit_log, "_SLICE", 3)
     table.append(entries(10), durable=True)
     assert [record.number for record in table.records()] == list(range(1, 11))
     assert [record.number for record in table.records(first=4, last=8)] == [4, 5, 6, 7, 8]
@@ -236,7 +236,7 @@ def test_verifying_shows_every_record_to_whoever_counts_them(cache, table):
 
 
 def test_many_records_go_in_several_transactions(table, monkeypatch):
-    monkeypatch.setattr(audit_table, "_MOST_PRUNED", 4)
+    monkeypatch.setattr(audit_log, "_MOST_PRUNED", 4)
     table.append(entries(10), durable=True)
     assert [table.prune(9, at=DAY) for _ in range(4)] == [4, 4, 1, 0]
     assert table.verify(anchored=None).whole

@@ -19,8 +19,8 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost
 from mcp_notarium.stores.vault import file_table, system_calls
 from mcp_notarium.stores.vault import folder as folder_module
+from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
 from support.journal_entries import make_write
 

@@ -31,8 +31,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.vault import file_writer, system_calls
 from mcp_notarium.stores.vault import folder as folder_module
+from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.stores.vault.watch import Watch
 from support.between_calls import acting_before
 from support.journal_entries import make_write
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.stores.vault import file_table
+from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.stores.vault.watch import Watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no inotify")
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import UnfitContent
-from mcp_notarium.markup.front_block import is_foreign, text_start
+from mcp_notarium.markup.front_block import STARTS, is_foreign, text_start
 from mcp_notarium.markup.front_matter import (
     NotUnderstood,
     change_tags,
@@ -28,7 +28,6 @@ from mcp_notarium.markup.front_matter import (
     require_readable,
 )
 from mcp_notarium.markup.obsidian_links import Links, find_targets
-from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.vault.paths import (
     UNTITLED,
     Place,
@@ -82,7 +81,8 @@ class Body:
 
         As JSON a text of millions of lines would take longer than all else of a save.
         """
-        return to_json({"trash": self.trash, "path": self.path}) + b"\n" + self.text.encode()
+        head = json.dumps({"trash": self.trash, "path": self.path})
+        return head.encode() + b"\n" + self.text.encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Body:
@@ -106,11 +106,12 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
     """Return the revision of a file."""
     path, trash = place
     content, understood = content_of(path, file.text, trash=trash)
+    stated = read_created(file.text) if file.text.startswith(STARTS) else None
     return Revision(
         path,
         etag_of(file.digest, path, trash=trash),
         content,
-        file.created if (stated := read_created(file.text)) is None else stated,
+        file.created if stated is None else stated,
         file.found.st_mtime,
         raw=b"",
         tags_understood=understood,
@@ -122,7 +123,8 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
 @lru_cache(maxsize=2)
 def find_links(text: str) -> Links:
     """Return what a note links to, and by which names beside its own others may link to it; kept as tags are."""
-    return Links(find_targets(text), (*read_aliases(text), *_page_names(text)))
+    aliases = read_aliases(text) if text.startswith(STARTS) else ()
+    return Links(find_targets(text), (*aliases, *_page_names(text)))
 
 
 def _page_names(text: str) -> Iterator[str]:
@@ -138,7 +140,7 @@ def _page_names(text: str) -> Iterator[str]:
 def find_tags(text: str) -> tuple[tuple[str, ...], bool]:
     """Return the tags of the front matter and those in the text, each once; and if all were understood."""
     try:
-        listed, understood = read_tags(text), True
+        listed, understood = read_tags(text) if text.startswith(STARTS) else (), True
     except NotUnderstood:
         listed, understood = (), False  # defence: unreadable-tags-hide False=True
     kept: dict[str, str] = {}

@@ -36,7 +36,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault import note_codec
-from mcp_notarium.stores.vault.file_table import FileTable, Found
+from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
 from mcp_notarium.stores.vault.kind import KIND
@@ -45,7 +45,6 @@ from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.paths import TRASH, Name
-from mcp_notarium.stores.vault.watch import Watch
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _MIB = 1024 * 1024
