@@ -281,7 +281,8 @@ async def _save(
         told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
-        told = " ".join(filter(None, (told, *made.elsewhere.describe(saved))))
+        more = made.elsewhere.describe(saved) if made.elsewhere else ()
+        told = " ".join(filter(None, (told, *more)))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts
