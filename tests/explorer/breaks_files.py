@@ -190,7 +190,7 @@ BREAKS: dict[str, Break] = {
     "a commit that failed counts": Break(
         "memento files",
         _memento_failure_passed_over,
-        ("lost", "the store"),
+        ("lost", "the store", "have it still"),
     ),
 }
 """By what is broken."""

@@ -76,9 +76,7 @@ class Hiding:
                 held = {} if busy else server.contents()
                 for notes in (store, held):
                     for note_id, content in notes.items():
-                        # A conflict copy has another id than its note (docs/testing.md).
-                        counts = not is_copy(content) or bool(rules.hidden_ids)
-                        if counts and rules.sees(note_id, content.tags):
+                        if rules.sees(note_id, content.tags) and not is_copy(content):
                             self._open[server.machine.name] |= words(content)
 
     def hidden_from(self, server: Server) -> set[str]:

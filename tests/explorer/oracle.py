@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
 from mcp_notarium.sync.conflict_copy import MARK
@@ -296,8 +297,9 @@ class Oracle:
             if server.machine.name not in chains:
                 chains[server.machine.name] = server.verify()
             self._judge_server(server, store, *chains[server.machine.name])
-        sees = servers[0].policy.visibility.sees  # a note that is hidden is gone already
-        seen = {one for one, content in store.items() if sees(one, content.tags)}
+        rules = servers[0].policy.visibility if servers else Visibility()
+        # A note that is hidden is gone already.
+        seen = {one for one, content in store.items() if rules.sees(one, content.tags)}
         if there := sorted(self.removed & seen):
             raise Broken(f"what was removed for good is there: {there}")
         held = Counter(word for content in store.values() for word in set(words_of(content.text)))

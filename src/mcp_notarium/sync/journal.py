@@ -8,7 +8,7 @@ it (``note_locks``).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -434,6 +434,14 @@ class Journal:
         """Let rules on ids follow a note to the id where it was met, and to these others."""
         with self._cache.transaction(durable=True):
             self._cache.notes.follow([(one, revision.identity) for one in (revision.id, *others)])
+
+    def hide_copies(self, note_id: str, copies: Iterable[str]) -> None:
+        """Let a rule that hides a note by its id hide these as well, which will have its text."""
+        # defence: copy-of-hidden-note-hidden =False
+        if self._cache.notes.visibility.rules.hidden_ids:
+            with self._cache.transaction(durable=True):
+                same = f"copies of {note_id}"  # stands for what tells that two ids are of one note
+                self._cache.notes.follow([(one, same) for one in (note_id, *copies)])
 
     def in_flight(self, note_id: str) -> PendingWrite | None:
         """Return the note's unfinished entry."""

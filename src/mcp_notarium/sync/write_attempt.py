@@ -262,6 +262,7 @@ class WriteAttempt:
         number = ids.index(write.note_id) + 1 if write.note_id in ids else 1
         if number >= MOST_IDS:
             raise names_taken_error()
+        self._journal.hide_copies(write.note_id, [ids[number]])
         view = replace(view, write=replace(write, note_id=ids[number], base_etag=None), head=None)
         return await self._carry_out(replace(view, changed=True).holding(Held.NOTHING))
 

@@ -140,7 +140,10 @@ class WriteCommit:
         **how: bool,
     ) -> bool:
         """Store the answer and drop the entry; see :meth:`Journal.finish`. Raises ``OutcomeUnknown``."""
+        copies = [entry.note_id for entry in follow_ups if entry.kind is WriteKind.CREATE]
         try:
+            if copies:
+                self._journal.hide_copies(write.note_id, copies)
             ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.

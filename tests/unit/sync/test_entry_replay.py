@@ -543,3 +543,23 @@ def test_a_removal_that_the_store_refuses_is_answered_with_its_reason(clients, s
     asyncio.run(scenario())
     assert texts(store) == ["old\n"]
     assert client.cache.journal.all() == []
+
+
+def test_a_conflict_copy_of_a_note_that_its_id_hides_since_is_hidden_as_well(clients, store):
+    client = clients(traits=LIKE_MEMENTO)
+
+    async def scenario():
+        note = await client.create("one\ntwo\n")
+        await unanswered(client, note, Content("one\nTWO, I say\n"))
+        client.close()
+        rules = Visibility(hidden_ids=(note.id,))
+        later = clients(traits=LIKE_MEMENTO, rules=rules, owner_ended=lambda _owner: True)
+        store.put(note.id, "one\nTWO, they say\n")
+        await later.run_cycles()
+        await later.sync()
+        return later
+
+    later = asyncio.run(scenario())
+    assert texts(store) == sorted([f"{MARK}one\nTWO, I say\n", "one\nTWO, they say\n"])
+    assert later.contents() == {}
+    assert later.cache.journal.all() == []
