@@ -39,23 +39,6 @@ FOUND = {
         },
         ("another device: rename note1", "b calls manage rename_tag", "Repeat the call"),
     ),
-    "links that the undo of a renaming has left, and did not name": (
-        "vault files, links",
-        {
-            "act 1 of another device #1": 6,
-            "act 1 of another device comes after #1": 25,
-            "act 2 of another device #1": 5,
-            "act 2 of another device comes after #1": 15,
-            "act 1 of a #1": 9,
-            "act 1 of b #1": 8,
-            "b begins to rename a linked note: turns #1": 7,
-            "a renames #1": 1,
-            "a1: a thread works: turns #2": 5,
-            "note of another device #1": 2,
-            "a1 is kept waiting: it moves a file: done #1": 1,
-        },
-        ("a calls manage undo", "They are left in: hub.md"),
-    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -44,8 +44,8 @@ TO_MODELS = {
     "tools",
 }
 """Packages whose errors reach a model; those of the others end a command, or lock the account, which has a test of its own."""
-REFUSES_CHANGES = ("account", "rollback")
-"""A module of another package whose refusal reaches a model, too."""
+REFUSES_CHANGES = (("account", "rollback"), ("account", "anchor_keeper"))
+"""Modules of another package whose refusals reach a model, too."""
 VALUE = "x" * 15 + " "
 """Stands for a value that the source fills in."""
 LONGEST_HINT = 200
@@ -70,7 +70,7 @@ def refusals() -> list[Refusal]:
 def _refusals() -> Iterator[Refusal]:
     for path in sorted(SOURCES.rglob("*.py")):
         parts = path.relative_to(SOURCES.parent).with_suffix("").parts
-        reaches = parts[1] in TO_MODELS or parts[1:] == REFUSES_CHANGES
+        reaches = parts[1] in TO_MODELS or parts[1:] in REFUSES_CHANGES
         if not reaches or parts[-1] == "__init__":
             continue
         module = importlib.import_module(".".join(parts))

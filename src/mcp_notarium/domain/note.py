@@ -132,7 +132,8 @@ class PendingWrite:
     earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
     if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
     ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
-    nothing, None where the content says all. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
+    nothing, None where the content says all. ``first_etag``: the base of its first attempt, if it has got another one since; it may
+    have arrived on top of any revision from that one on. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
     """
 
     write_id: str
@@ -151,4 +152,5 @@ class PendingWrite:
     client: str = ""
     after: str = ""
     replaced: bytes | None = None
+    first_etag: str | None = None
     keeps: bool = field(default=False, compare=False)

@@ -46,6 +46,7 @@ class JournalTable:
                         int(write.repair),
                         write.after,
                         write.replaced,
+                        write.first_etag,
                     ),
                 ),
             )
@@ -147,16 +148,17 @@ def _write(row: Row) -> PendingWrite:
         repair=bool(row[17]),
         after=row[18],
         replaced=row[19],
+        first_etag=row[20],
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, properties, body, created_at, owner, "
-    "lease_until, state, reason, copied, client, repair, after, replaced"
+    "lease_until, state, reason, copied, client, repair, after, replaced, first_etag"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
-_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 20)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE journal SET owner = ?, lease_until = ?

@@ -250,7 +250,8 @@ STATEMENTS = (
       client      TEXT NOT NULL DEFAULT '',
       repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
       after       TEXT NOT NULL DEFAULT '',
-      replaced    BLOB
+      replaced    BLOB,
+      first_etag  TEXT
     ) STRICT
     """,
     """

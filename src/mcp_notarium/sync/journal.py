@@ -227,6 +227,7 @@ class Journal:
                 base_etag=base.etag if base else None,
                 client=entry.client,
                 lease_until=self._clock() + self._lease,
+                first_etag=entry.first_etag or entry.base_etag,
             )
             self._cache.journal.add(rebased)
         return rebased
