@@ -97,6 +97,7 @@ class MoreActs:
 
         def forgive() -> None:
             world.oracle.forgive(words)
+            world.oracle.unmade.add(note_id)  # what it brings back others have written
 
         answer = await world.guarded(
             server,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +136,15 @@ class Oracle:
         self.forgive(" ".join([*sure, *(word for word, certain in added if not certain)]))
 
     def see_history(
-        self, server: Server, note_id: str, versions: list[tuple[str, Content]]
+        self,
+        server: Server,
+        note_id: str,
+        versions: list[tuple[str, Content]],
+        made: Sequence[str],
     ) -> None:
         """Demand that a version names nobody who has not written what is new in it; newest first, by who made each.
+
+        ``made``: what saves had made of the note before that was asked for.
 
         Where the store lists its versions under names of its own, their order beside ours is by time, which many share.
         """
@@ -153,7 +159,6 @@ class Oracle:
                 )
 
         texts = {content.text for _, content in versions}
-        made = self.made.get((server.machine.name, note_id), ())
         lost = [text for text in made if text not in texts]
         if server.app.library.traits.in_database:
             lost = []  # every other writer is a server, which keeps what it replaces
@@ -378,7 +383,8 @@ class Oracle:
 
 def is_copy(content: Content) -> bool:
     """Tell whether a note is there to keep what has no other place: its words may stand elsewhere, too."""
-    return (content.title or content.text).startswith((MARK, RECOVERED.partition("{")[0]))
+    marks = (MARK, RECOVERED.partition("{")[0])
+    return any(line.startswith(marks) for line in (content.title or content.text).splitlines())
 
 
 def words_of(text: str) -> list[str]:

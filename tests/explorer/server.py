@@ -15,7 +15,7 @@ from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys, Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
-from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteState
+from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind, WriteState
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
@@ -150,8 +150,8 @@ class Server:
         run, process = self.world, self.process
         cache.versions.clock = run.clock.time
         self.machine.watch(cache, process)
-        self._watch_journal(cache)
         remote = run.place.remote(process, cache)
+        self._watch_journal(cache, remote)
         writer = Writer(
             cache,
             remote,
@@ -195,18 +195,20 @@ class Server:
         if syncing:
             run.loop.create_task(scheduler.run())
 
-    def _watch_journal(self, cache: Cache) -> None:
+    def _watch_journal(self, cache: Cache, remote: Any) -> None:
         """Tell the oracle of which notes a write has ended that this process has begun."""
         journal, touched = cache.journal, self.world.oracle.touched
-        add, drop, ours = journal.add, journal.drop, dict[str, str]()
+        add, drop, ours = journal.add, journal.drop, dict[str, set[str]]()
 
         def added(write: PendingWrite, **how: bool) -> None:
-            ours[write.write_id] = write.note_id
+            ours[write.write_id] = {write.note_id}
+            if write.kind is WriteKind.UPDATE:  # it may give the note another id
+                ours[write.write_id].add(remote.revision_of(write.note_id, write.body).id)
             add(write, **how)
 
         def dropped(write_id: str) -> None:
             if write_id in ours:
-                touched.add((self.machine.name, ours[write_id]))
+                touched.update((self.machine.name, note_id) for note_id in ours[write_id])
             drop(write_id)
 
         journal.add, journal.drop = added, dropped  # type: ignore[method-assign]
@@ -246,10 +248,11 @@ class Server:
     async def history(self, note_id: str) -> None:
         """Compare who made each version of a note with what is new in it."""
         versions: list[tuple[str, Content]] = []
+        made = tuple(self.world.oracle.made.get((self.machine.name, note_id), ()))
         with suppress(NotariumError):
             async with aclosing(self.app.library.history.walk(note_id)) as walk:
                 versions = [(one.made_by, one.content) async for one in walk]
-        self.world.oracle.see_history(self, note_id, versions)
+        self.world.oracle.see_history(self, note_id, versions, made)
 
     async def sync(self) -> None:
         """Run one cycle now."""

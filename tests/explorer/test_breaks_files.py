@@ -13,7 +13,6 @@ from support.long import LONG
 QUICK = (
     "the notebook stores over any base",
     "files are not exchanged",
-    "a commit that failed counts",
 )
 MOST = 3000
 """Schedules in which a break has to be found; most are found in the first two hundred."""

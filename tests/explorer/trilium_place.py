@@ -163,6 +163,7 @@ class TriliumPlace(HttpPlace):
         def strip(note_id: str, _word: str) -> None:
             service.set_labels(note_id)
             document.changes += 1
+            self.world.oracle.tags.dropped.add(note_id)
 
         def put_below(note_id: str, word: str) -> None:
             self._put(f"below_{word}", f"{word}\nbelow\n", below=note_id)

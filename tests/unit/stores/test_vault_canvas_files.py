@@ -18,6 +18,7 @@ from mcp_notarium.stores.vault import canvases, file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from support.between_calls import acting_before
+from support.long import LONG
 
 OLD, NEW = "Plan.md", "Work/Road map.md"
 CARD = '{"nodes":[{"id":"1","type":"file","file":"%s"}],"edges":[]}'
@@ -141,7 +142,7 @@ def test_an_edit_before_any_call_is_in_a_file_whatever_fails_or_is_written_after
     assert len(calls) > 25
     adds = edit in (edit_in_place, edit_by_rename)
     for first in calls[1 :: 3 if edit is edit_by_rename else 5]:
-        for second in count(first + 1):
+        for second in count(first + 1, 1 if LONG else 4):
             ended = False
             for name, then in (("fails", fail), ("ends", kill), ("again", None))[
                 : 3 if adds else 2
