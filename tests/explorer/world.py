@@ -487,7 +487,10 @@ class World:
         read = await server.call("get", id=note) if note else None
         if read is not None and read.ok and not is_copy(Content("", title=read.value["title"])):
             version = read.value["local_version"]
-            await server.call("save", id=note, title=self.word("name"), local_version=version)
+            title = self.word("name")
+            saved = await server.call("save", id=note, title=title, local_version=version)
+            if note in self.oracle.unmade and saved.ok:
+                self.oracle.unmade.add(str(saved.value["id"]))
 
     async def _tag(self, server: Server) -> None:
         note = self.some_note(server)
