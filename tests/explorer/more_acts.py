@@ -98,6 +98,7 @@ class MoreActs:
         def forgive() -> None:
             world.oracle.forgive(words)
             world.oracle.unmade.add(note_id)  # what it brings back others have written
+            world.oracle.perhaps_twice.update(then.split())  # and it may be elsewhere by now
 
         answer = await world.guarded(
             server,

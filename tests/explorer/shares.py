@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
-from explorer.breaks import BREAKS
+from explorer.breaks import BREAKS, Break
+from explorer.breaks_account import BREAKS as BREAKS_ACCOUNT
+from explorer.breaks_acts import BREAKS as BREAKS_ACTS
 from explorer.breaks_files import BREAKS as BREAKS_FILES
 from explorer.breaks_http import BREAKS as BREAKS_HTTP
 from explorer.breaks_once import BREAKS as BREAKS_ONCE
@@ -19,6 +21,7 @@ from explorer.run import Outcome, seeded
 from explorer.world import WORLDS
 
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
+ALL_BREAKS |= {name: Break(*one) for name, one in (BREAKS_ACTS | BREAKS_ACCOUNT).items()}
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""
 

@@ -15,8 +15,8 @@ from support.whole import Server, store_environment, until
 MOST = {
     ("local", "list"): 31,
     ("local", "get"): 27,
-    ("local", "save"): 42,
-    ("vault", "save"): 73,
+    ("local", "save"): 41,
+    ("vault", "save"): 70,
 }
 """As counted: more is a step back. Without words; a search for words enters some more of ``search`` and ``storage``.
 

@@ -198,8 +198,12 @@ class CycleRunner:
 
     async def _replay(self) -> Event:
         self._count_finished(await self._writer.replay.finish_all())
-        await self._writer.cards.finish()
+        await self._move_cards()
         return Event.PUSHED
+
+    async def _move_cards(self) -> None:
+        if moves := self._cache.sync_state.card_moves():
+            await self._writer.cards.finish(moves)
 
     def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]
@@ -219,7 +223,7 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
-            await self._writer.cards.finish()
+            await self._move_cards()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE

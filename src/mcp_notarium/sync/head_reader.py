@@ -6,11 +6,10 @@ listing tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -28,63 +27,20 @@ from mcp_notarium.sync.conflict_copy import same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
+    Asked,
     Attempt,
     Case,
     Fact,
     Held,
+    View,
     held_for_creation,
     held_for_deletion,
     held_for_update,
 )
 
-if TYPE_CHECKING:
-    from mcp_notarium.markup.obsidian_links import Changes
-    from mcp_notarium.storage.audit_log import Act
-
 
 class PerhapsRenamed(OutcomeUnknown):
     """Report an entry that must wait until a full listing has been compared, or another one is finished."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Hold what the caller of a first attempt has seen and wants beside the entry.
-
-    ``note``: as the caller read it; None: a new one. ``round``: how often the note has changed under
-    this write. ``fixed``: under this id or not at all. The rest: see ``Writer.save``.
-    """
-
-    note: Note | None = None
-    act: Act | None = None
-    round: int = 0
-    exact: bool = False
-    fixed: bool = False
-    links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Hold what was seen of the store, and what the write is against that.
-
-    ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
-    not say this yet. ``error``: why the store has not taken the write.
-    """
-
-    write: PendingWrite
-    case: Case
-    head: Revision | Tombstone | None = None
-    seen: str | None = None
-    changed: bool = False
-    error: NotariumError | None = None
-
-    @property
-    def base(self) -> Revision | None:
-        """Return what the write goes over; None for a new note."""
-        return self.head if isinstance(self.head, Revision) else None
-
-    def holding(self, held: Held) -> View:
-        """Return it with something else that the store holds."""
-        return replace(self, case=replace(self.case, held=held))
 
 
 class HeadReader:
@@ -98,24 +54,21 @@ class HeadReader:
         self._journal = journal
         self._clock = clock
 
-    async def look_first(self, write: PendingWrite, asked: Asked) -> View:
+    async def look_first(self, view: View, asked: Asked) -> View:
         """Look before a first attempt; of a change that can be sent the entry says what to send.
 
         Raises what the store raises, and ``InvalidRequest`` if a note to be removed is not in the trash where it has to be.
         """
-        facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
-        case = Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts))
-        if write.kind is WriteKind.CREATE:
-            return await self._look_for_room(View(write, case))
-        seen = self._cache.notes.etag(write.note_id)
-        view = View(write, case, seen=seen)
-        if write.kind is WriteKind.DELETE:
+        if view.write.kind is WriteKind.CREATE:
+            return await self._look_for_room(view)
+        view = replace(view, seen=self._cache.notes.etag(view.write.note_id))
+        if view.write.kind is WriteKind.DELETE:
             return await self._look_before_removal(view, asked)
         return await self._look_at_note(view, asked)
 
     async def _look_for_room(self, view: View) -> View:
         """Ask whether another program has made a removed note again, which nothing here knows yet."""
-        if Fact.FIXED in view.case.facts and self._store.traits.revives:
+        if self._store.traits.revives:
             head = await get_newest(self._store, view.write.note_id)
             if isinstance(head, Revision):
                 return view.holding(Held.TAKEN)

@@ -144,9 +144,9 @@ class CardMoves:
         finally:
             self._active.discard(key)
 
-    async def finish(self) -> None:
-        """Finish what no running process works on. Raises ``StoreError``, ``CacheError``."""
-        for key, value in self._cache.sync_state.card_moves():
+    async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
+        for key, value in moves:
             said = json.loads(value)
             move = CardMove(**said | {"canvases": tuple(said["canvases"])})
             ours = move.owner == self._owner

@@ -32,17 +32,20 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act, not_recorded_error
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import PushStatus, Store
-from mcp_notarium.sync.head_reader import Asked, HeadReader, View
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.push import NOT_STORED, Pusher
 from mcp_notarium.sync.write_commit import NOTHING, Committed, WriteCommit
 from mcp_notarium.sync.write_decisions import (
+    Asked,
     Attempt,
     Case,
+    Fact,
     Held,
     Step,
+    View,
     WriteOutcome,
     WriteResult,
     decide,
@@ -99,8 +102,11 @@ class WriteAttempt:
 
         Raises what ``Writer.save`` and ``Writer.remove`` raise.
         """
+        facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
+        view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
         try:
-            view = await self._heads.look_first(write, asked)
+            if write.kind is not WriteKind.CREATE or asked.fixed:
+                view = await self._heads.look_first(view, asked)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
         if decide(view.case) in (Step.PUSH, Step.MERGE):

@@ -343,7 +343,7 @@ class WriteCommit:
         stored = answer.revision
         if stored.content != sent:
             stored = await self._read_held(stored)
-        differs = differences(sent=sent, stored=stored.content)
+        differs = "" if stored.content == sent else differences(sent=sent, stored=stored.content)
         own = own and answer.status is not PushStatus.UNCHANGED
         self.finish(write, stored, differs=bool(differs), own=own)
         if differs:

@@ -9,14 +9,29 @@ What is claimed is stored: a copy that is named exists, and ``merged`` is said o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import (
+    Content,
+    Note,
+    PendingWrite,
+    Revision,
+    Tombstone,
+    WriteKind,
+)
 from mcp_notarium.sync.conflict_copy import contains_change, with_lost_tags
+
+if TYPE_CHECKING:
+    from mcp_notarium.errors import NotariumError
+    from mcp_notarium.markup.obsidian_links import Changes
+    from mcp_notarium.storage.audit_log import Act
 
 
 class Attempt(Enum):
@@ -271,6 +286,47 @@ def _change_same_place(base: str, sent: str, held: str) -> bool:
         for mine in find_changes(old, ours)
         for other in others
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold what the caller of a first attempt has seen and wants beside the entry.
+
+    ``note``: as the caller read it; None: a new one. ``round``: how often the note has changed under
+    this write. ``fixed``: under this id or not at all. The rest: see ``Writer.save``.
+    """
+
+    note: Note | None = None
+    act: Act | None = None
+    round: int = 0
+    exact: bool = False
+    fixed: bool = False
+    links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Hold what was seen of the store, and what the write is against that.
+
+    ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
+    not say this yet. ``error``: why the store has not taken the write.
+    """
+
+    write: PendingWrite
+    case: Case
+    head: Revision | Tombstone | None = None
+    seen: str | None = None
+    changed: bool = False
+    error: NotariumError | None = None
+
+    @property
+    def base(self) -> Revision | None:
+        """Return what the write goes over; None for a new note."""
+        return self.head if isinstance(self.head, Revision) else None
+
+    def holding(self, held: Held) -> View:
+        """Return it with something else that the store holds."""
+        return replace(self, case=replace(self.case, held=held))
 
 
 class WriteOutcome(Enum):

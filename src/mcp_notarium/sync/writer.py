@@ -23,7 +23,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.stores.extensions import name_parts
-from mcp_notarium.sync.head_reader import Asked, HeadReader
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks, process_ended
@@ -31,7 +31,7 @@ from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
-from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
+from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
     add_outcome,
