@@ -156,8 +156,6 @@ class WriteAttempt:
             return await self._take_new_id(view, asked)
         if step is Step.KEEP_NAME:
             return await self._keep_name(view)
-        if asked is not None:
-            return await self._send_first(view, asked)
         over = base if base is not None else view.base.content if view.base else NOTHING
         return await self._send_recorded(view, over)
 
