@@ -21,8 +21,9 @@ from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_lookup, note_rows
+from mcp_notarium.storage import driver, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
+from mcp_notarium.storage.property_table import PropertyUse
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.stores.extensions import find_replaced
@@ -154,6 +155,20 @@ class Library:
     def count_tags(self, *, limit: int, offset: int) -> TagPage:
         """Return one page of the tags of notes outside the trash, most used first."""
         return note_lookup.count_tags(self._cache.database, limit=limit, offset=offset)
+
+    def has_property(self, name: str) -> bool:
+        """Tell whether any note has a property of this name."""
+        return property_table.is_used(self._cache.database, name)
+
+    def count_properties(self, *, limit: int, offset: int) -> tuple[list[PropertyUse], int]:
+        """Return one page of the properties of notes outside the trash, most used first, and their number."""
+        return property_table.count_properties(self._cache.database, limit=limit, offset=offset)
+
+    def read_properties(
+        self, note_ids: Sequence[str], names: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the values of these properties of these notes, by id and name."""
+        return property_table.read_named(self._cache.database, note_ids, names)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""

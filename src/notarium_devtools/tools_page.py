@@ -24,7 +24,7 @@ Four tools. An answer is the same JSON value twice: as `structuredContent` and a
 because some clients show the model only one of them. Fields without a value are left out. Times are
 Unix epoch seconds (UTC). Unknown arguments are refused; what is known is taken [as it is sent](#arguments-as-they-are-sent).
 The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
-protocol's defaults; answers have the names of all their fields): at most 1,250 tokens for the whole list. This page is complete.
+protocol's defaults; answers have the names of all their fields): at most 1,500 tokens for the whole list. This page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
 

@@ -11,6 +11,7 @@ import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.errors import CursorLost, NoteNotFound
 from mcp_notarium.stores.contract import (
     ChangePage,
@@ -21,7 +22,6 @@ from mcp_notarium.stores.contract import (
     Versions,
     is_supported,
 )
-from mcp_notarium.stores.kind import PROPERTIES
 
 
 async def or_lost(asked: Awaitable[ChangePage]) -> ChangePage | None:
@@ -34,7 +34,7 @@ async def or_lost(asked: Awaitable[ChangePage]) -> ChangePage | None:
 class ReadingContract(OnABench):
     async def test_the_engine_is_tested_with_such_traits(self, bench: Bench) -> None:
         assert is_supported(bench.store.traits), "see SUPPORTED in stores/contract.py"
-        assert bench.store.traits.properties <= {*PROPERTIES}, "see PROPERTIES in stores/kind.py"
+        assert bench.store.traits.properties <= {*MARKS}, "see MARKS in domain/properties.py"
 
     @pytest.mark.parametrize("note_id", ["unknown", "", ".", "..", "../..", "a/b", "\ud800", "%2e"])
     async def test_missing_note_is_not_found(self, bench: Bench, note_id: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import (
     SEEDED,
@@ -93,12 +94,14 @@ class WritingContract(OnABench):
         names = sorted(store.traits.properties)
         if not names:
             return
-        every = Content("t\n", properties=frozenset(names))
+        every = Content("t\n", properties=flags(*names))
         made = (await store.push(self.write(store, "n1", every))).revision
         assert made.content == self.as_stored(every)
         for number, name in enumerate(names):
             base = await store.get(made.id)
-            fewer = replace(base.content, properties=base.content.properties - {name})
+            fewer = replace(
+                base.content, properties=base.content.properties.having({}, without=[name])
+            )
             write = self.write(store, made.id, fewer, base=base, write_id=f"0b{number}")
             assert store.revision_of(made.id, write.body).content == fewer
             answer = await store.push(write)

@@ -13,6 +13,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, archive
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
@@ -66,8 +67,8 @@ NOTES = [
     make("same-003", "plan\nthird\n", title="plan"),
     make("same-004", "copy"),
     make("same-005", "copy"),
-    make("pinned-1", "pinned", properties=frozenset({"pinned"})),
-    make("props-01", "all", properties=frozenset({"pinned", "markdown", "archived"})),
+    make("pinned-1", "pinned", properties=flags("pinned")),
+    make("props-01", "all", properties=flags("pinned", "markdown", "archived")),
     make("old-0001", "old", at=-2_000_000_000.0),
     make("epoch-01", "epoch", at=0.0),
     make("trash-01", "thrown away\n", trash=True, tags=("bin",)),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
@@ -64,7 +65,7 @@ def test_prisma_reads_what_we_write_as_its_own(tmp_path, dates):
     with both(tmp_path, dates) as (file, app, client):
         note = client.note("alpha")
         saved = asyncio.run(client.change(note, "new\n")).note
-        content = Content("é\n", ("two words",), title="T", properties=frozenset({"archived"}))
+        content = Content("é\n", ("two words",), title="T", properties=flags("archived"))
         made = asyncio.run(client.writer.save(note=None, content=content)).note
         row = app.ask("row", id=made.id)
         assert (row["title"], row["content"], row["labels"]) == ("T", "é\n", '["two words"]')
@@ -78,7 +79,7 @@ def test_prisma_reads_what_we_write_as_its_own(tmp_path, dates):
         app.ask("put", id="alpha", data={"content": "by the app", "isPinned": True})
         asyncio.run(client.sync())
         assert client.note("alpha").content == Content(
-            "by the app", ("a",), properties=frozenset({"pinned"})
+            "by the app", ("a",), properties=flags("pinned")
         )
         before = app.ask("row", id="beta")
         asyncio.run(client.writer.remove(client.note("beta")))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
 from mcp_notarium.transfer import formats, import_plan
 
@@ -37,7 +38,9 @@ NOTES = st.builds(
         tags=st.lists(NAMES | st.sampled_from(["true", "1", "a: b", "- x"]), max_size=3).map(tuple),
         trash=st.booleans(),
         title=st.none() | NAMES,
-        properties=st.frozensets(st.sampled_from(["pinned", "markdown", "archived"])),
+        properties=st.frozensets(st.sampled_from(["pinned", "markdown", "archived"])).map(
+            lambda names: flags(*names)
+        ),
     ),
     created_at=st.integers(-(10**10), 10**11).map(float),
     modified_at=st.integers(0, 10**10).map(lambda number: number + 0.25),

@@ -347,7 +347,7 @@ class MemoryClient:
                 fields["title"] = wanted.title
             others = set(fields.get("properties", ())) - self.traits.properties
             if wanted.properties or "properties" in fields:
-                fields["properties"] = sorted(others | wanted.properties)
+                fields["properties"] = sorted(others | wanted.properties.keys())
             fields["modified"] = now
         return json.dumps(fields).encode()
 
@@ -357,7 +357,8 @@ class MemoryClient:
 
     def _read(self, note_id: str, etag: str, fields: Fields, version: int | None) -> Revision:
         revision = _revision(note_id, etag, fields, version)
-        known = revision.content.properties & self.traits.properties
+        held = revision.content.properties
+        known = held.having({}, without=held.keys() - self.traits.properties)
         return replace(revision, content=replace(revision.content, properties=known))
 
     async def push(self, write: PendingWrite) -> Acknowledgement:

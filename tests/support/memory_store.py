@@ -22,6 +22,7 @@ from typing import Any
 from diff_match_patch import diff_match_patch
 
 from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import CursorLost, NoteNotFound, VersionConflict
 from mcp_notarium.stores.contract import PushStatus, Retry, WriteGuard
 
@@ -288,7 +289,7 @@ def content_of(fields: Fields) -> Content:
         tuple(fields["tags"]),
         bool(fields["trash"]),
         fields.get("title"),
-        frozenset(fields.get("properties", ())),
+        flags(*fields.get("properties", ())),
     )
 
 

@@ -18,7 +18,7 @@ SCHEMA = """
 CREATE TABLE notes(
   pk INTEGER PRIMARY KEY, id TEXT UNIQUE, local_version INTEGER, server_version INTEGER,
   created_at INTEGER, modified_at INTEGER, trash INTEGER,
-  properties TEXT DEFAULT '[]',
+  properties TEXT DEFAULT '{}',
   tags TEXT, title TEXT, head TEXT, title_key TEXT, heading TEXT, tag_words TEXT, supplement TEXT,
   text TEXT);
 CREATE INDEX notes_listing ON notes(trash, modified_at DESC, pk);

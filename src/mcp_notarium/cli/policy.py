@@ -128,6 +128,7 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
         (f"notes.{name}", None if value is None else list(value))
         for name, value in (
             ("hidden_tags", seen.hidden_tags),
+            ("hidden_properties", seen.hidden_properties),
             ("hidden_ids", seen.hidden_ids),
             ("allowed_tags", seen.allowed_tags),
             ("allowed_ids", seen.allowed_ids),

@@ -327,8 +327,8 @@ def summarize_change(
         facts.append("tags")
     if old.trash != new.trash:
         facts.append("trashed" if new.trash else "taken out of the trash")
-    facts += [f"{name} set" for name in sorted(new.properties - old.properties)]
-    facts += [f"{name} removed" for name in sorted(old.properties - new.properties)]
+    changed = sorted(old.properties.differing(new.properties))
+    facts += [f"{name} {'set' if name in new.properties else 'removed'}" for name in changed]
     facts += beside
     return ChangeSummary(", ".join(facts) or "nothing that shows here", line)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mcp_notarium.domain.lines import between_shared_ends
 from mcp_notarium.domain.note import Content
 
-TITLE, TEXT, TAGS = "title", "text", "tags"
+TITLE, TEXT, TAGS, PROPERTIES = "title", "text", "tags", "properties"
 NOTE = "the whole note"
 
 
@@ -64,6 +64,11 @@ def find_taken(old: Content, new: Content) -> tuple[str, ...]:
         TITLE: bool(old.title) and new.title != old.title,
         TEXT: not _has_lines(new.text, old.text),
         TAGS: not set(old.tags) <= set(new.tags),
+        PROPERTIES: any(
+            old.properties[name] is not True
+            for name in old.properties.differing(new.properties)
+            if name in old.properties
+        ),
     }
     return tuple(part for part, gone in taken.items() if gone)
 

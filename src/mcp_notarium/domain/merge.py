@@ -25,6 +25,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.diff import Change, find_changes
 from mcp_notarium.domain.lines import CRLF, LF, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import merge_properties, properties_clash
 from mcp_notarium.markup.front_block import text_start
 
 _Line = tuple[str, str]
@@ -385,27 +386,21 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     return tuple(kept)
 
 
-def merge_properties(
-    base: frozenset[str], mine: frozenset[str], theirs: frozenset[str]
-) -> frozenset[str]:
-    """Apply to ``theirs`` what mine set and removed."""
-    return (theirs | (mine - base)) - (base - mine)
-
-
-def titles_clash(base: Content, mine: Content, theirs: Content) -> bool:
-    """Tell whether both sides gave the note another title, and not the same."""
-    return base.title not in (mine.title, theirs.title) and mine.title != theirs.title
+def fields_clash(base: Content, mine: Content, theirs: Content) -> bool:
+    """Tell whether both sides gave the note another title, or a property another value, and not the same."""
+    titles = base.title not in (mine.title, theirs.title) and mine.title != theirs.title
+    return titles or properties_clash(base.properties, mine.properties, theirs.properties)
 
 
 def merge_content(base: Content, mine: Content, theirs: Content) -> Content | None:
-    """Merge each field separately. Return None if the texts overlap, or both titles changed.
+    """Merge each field separately. Return None if the texts overlap, or both changed the title or one property.
 
     Trash: the side that changed it wins. A note that they moved to the trash while mine edited it
     keeps the edit and stays in the trash, where it can be restored. It leaves the trash only if
     mine itself restored it. A property that one side set or removed is so in the result.
     """
     text = merge(base.text, mine.text, theirs.text)
-    if text is None or titles_clash(base, mine, theirs):
+    if text is None or fields_clash(base, mine, theirs):
         return None
     return Content(
         text=text,

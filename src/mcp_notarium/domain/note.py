@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.properties import NONE, Properties
 from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
@@ -22,7 +23,7 @@ class Content:
     """Hold the parts of a note that a person can change. ``tags`` keep their order and case.
 
     ``title`` is None where the store has none: there the first line of the text is the title.
-    ``properties`` names what is set of the properties that the store has (``Traits.properties``).
+    ``properties``: those that stand beside the text; which there can be, says ``Traits.properties``.
     ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
     its codec reads. It is never merged, stands in no table, and no store returns one.
     ``dates``: when a new note was created and last changed elsewhere, for stores that can set both
@@ -33,7 +34,7 @@ class Content:
     tags: tuple[str, ...] = ()
     trash: bool = False
     title: str | None = None
-    properties: frozenset[str] = frozenset()
+    properties: Properties = NONE
     native: str = ""
     dates: tuple[float, float] | None = field(default=None, compare=False)
 
@@ -47,9 +48,10 @@ class Content:
         tags = tuple(replace_surrogates(tag) for tag in self.tags)
         title = None if self.title is None else replace_surrogates(self.title)
         text = replace_surrogates(self.text)
-        if (text, tags, title) == (self.text, self.tags, self.title):
+        properties = self.properties.cleaned()
+        if (text, tags, title, properties) == (self.text, self.tags, self.title, self.properties):
             return self
-        return replace(self, text=text, tags=tags, title=title)
+        return replace(self, text=text, tags=tags, title=title, properties=properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Note:
     created_at: int
     modified_at: int
     title: str | None = None
-    properties: frozenset[str] = frozenset()
+    properties: Properties = NONE
 
     @property
     def content(self) -> Content:

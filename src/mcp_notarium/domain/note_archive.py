@@ -14,6 +14,7 @@ from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import LONGEST_ID, Content, Revision
+from mcp_notarium.domain.properties import Properties, read_values
 from mcp_notarium.errors import InvalidRequest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,14 +102,14 @@ def to_fields(note: ArchivedNote) -> dict[str, Any]:
         _CHANGED: format_date(note.modified_at),
         "tags": list(content.tags),
         **({"trash": True} if content.trash else {}),
-        **dict.fromkeys(sorted(content.properties - _KNOWN), True),
+        **{name: one for name, one in content.properties.items() if name not in _KNOWN},
     }
 
 
 def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ArchivedNote:
     """Read the fields of a note; ``where`` names it in errors. Raises ``InvalidRequest``.
 
-    Without a date the other one counts; without both it is not ``dated``. A property is any other field that is true.
+    Without a date the other one counts; without both it is not ``dated``. A property is any other field.
     """
     note_id = replace_surrogates(read_string(fields.get("id", ""), where, "id"))
     if len(note_id) > LONGEST_ID:
@@ -120,8 +121,8 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
         read_strings(fields.get("tags", []), where, "tags"),
         trash=_is_true(fields.get("trash", False)),
         title=None if title is None else read_string(title, where, "title"),
-        properties=frozenset(
-            name for name, value in fields.items() if name not in _KNOWN and _is_true(value)
+        properties=Properties(
+            read_values({name: one for name, one in fields.items() if name not in _KNOWN})
         ),
     )
     folder = replace_surrogates(read_string(fields.get("folder") or "", where, "folder"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -20,6 +20,8 @@ from enum import StrEnum
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_paths import PathPrefixes
+from mcp_notarium.domain.note_properties import properties_of
+from mcp_notarium.domain.properties import NONE, Value, shown_value
 from mcp_notarium.errors import NotPermitted
 
 
@@ -33,6 +35,8 @@ class Visibility:
     hidden_tags: tuple[str, ...] = ()
     hidden_ids: tuple[str, ...] = ()
     hidden_paths: tuple[str, ...] = ()
+    hidden_properties: tuple[str, ...] = ()
+    """Names, or names with a value: ``private``, ``status: secret``."""
     allowed_tags: tuple[str, ...] | None = None
     """None: there is no such rule. So it is with the next two."""
     allowed_ids: tuple[str, ...] | None = None
@@ -42,7 +46,7 @@ class Visibility:
     has_rules: bool = field(init=False, repr=False, compare=False)
     """Tell whether any note may be hidden."""
     tags_matter: bool = field(init=False, repr=False, compare=False)
-    """Tell whether any rule names tags; a note whose tags are not understood is then hidden."""
+    """Tell whether any rule names tags or properties; a note in which these are not understood is then hidden."""
     names_paths: bool = field(init=False, repr=False, compare=False)
     """Tell whether any rule names paths, which only some stores have."""
     hides_beside_seen: bool = field(init=False, repr=False, compare=False)
@@ -50,6 +54,7 @@ class Visibility:
     digest: str = field(init=False, repr=False, compare=False)
     """Hold SHA-256 (hex) over the rules, the same for every spelling; '' without rules."""
     _hidden: frozenset[str] = field(init=False, repr=False, compare=False)
+    _hidden_properties: frozenset[str] = field(init=False, repr=False, compare=False)
     _allowed: frozenset[str] = field(init=False, repr=False, compare=False)
     _hidden_paths: PathPrefixes = field(init=False, repr=False, compare=False)
     _allowed_paths: PathPrefixes = field(init=False, repr=False, compare=False)
@@ -58,7 +63,8 @@ class Visibility:
         hidden, allowed = _tag_keys(self.hidden_tags), _tag_keys(self.allowed_tags or ())
         hidden_paths = PathPrefixes(self.hidden_paths)
         open_paths = PathPrefixes(self.allowed_paths or ())
-        names_tags = bool(hidden) or self.allowed_tags is not None
+        properties = frozenset(map(_property_key, self.hidden_properties))
+        names_tags = bool(hidden or properties) or self.allowed_tags is not None
         names_paths = bool(self.hidden_paths) or self.allowed_paths is not None
         narrowed = (self.allowed_tags, self.allowed_ids, self.allowed_paths) != (None, None, None)
         meaning = {
@@ -67,11 +73,14 @@ class Visibility:
             "allowed_tags": None if self.allowed_tags is None else sorted(allowed),
             "allowed_ids": None if self.allowed_ids is None else sorted(set(self.allowed_ids)),
             "hidden_paths": hidden_paths.keys,
+            "hidden_properties": sorted(properties),
             "allowed_paths": None if self.allowed_paths is None else open_paths.keys,
             "untagged": self.untagged,
         }
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
-        rules = bool(hidden or self.hidden_ids or names_paths or narrowed or not self.untagged)
+        rules = bool(
+            hidden or properties or self.hidden_ids or names_paths or narrowed or not self.untagged
+        )
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if rules else ""
         for name, value in (
             ("has_rules", rules),
@@ -80,20 +89,30 @@ class Visibility:
             ("hides_beside_seen", names_tags or bool(self.hidden_ids) or not self.untagged),
             ("digest", digest),
             ("_hidden", hidden),
+            ("_hidden_properties", properties),
             ("_allowed", allowed),
             ("_hidden_paths", hidden_paths),
             ("_allowed_paths", open_paths),
         ):
             object.__setattr__(self, name, value)
 
-    def sees(self, note_id: str, tags: Sequence[str]) -> bool:
+    def sees(
+        self, note_id: str, tags: Sequence[str], properties: Mapping[str, Value] = NONE
+    ) -> bool:
         """Return whether an agent may know of the note."""
-        return self.hidden_by(note_id, tags) is None
+        return self.hidden_by(note_id, tags, properties) is None
 
-    def hidden_by(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> str | None:
+    def hidden_by(
+        self,
+        note_id: str,
+        tags: Sequence[str],
+        properties: Mapping[str, Value] = NONE,
+        *,
+        clear: bool = True,
+    ) -> str | None:
         """Return the rule that hides the note, in the words of the policy file, or None if it is seen.
 
-        ``clear`` False: it has tags that are not understood, beside these or instead of them.
+        ``clear`` False: it has tags or properties that are not understood, beside these or instead of them.
         """
         if (rule := self.hidden_by_name(note_id)) is not None:
             return rule
@@ -101,7 +120,11 @@ class Visibility:
         keys.pop("", None)
         if hiding := self.hiding_tags([*keys.values()]):  # defence: hidden-tag-wins
             return f'hidden_tags "{min(hiding)}"'
+        if hiding := self.hiding_properties(properties):  # defence: hidden-property-wins
+            return f'hidden_properties "{min(hiding)}"'
         if not clear and self.tags_matter:
+            if self._hidden_properties:
+                return "hidden_properties (its properties cannot be read)"
             rule = "hidden_tags" if self._hidden else "allowed_tags"
             return f"{rule} (its tags cannot be read)"
         return self._find_missing_allowance(note_id, keys.keys())
@@ -140,11 +163,31 @@ class Visibility:
             return ()
         return tuple(tag for tag in tags if not self._hidden.isdisjoint(_with_parents(tag)))
 
+    def hiding_properties(self, properties: Mapping[str, Value]) -> tuple[str, ...]:
+        """Return the names of those properties that hide the note they are on, by name or with their value."""
+        return tuple(
+            name
+            for name, value in (properties.items() if self._hidden_properties else ())
+            if not self._hidden_properties.isdisjoint(_property_keys(name, value))
+        )
+
 
 def _with_parents(tag: str) -> list[str]:
     """Return the keys of a tag and of those it is nested in: ``a/b`` belongs to ``a``."""
     parts = tag_key(tag.strip()).split("/")
     return ["/".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def _property_key(rule: str) -> str:
+    """Return what tells rules on properties apart; the value stands behind the first colon, if any."""
+    name, colon, value = rule.partition(":")
+    return f"{tag_key(name.strip())}{colon}{tag_key(value.strip())}"
+
+
+def _property_keys(name: str, value: Value) -> list[str]:
+    """Return the keys of the rules that name the property, or it with its value."""
+    values = value if isinstance(value, tuple) else (shown_value(value),)
+    return [tag_key(name.strip()), *(_property_key(f"{name}:{each}") for each in values)]
 
 
 def _tag_keys(tags: Sequence[str]) -> frozenset[str]:
@@ -161,7 +204,7 @@ TOOLS = ("list", "get", "save", "manage")
 ACTIONS = (
     *("trash", "untrash", "delete_permanently", "pin", "unpin"),
     *("history", "restore_version", "undo"),
-    *("list_tags", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
+    *("list_tags", "list_properties", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
 )
 """The actions of ``manage``, from the same place."""
 
@@ -198,7 +241,7 @@ _CHANGEABLE = (
     "(`mcp-notarium policy show`); no tool can."
 )
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
-LOOKING = frozenset({"history", "list_tags", "find_duplicates", "get_stats"})
+LOOKING = frozenset({"history", "list_tags", "list_properties", "find_duplicates", "get_stats"})
 """Actions of ``manage`` that change nothing."""
 _NAMED = 10
 
@@ -302,13 +345,19 @@ class Policy:
         go that allows it. ``note_id`` of a new note is its path, or '' in a store without paths.
         """
         rules = self.visibility
-        if rules.sees(note_id, new.tags):  # defence: rules-see-the-new-note =True
+        properties = properties_of(new) if rules.hidden_properties else NONE
+        # defence: rules-see-the-new-note =True
+        if rules.sees(note_id, new.tags, properties):
             return
         what = "A new note" if old is None else "The note"
         if rules.names_paths and note_id and rules.hidden_by_name(note_id) is not None:
             raise _refusal(f"{what} would lie in a place that is not open to you.")
         if added := rules.hiding_tags(new.tags):
             raise _refusal(f"This tag may not be given here: {_quote(added)}.", "Leave it out. ")
+        if added := rules.hiding_properties(properties):
+            raise _refusal(
+                f"This property may not be given here: {_quote(added)}.", "Leave it out. "
+            )
         if rules.allowed_tags:
             hint = f"Give it at least one of these tags: {_quote(rules.allowed_tags)}. "
             raise _refusal(f"{what} needs another tag.", hint)

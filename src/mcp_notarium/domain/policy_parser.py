@@ -36,7 +36,7 @@ _TABLES = {
     "tools": TOOLS,
     "notes": (
         *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
-        *("hidden_paths", "allowed_paths"),
+        *("hidden_paths", "allowed_paths", "hidden_properties"),
         *("untagged", "hidden_fields"),
     ),
     "limits": tuple(_LIMITS),
@@ -126,6 +126,7 @@ class _Reader:
             allowed_ids=self._names("allowed_ids", table, LONGEST_ID, may_be_empty=False),
             hidden_paths=self._paths("hidden_paths", table) or (),
             allowed_paths=self._paths("allowed_paths", table, may_be_empty=False),
+            hidden_properties=self._names("hidden_properties", table, LONGEST_TAG) or (),
             untagged=untagged,
         )
 

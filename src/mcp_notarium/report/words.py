@@ -30,6 +30,7 @@ TOOLS: Final = {
     "manage.restore_version": "restore a version",
     "manage.undo": "take back a change",
     "manage.list_tags": "count tags",
+    "manage.list_properties": "count properties",
     "manage.rename_tag": "rename a tag",
     "manage.find_duplicates": "look for duplicates",
     "manage.get_stats": "ask for statistics",

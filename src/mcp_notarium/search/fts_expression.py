@@ -24,6 +24,7 @@ from mcp_notarium.search.folding import (
 from mcp_notarium.search.query import (
     And,
     Condition,
+    HasProperty,
     InFolder,
     Not,
     Or,
@@ -56,7 +57,7 @@ def build_match(condition: Condition) -> str | None:
         case And(conditions):
             ranked, rest = split(conditions)
             return None if rest else ranked
-        case Not() | Tagged() | InFolder():
+        case Not() | Tagged() | InFolder() | HasProperty():
             return None
 
 

@@ -10,6 +10,8 @@
     prefix*            words beginning so; * alone: every note
     tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
     path:x  -path:x    in, not in a folder, or the note of that path; also in ``path:x OR path:y``
+    key:x  "a key":x   with a property of this name, if any note has one: a text, >number, a..b, <2024-05-01, 2024-05
+    has:key  -has:key  with, without a property of this name
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
     modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day; or updated:
@@ -23,17 +25,19 @@ as words it would quietly find something else; in quotes it is words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import NoReturn
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.errors import QueryError
+from mcp_notarium.search import property_filter
 from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.query import (
     And,
     Condition,
+    HasProperty,
     InFolder,
     Not,
     Or,
@@ -56,16 +60,17 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
-_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is"
+_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is|has"
 _ITEM = re.compile(
     rf"""(?P<minus>-)?
         (?:(?P<key>{_KEYS}):)?
         (?:"(?P<quoted>[^"]*)"\*?|(?P<bare>\S+))""",
     re.VERBOSE | re.IGNORECASE,
 )
+_OWN_KEY = re.compile(rf"-?(?:{_KEYS}):", re.IGNORECASE)
 _UNFINISHED = re.compile(rf"-?({_KEYS}):", re.IGNORECASE)
 _UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z]{{2,12}}):(?=[^\s/])", re.IGNORECASE)
-FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash."
+FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has:, and properties that notes have."
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -110,11 +115,13 @@ def parse(
     after: str | None = None,
     sort_by: SortBy | None = None,
     sort_order: SortOrder | None = None,
+    is_property: Callable[[str], bool] = lambda _name: False,
 ) -> Query:
     """Parse a text and arguments into one query.
 
     Tags add up, the narrowest of several dates counts, ``trash:`` in the text wins over ``trash``
-    (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD.
+    (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD. What looks like a
+    filter by a property is one if ``is_property`` says that notes have it, else words.
     Raises ``QueryError`` and nothing else.
     """
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
@@ -128,7 +135,7 @@ def parse(
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
             query = _add_filter(query, _Filter(key, str(value)))
-    items = _negate(list(_items(typed))) if typed else []
+    items = _negate(list(_items(typed, is_property))) if typed else []
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))
@@ -139,9 +146,19 @@ def find_unknown_filters(text: str) -> list[str]:
     return list(dict.fromkeys(_UNKNOWN.findall(text)))
 
 
-def _items(typed: str) -> Iterator[_Item]:
+def _items(typed: str, is_property: Callable[[str], bool]) -> Iterator[_Item]:
     position = 0
     while position < len(typed):
+        named = property_filter.match_filter(typed, position)
+        if (
+            named
+            and not _OWN_KEY.match(typed, position)
+            and is_property(property_filter.name_of(named))
+        ):
+            position = named.end()
+            minus = named["minus"] is not None
+            yield _apply_sign(property_filter.read_filter(named), minus=minus)
+            continue
         found = _ITEM.match(typed, position)
         if found is None:
             position += 1
@@ -189,6 +206,8 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
         if not (folder := value.strip("/")):
             _refuse_filter(key)
         return _apply_sign(InFolder(folder), minus=minus)
+    if key == "has":
+        return _apply_sign(HasProperty(value), minus=minus)
     if minus:
         _refuse_negated(key)
     if key in _NAMES_OF_TRASH:
@@ -270,7 +289,7 @@ def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
     alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
-            "OR works between words, phrases, tags and paths, not with dates or trash:.",
+            "OR works between words, phrases, tags, paths and properties, not with dates or trash:.",
             "Search twice, or leave the OR out.",
         )
     return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
@@ -370,6 +389,7 @@ def day_start(day: str) -> int | None:
 _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
     "path": 'Write path:Folder, path:Folder/Below, or path:"two words".',
+    "has": 'Write has:due, or has:"two words", with the name of a property.',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
     **{

@@ -48,6 +48,27 @@ class InFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """Hold what a number lies between: ``least <= number < below``."""
+
+    least: float | None = None
+    below: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HasProperty:
+    """Match notes with this property: of any value, or with the value, or with one within the bounds.
+
+    ``dates`` are epoch seconds, of a time without a zone as if it were UTC. Any of what is given is enough.
+    """
+
+    name: str
+    value: str | None = None
+    numbers: Bounds | None = None
+    dates: Bounds | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """Match notes for which the condition does not hold."""
 
@@ -68,7 +89,7 @@ class Or:
     conditions: tuple[Condition, ...]
 
 
-Condition = Word | Ranked | Phrase | Tagged | InFolder | Not | And | Or
+Condition = Word | Ranked | Phrase | Tagged | InFolder | HasProperty | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ from mcp_notarium.search.fts_expression import (
     split,
     without_tags,
 )
+from mcp_notarium.search.property_filter import value_key
 from mcp_notarium.search.query import (
     And,
     Condition,
+    HasProperty,
     InFolder,
     Not,
     Or,
@@ -33,7 +35,7 @@ from mcp_notarium.search.query import (
     Word,
 )
 
-Parameter = str | int
+Parameter = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def _reads_text(condition: Condition) -> bool:
             return not any(build_match(word) for word in words)
         case Word() | Phrase():
             return build_match(condition) is None
-        case Tagged() | InFolder():
+        case Tagged() | InFolder() | HasProperty():
             return False
 
 
@@ -210,7 +212,7 @@ def _tags_of(condition: Condition) -> list[str] | None:
 
 def _is_narrow(condition: Condition) -> bool:
     """Tell whether an index of its own finds the notes of the condition."""
-    return isinstance(condition, InFolder) or _tags_of(condition) is not None
+    return isinstance(condition, InFolder | HasProperty) or _tags_of(condition) is not None
 
 
 def _clause(condition: Condition, query: Query) -> Statement:
@@ -223,6 +225,8 @@ def _clause(condition: Condition, query: Query) -> Statement:
         case InFolder(path):
             key = path_key(path)
             return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
+        case HasProperty():
+            return _property_clause(condition)
         case Not(inner):
             clause = _clause(inner, query)
             return Statement(f"NOT {clause.sql}", clause.parameters)
@@ -233,6 +237,23 @@ def _clause(condition: Condition, query: Query) -> Statement:
             return Statement(f"({sql})", _parameters(clauses))
         case Word(text) | Phrase(text) | Tagged(text):
             return Statement(_LITERAL, (text,))
+
+
+def _property_clause(condition: HasProperty) -> Statement:
+    ways: list[Statement] = []
+    if condition.value is not None:
+        ways.append(Statement("value_key = ?", (value_key(condition.value),)))
+    for kind, bounds in (("number", condition.numbers), ("date", condition.dates)):
+        if bounds is not None:
+            ends = [("number >= ?", bounds.least), ("number < ?", bounds.below)]
+            given = [(sql, end) for sql, end in ends if end is not None]
+            sql = " AND ".join([f"kind = '{kind}'", *(sql for sql, _ in given)])
+            ways.append(Statement(f"({sql})", tuple(end for _, end in given)))
+    either = f" AND ({' OR '.join(way.sql for way in ways)})" if ways else ""
+    return Statement(
+        f"m.pk IN (SELECT pk FROM note_properties WHERE key = ?{either})",  # noqa: S608 - constants only
+        (tag_key(condition.name), *_parameters(ways)),
+    )
 
 
 def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:

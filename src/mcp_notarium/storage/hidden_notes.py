@@ -12,8 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import Revision, Tombstone
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.note_properties import read_properties_of
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.properties import NONE, Value
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_ids import HiddenNames
@@ -78,27 +80,43 @@ class VisibilityFilter:
 
     def find_rule(self, revision: Revision) -> str | None:
         """Return the rule that hides this revision of a note; None if it is visible."""
-        return self.find_rule_for(
+        return self.find_rule_of(
             revision.id,
-            revision.content.tags,
+            revision.content,
             clear=revision.tags_understood,  # defence: unclear-tags-hide =True
             identity=revision.identity,
         )
 
-    def find_rule_for(
-        self, note_id: str, tags: Sequence[str], *, clear: bool = True, identity: str | None = None
+    def find_rule_of(
+        self, note_id: str, content: Content, *, clear: bool = True, identity: str | None = None
     ) -> str | None:
-        """Return the rule that hides a note with these tags; ``clear`` False: it has others, too."""
-        rule = self.rules.hidden_by(note_id, tags, clear=clear)
+        """Return the rule that hides a note as this; ``clear`` False: it has other tags, too."""
+        properties, readable = NONE, True
+        if self.rules.hidden_properties:  # defence: properties-judged =False
+            properties, readable = read_properties_of(content)
+        marks = content.tags, properties
+        return self.find_rule_for(note_id, *marks, clear=clear and readable, identity=identity)
+
+    def find_rule_for(
+        self,
+        note_id: str,
+        tags: Sequence[str],
+        properties: Mapping[str, Value] = NONE,
+        *,
+        clear: bool = True,
+        identity: str | None = None,
+    ) -> str | None:
+        """Return the rule that hides a note with these tags and properties; ``clear`` False: it has others, too."""
+        rule = self.rules.hidden_by(note_id, tags, properties, clear=clear)
         # defence: rule-follows-renamed-note
         if rule is None and self.rules.hidden_ids:
             named = self.names.find_rule(note_id, identity)
             rule = named and f'hidden_ids "{named}"'
         return rule
 
-    def sees(self, note_id: str, tags: Sequence[str]) -> bool:
-        """Tell whether the note would be visible with these tags."""
-        return self.find_rule_for(note_id, tags) is None
+    def sees(self, note_id: str, content: Content) -> bool:
+        """Tell whether the note would be visible as this."""
+        return self.find_rule_of(note_id, content) is None
 
     def record_hidden(self, notes: Iterable[tuple[str, HiddenNote]]) -> None:
         """Record that these notes are hidden."""

@@ -10,6 +10,7 @@ import json
 import math
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.properties import Properties
 from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 
@@ -36,7 +37,7 @@ class JournalTable:
                 (
                     *(write.write_id, write.note_id, str(write.kind), write.base_etag),
                     *(content.text, content.title, json.dumps(content.tags)),
-                    *(int(content.trash), json.dumps(sorted(content.properties)), write.body),
+                    *(int(content.trash), content.properties.json, write.body),
                     *(write.created_at, write.owner, write.lease_until),
                     *(
                         str(write.state),
@@ -135,7 +136,7 @@ def _write(row: Row) -> PendingWrite:
             title=row[5],
             tags=tuple(json.loads(row[6])),
             trash=bool(row[7]),
-            properties=frozenset(json.loads(row[8])),
+            properties=Properties.from_json(row[8]),
         ),
         body=row[9],
         created_at=row[10],

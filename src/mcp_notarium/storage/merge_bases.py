@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import Properties
 from mcp_notarium.storage.database import Database
 
 PER_NOTE = 3
@@ -50,7 +51,7 @@ class MergeBases:
 
 
 def _content(text: str, tags: str, trash: int, title: str | None, properties: str) -> Content:
-    set_then = frozenset(json.loads(properties))
+    set_then = Properties.from_json(properties)
     return Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
 
 

@@ -1,6 +1,6 @@
 """Convert revisions to table rows and back, and read or scan the rows of notes by their keys.
 
-The rows are those of ``notes``, ``note_base`` and ``note_tags``.
+The rows are those of ``notes``, ``note_base``, ``note_tags`` and ``note_properties``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from functools import lru_cache
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
+from mcp_notarium.domain.note_properties import properties_of
 from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
+from mcp_notarium.storage.property_table import property_rows
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone
@@ -79,19 +81,21 @@ class Rows:
     """Hold the rows of one revision, without what only the table knows.
 
     ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
-    without the key, ``tags``: tag and key of each; all in the order of the statements there.
+    without the key, ``tags``: tag and key of each, ``properties``: those of ``note_properties`` without the key; all in the order of the statements there.
     """
 
     revision: Revision
     note: tuple[Value, ...]
     base: tuple[Value, ...]
     tags: tuple[tuple[str, str], ...]
+    properties: tuple[tuple[Value, ...], ...]
 
 
 def rows_of(revision: Revision) -> Rows:
     """Return the rows of a revision."""
     tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
-    return Rows(revision, _note(revision), _base(revision), tags)
+    properties = tuple(property_rows(properties_of(revision.content)))
+    return Rows(revision, _note(revision), _base(revision), tags, properties)
 
 
 def _note(revision: Revision) -> tuple[Value, ...]:
@@ -103,7 +107,7 @@ def _note(revision: Revision) -> tuple[Value, ...]:
         _seconds(revision.created_at),
         _seconds(revision.modified_at),
         int(content.trash),
-        _AS_JSON(tuple(sorted(content.properties))),
+        content.properties.json,
         _AS_JSON(content.tags),
         content.title,
         preview(shown_part(content.text) if content.text.startswith(STARTS) else content.text),

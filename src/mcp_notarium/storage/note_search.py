@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from mcp_notarium.domain.lines import preview
+from mcp_notarium.domain.properties import NONE, Properties
 from mcp_notarium.markup.front_block import shown_part
 from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import words_only
@@ -127,7 +128,7 @@ class Summary:
     tags: tuple[str, ...]
     title: str | None
     head: str
-    properties: frozenset[str] = frozenset()
+    properties: Properties = NONE
     match: Snippet | None = None
     lacks: tuple[str, ...] = ()
     by_meaning: bool = False
@@ -338,7 +339,7 @@ def _shown(note: Summary) -> str:
 
 def _summary(row: Row) -> Summary:
     note_id, local_version, modified_at, trash, tags, title, head, properties, _ = row
-    known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
+    known, are_set = tuple(json.loads(tags)), Properties.from_json(properties)
     return Summary(note_id, local_version, modified_at, bool(trash), known, title, head, are_set)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
+from mcp_notarium.domain.properties import Properties
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_notes import HiddenNote, VisibilityFilter
@@ -19,6 +20,7 @@ from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_ids import Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
+from mcp_notarium.storage.property_table import PUT_PROPERTY
 from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
@@ -75,7 +77,7 @@ class NoteTable:
         if row is None:
             return None
         stored_id, ours, theirs, text, tags, trash, made, changed, title, properties = row
-        known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
+        known, are_set = tuple(json.loads(tags)), Properties.from_json(properties)
         return Note(
             stored_id, ours, theirs, text, known, bool(trash), made, changed, title, are_set
         )
@@ -87,7 +89,7 @@ class NoteTable:
             return None
         text, tags, trash, title, properties = row[:5]
         etag, made, changed, raw, number, understood, identity = row[5:]
-        known, are_set = tuple(json.loads(tags)), frozenset(json.loads(properties))
+        known, are_set = tuple(json.loads(tags)), Properties.from_json(properties)
         content = Content(text, known, bool(trash), title, are_set)
         return Revision(
             note_id, etag, content, made, changed, raw, number, bool(understood), identity
@@ -172,6 +174,7 @@ class NoteTable:
         self.raise_version_floor()
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
+        self._db.run("DELETE FROM note_properties")
         self.links.clear()
         self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
@@ -307,6 +310,9 @@ class NoteTable:
         self._record_versions((version, one) for version, _, one in numbered)
         rows_by_pk = [(old.pk, one) for old, one in changed]
         self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
+        self._db.run_many(
+            "DELETE FROM note_properties WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk]
+        )
         self.links.drop([pk for pk, _ in rows_by_pk])
         self._store_parts(rows_by_pk)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
@@ -320,6 +326,8 @@ class NoteTable:
     def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
         self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
+        if listed := [(pk, *row) for pk, one in rows_by_pk for row in one.properties]:
+            self._db.run_many(PUT_PROPERTY, listed)
         if linked := [
             (pk, one.revision) for pk, one in rows_by_pk if one.revision.links is not None
         ]:

@@ -53,6 +53,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_tags": Table(Kind.INDEX, ("pk", "tag")),
         "note_names": Table(Kind.INDEX, ("kind", "key", "pk")),
         "note_links": Table(Kind.INDEX, ("pk", "place")),
+        "note_properties": Table(Kind.INDEX, ("pk", "place")),
         "merge_bases": Table(Kind.INDEX, ("number",)),
         "note_vectors": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
@@ -100,7 +101,7 @@ STATEMENTS = (
       created_at     INTEGER NOT NULL,
       modified_at    INTEGER NOT NULL,
       trash          INTEGER NOT NULL DEFAULT 0 CHECK (trash IN (0, 1)),
-      properties     TEXT NOT NULL DEFAULT '[]',
+      properties     TEXT NOT NULL DEFAULT '{}',
       tags           TEXT NOT NULL DEFAULT '[]',
       title          TEXT,
       head           TEXT NOT NULL DEFAULT '',
@@ -195,6 +196,20 @@ STATEMENTS = (
     """,
     "CREATE INDEX note_links_key ON note_links(key, pk)",
     """
+    CREATE TABLE note_properties (
+      pk        INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      place     INTEGER NOT NULL,
+      name      TEXT NOT NULL,
+      key       TEXT NOT NULL,
+      kind      TEXT NOT NULL,
+      value     TEXT NOT NULL,
+      value_key TEXT NOT NULL,
+      number    REAL,
+      PRIMARY KEY (pk, place)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_properties_key ON note_properties(key, value_key, pk)",
+    """
     CREATE TABLE note_base (
       pk              INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,
       etag            TEXT NOT NULL,
@@ -239,7 +254,7 @@ STATEMENTS = (
       title       TEXT,
       tags        TEXT NOT NULL,
       trash       INTEGER NOT NULL CHECK (trash IN (0, 1)),
-      properties  TEXT NOT NULL DEFAULT '[]',
+      properties  TEXT NOT NULL DEFAULT '{}',
       body        BLOB NOT NULL,
       created_at  REAL NOT NULL,
       owner       TEXT NOT NULL,
@@ -270,7 +285,7 @@ STATEMENTS = (
       tags_understood INTEGER NOT NULL DEFAULT 1 CHECK (tags_understood IN (0, 1)),
       tags            TEXT NOT NULL,
       trash           INTEGER NOT NULL CHECK (trash IN (0, 1)),
-      properties      TEXT NOT NULL DEFAULT '[]',
+      properties      TEXT NOT NULL DEFAULT '{}',
       title           TEXT,
       text            TEXT,
       keepsake        BLOB,

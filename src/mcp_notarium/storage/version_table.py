@@ -16,6 +16,7 @@ from typing import Any
 
 from mcp_notarium.domain.loss import find_taken
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.properties import Properties
 from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
@@ -124,7 +125,7 @@ class VersionTable:
         version = NoteVersion(*facts)
         if text is None:
             return version, None
-        set_then = frozenset(json.loads(properties))
+        set_then = Properties.from_json(properties)
         content = Content(text, tuple(json.loads(tags)), bool(trash), title, set_then)
         return version, content
 
@@ -196,7 +197,7 @@ class VersionTable:
                     *(size, held, replaced.etag, made),
                     int(replaced.tags_understood),
                     *(json.dumps(content.tags), int(content.trash)),
-                    json.dumps(sorted(content.properties)),
+                    content.properties.json,
                     *((None, None) if in_store else (content.title, content.text)),
                     keepsake,
                     native or None,
@@ -270,12 +271,21 @@ class VersionTable:
 
     def remove_hidden(self, visibility: VisibilityFilter) -> None:
         """Remove the versions that the rules hide by their own id and tags."""
+        texts = "text" if visibility.rules.hidden_properties else "''"
         hidden = [
             (pk,)
-            for pk, note_id, tags, clear in self._db.rows(_LABELS)
-            if visibility.find_rule_for(note_id, json.loads(tags), clear=bool(clear)) is not None
+            for pk, note_id, clear, tags, properties, text in self._db.rows(_LABELS.format(texts))
+            if visibility.find_rule_of(
+                note_id, _labelled(tags, properties, text or ""), clear=bool(clear)
+            )
+            is not None
         ]
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
+
+
+def _labelled(tags: str, properties: str, text: str) -> Content:
+    """Return the content with what rules judge; a text that was given up for room has no properties any more."""
+    return Content(text, tuple(json.loads(tags)), properties=Properties.from_json(properties))
 
 
 def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[int]]:
@@ -360,4 +370,4 @@ _REMOVED = """
 SELECT number, keepsake, tags_understood FROM note_versions
 WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC
 """
-_LABELS = "SELECT pk, note_id, tags, tags_understood FROM note_versions"
+_LABELS = "SELECT pk, note_id, tags_understood, tags, properties, {} FROM note_versions"

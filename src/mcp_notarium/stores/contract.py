@@ -32,6 +32,7 @@ from enum import Enum, Flag, StrEnum, auto
 from typing import Any, Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
 from mcp_notarium.stores.kind import Ids
 
@@ -120,7 +121,10 @@ class Traits:
     is_markdown: Callable[[Revision], bool] = _is_lines
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
     properties: frozenset[str] = frozenset()
-    """Name the properties that a note can have set (``Content.properties``)."""
+    """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
+    other_properties: PropertyPlace = PropertyPlace.NOWHERE
+    names_are_tags: bool = False
+    """Have the name of each property of ``Content.properties`` among the tags, too."""
     dates: bool = True
     """Take the date of a change from the write, and show it in an answer."""
     keeps_dates: bool = False
@@ -193,7 +197,8 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
             subcategory="no_titles",
             resolution_hint="Write the title on the first line of `text`.",
         )
-    if missing := sorted(content.properties - traits.properties):
+    beside = traits.other_properties is PropertyPlace.BESIDE
+    if not beside and (missing := sorted(content.properties.keys() - traits.properties)):
         known = ", ".join(sorted(traits.properties)) or "none"
         raise InvalidRequest(
             f"notes of this store have no property {', '.join(missing)}; nothing was saved",

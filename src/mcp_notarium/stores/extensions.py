@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from mcp_notarium.domain.note import Note, Revision
+from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.stores.contract import Store
 
@@ -99,9 +99,12 @@ class NoteIndex(Protocol):
         """Return the rules of the policy on notes."""
 
     def sees(
-        self, note_id: str, tags: Sequence[str], *, clear: bool, identity: str | None = None
+        self, note_id: str, content: Content, *, clear: bool, identity: str | None = None
     ) -> bool:
-        """Tell whether a note with these tags is shown; ``clear`` False: its tags were not understood."""
+        """Tell whether a note as this is shown; ``clear`` False: its tags were not understood.
+
+        Of a content without its text, properties in the text count as the index knows them.
+        """
 
     def hides_name(self, note_id: str) -> bool:
         """Tell whether this name is hidden, whatever the note says."""

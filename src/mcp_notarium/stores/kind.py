@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Variable
+from mcp_notarium.domain.properties import MARKS, PropertyPlace
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 
@@ -56,8 +57,6 @@ class AccountIdentity:
         return found.hexdigest()
 
 
-PROPERTIES = ("pinned", "markdown", "archived")
-"""Every property that notes of some store can have. Each is a field of ``Properties`` (``tools/requests.py``)."""
 _PLAIN_ID = re.compile("[A-Za-z0-9_-]{4,64}")
 
 
@@ -165,10 +164,11 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
     ids: Ids = Ids.RANDOM
-    """Say, as the next three do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
+    """Say, as the next four do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
     properties: frozenset[str] = frozenset()
+    other_properties: PropertyPlace = PropertyPlace.NOWHERE
     describe: Callable[[Store], Awaitable[str]] | None = None
     """Ask an open store what it is, for `mcp-notarium doctor`."""
     clock: Callable[[Store], float | None] | None = None
@@ -191,10 +191,12 @@ class StoreKind:
     @property
     def lacking(self) -> frozenset[str]:
         """Return the actions and arguments of tools that mean nothing here."""
-        lacking = {*PROPERTIES} - self.properties
+        lacking = {*MARKS} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
-        return frozenset(lacking if self.properties else {*lacking, "properties"})
+        if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
+            lacking |= {"properties"}
+        return frozenset(lacking)
 
     def require_login(self) -> Login:
         """Return the login. Raises ``InvalidRequest`` for a store without one."""

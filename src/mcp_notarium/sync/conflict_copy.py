@@ -16,8 +16,9 @@ from enum import Enum
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
-from mcp_notarium.domain.merge import merge_content, merge_properties, merge_tags, titles_clash
+from mcp_notarium.domain.merge import fields_clash, merge_content, merge_tags
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import merge_properties
 
 MARK = "(conflict copy) "
 """Stands before the title of a copy, or before its first line; the rest is untouched."""
@@ -69,7 +70,7 @@ def contains_change(*, base: Content, sent: Content, stored: Content) -> bool:
         bool(added)
         and added <= inserted_lines(old, theirs)
         and gone <= inserted_lines(theirs, old)
-        and not titles_clash(base, sent, stored)
+        and not fields_clash(base, sent, stored)
     )
 
 
@@ -137,7 +138,7 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
         common = _count_lines(sent.text) & _count_lines(theirs.text)
         both = inserted_lines(base.text, sent.text) | inserted_lines(base.text, theirs.text)
         lines = (common | both) <= _count_lines(stored.text)
-        whole = lines and not titles_clash(base, sent, theirs)
+        whole = lines and not fields_clash(base, sent, theirs)
         return None if whole else Repair(theirs, copies=True)
     whole = _count_lines(merged.text) <= _count_lines(stored.text)
     same = (merged.trash, merged.title) == (stored.trash, stored.title)
@@ -170,7 +171,7 @@ def differences(*, sent: Content, stored: Content) -> str:
     parts += ["tags"] if sent.tags != stored.tags else []
     parts += ["trash"] if sent.trash != stored.trash else []
     parts += ["title"] if sent.title != stored.title else []
-    parts += sorted(sent.properties ^ stored.properties)
+    parts += sorted(sent.properties.differing(stored.properties))
     return ", ".join(parts)
 
 

@@ -155,11 +155,11 @@ class History:
         """
         if self._cache.notes.get(note_id) is not None:
             return []
-        find_rule = self._cache.notes.visibility.find_rule_for
+        find_rule = self._cache.notes.visibility.find_rule_of
         return [
             self._kept_version(kept.version, kept.content, Makers())
             for kept in self._cache.versions.removed(note_id)
-            if find_rule(note_id, kept.content.tags, clear=kept.tags_understood) is None
+            if find_rule(note_id, kept.content, clear=kept.tags_understood) is None
         ]
 
     async def content_at(self, note_id: str, local_version: int) -> Content | None:

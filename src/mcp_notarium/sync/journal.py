@@ -419,7 +419,7 @@ class Journal:
 
     def sees(self, note_id: str, content: Content) -> bool:
         """Tell whether the policy would show the note with this content."""
-        return self._cache.notes.visibility.sees(note_id, content.tags)
+        return self._cache.notes.visibility.sees(note_id, content)
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""

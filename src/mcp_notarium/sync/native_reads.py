@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mcp_notarium.domain.note import Note, Revision, Tombstone
+from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
@@ -26,10 +24,13 @@ class NativeIndex:
         return self._visibility.rules
 
     def sees(
-        self, note_id: str, tags: Sequence[str], *, clear: bool, identity: str | None = None
+        self, note_id: str, content: Content, *, clear: bool, identity: str | None = None
     ) -> bool:
         """See ``NoteIndex.sees``."""
-        rule = self._visibility.find_rule_for(note_id, tags, clear=clear, identity=identity)
+        filter_ = self._visibility
+        rule = filter_.find_rule_of(note_id, content, clear=clear, identity=identity)
+        if rule is None and self.rules.hidden_properties and not content.text:
+            return not filter_.hidden_notes([note_id])
         return rule is None  # defence: native-read-judged =True
 
     def hides_name(self, note_id: str) -> bool:

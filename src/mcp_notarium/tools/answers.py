@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note_properties import properties_of
 from mcp_notarium.domain.policy import Field as Hideable
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools.requests import Properties, shown_properties
+from mcp_notarium.domain.properties import MARKS, Value
 
 
 class Answer(BaseModel):
@@ -66,7 +68,7 @@ class ListItem(Answer):
     tags: list[str]
     modified_at: int
     trash: bool
-    properties: Properties | None = None
+    properties: dict[str, Any] | None = None
     match: Match | None = None
     lacks: list[str] | None = None
     by: Literal["meaning"] | None = None
@@ -100,7 +102,7 @@ class NoteFields(FromNotes):
     modified_at: int
     created_at: int | None = None
     trash: bool
-    properties: Properties | None = None
+    properties: dict[str, Any] | None = None
     text_is_partial: bool | None = None
     text_total_lines: int | None = None
     next_range_line_start: int | None = None
@@ -128,8 +130,30 @@ def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
         "modified_at": note.modified_at,
         "created_at": note.created_at,
         "trash": note.trash,
-        "properties": shown_properties(note.properties),
+        "properties": shown_properties_of(note.content, policy),
     }
+
+
+MOST_PROPERTIES = 50
+"""Properties of a note that an answer shows, and items of a list."""
+LONGEST_VALUE = 500
+"""Characters of a value that an answer shows."""
+
+
+def shown_properties_of(content: Content, policy: Policy) -> dict[str, Any] | None:
+    """Return the properties of a note on the wire, as far as they are shown; None if there are none."""
+    found: Mapping[str, Value] = content.properties
+    if policy.hides(Hideable.TEXT):
+        found = {name: one for name, one in found.items() if name in MARKS}
+    else:
+        found = properties_of(content)
+    return {name: _shown(value) for name, value in [*found.items()][:MOST_PROPERTIES]} or None
+
+
+def _shown(value: Value) -> Any:
+    if isinstance(value, tuple):
+        return [shorten(item, LONGEST_VALUE) for item in value[:MOST_PROPERTIES]]
+    return shorten(value, LONGEST_VALUE) if isinstance(value, str) else value
 
 
 class NoteLink(Answer):
@@ -248,6 +272,25 @@ class TagsAnswer(FromNotes):
     sync: Sync | None = None
 
 
+class PropertyRow(Answer):
+    """Describe a property in use: of how many notes, of which kinds, and its commonest values with their notes."""
+
+    name: str
+    notes: int
+    kinds: list[str]
+    values: dict[str, int] | None = None
+
+
+class PropertiesAnswer(FromNotes):
+    """Hold the answer of ``manage list_properties``, the most used first."""
+
+    properties: list[PropertyRow]
+    total: int
+    next_page: int | None = None
+    findings: list[InvisibleText] | None = None
+    sync: Sync | None = None
+
+
 class DuplicateNote(Answer):
     """Name one of the notes that say the same."""
 
@@ -319,6 +362,7 @@ class ManageOutput(HistoryAnswer):
     """Describe every field of an answer of ``manage``."""
 
     tags: dict[str, int] | None = None
+    properties: list[PropertyRow] | None = None
     duplicates: list[Duplicate] | None = None
     total: int | None = None
     next_page: int | None = None

@@ -236,10 +236,10 @@ def _output_schema(tool: Tool) -> dict[str, Any]:
 
 
 def describe_arguments(tool: Tool, wrong: Collection[str]) -> str:
-    """Return which values the first wrong arguments take, and the names of all if one of these is none."""
+    """Return which values the first wrong arguments take, or the names of all if none of these is one."""
     fields = schema_without(flat_schema(tool.request), tool.without)["properties"]
     described = list(filter(fields.get, wrong))[:_DESCRIBED]
-    named = described if described and fields.keys() >= set(wrong) else fields
+    named = described or fields
     return ", ".join(
         name + (_describe_values(fields[name]) if name in described else "") for name in named
     )

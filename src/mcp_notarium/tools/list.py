@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field, Policy
+from mcp_notarium.domain.properties import MARKS, Properties
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (
+    HasProperty,
     InFolder,
     Phrase,
     Query,
@@ -31,7 +33,7 @@ from mcp_notarium.search.query import (
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.get import ROW_HIDDEN
-from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest, shown_properties
+from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
 from mcp_notarium.tools.tool import CallContext
@@ -54,7 +56,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     field, and what ``wait_for_notes`` raises.
     """
     del call  # a read asks the user nothing
-    query = replace(query_of(request), in_tags=not app.config.policy.hides(Field.TAGS))
+    query = query_of(request, is_property=app.library.has_property)
+    query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
     check_folders(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
@@ -73,7 +76,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     if found.is_short:
         said, meant = await explain(app, query, request.query or "", found)
     return ListAnswer(
-        content=[_row(summary, app.config.policy) for summary in found.notes],
+        content=_rows(app, query, found.notes),
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
         total_items=found.total,
         have_all=found.have_all,
@@ -108,7 +111,7 @@ def check_folders(app: App, query: Query) -> None:
         )
 
 
-def query_of(request: ListRequest) -> Query:
+def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Query:
     """Convert the request to a ``Query``; filters in the text win over the arguments."""
     return parser.parse(
         request.query,
@@ -118,6 +121,7 @@ def query_of(request: ListRequest) -> Query:
         after=request.date_after,
         sort_by=request.sort_by,
         sort_order=request.sort_order,
+        is_property=is_property,
     )
 
 
@@ -126,8 +130,21 @@ def check_query(policy: Policy, query: Query) -> None:
     kinds = set(map(type, conditions_in(query.terms)))
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
-    if kinds & {Word, Phrase}:
+    if kinds & {Word, Phrase, HasProperty}:
         policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched
+
+
+def _rows(app: App, query: Query, notes: Sequence[Summary]) -> list[ListItem]:
+    """Return the rows, with those properties that the query names."""
+    named = [one.name for one in conditions_in(query.terms) if isinstance(one, HasProperty)]
+    rows = [_row(summary, app.config.policy) for summary in notes]
+    if not named:
+        return rows
+    found = app.library.read_properties([one.id for one in notes], named)
+    return [
+        row.model_copy(update={"properties": (row.properties or {}) | found.get(row.uuid, {})})
+        for row in rows
+    ]
 
 
 def _row(summary: Summary, policy: Policy) -> ListItem:
@@ -140,11 +157,16 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
         tags=policy.shown_tags(summary.tags),
         modified_at=summary.modified_at,
         trash=summary.trash,
-        properties=shown_properties(summary.properties),
+        properties=_marks(summary.properties),
         match=_match(summary, policy),
         lacks=list(summary.lacks) or None,
         by="meaning" if summary.by_meaning else None,
     )
+
+
+def _marks(properties: Properties) -> dict[str, Any] | None:
+    """Return the marks that are set; None if there are none."""
+    return dict.fromkeys((name for name in MARKS if properties.get(name) is True), True) or None
 
 
 def _match(summary: Summary, policy: Policy) -> Match | None:
@@ -179,6 +201,8 @@ async def explain(app: App, query: Query, typed: str, found: Found) -> tuple[lis
                 said.append(
                     f"No note is in `path:{_shorten(one.path)}`: write the whole path from the top, as in path:Folder/Below."
                 )
+            elif isinstance(one, HasProperty):
+                said.append(f"No note has the property `{_shorten(one.name)}`{_and_value(one)}.")
             else:
                 said.append(f"No note has the tag `{_shorten(one.tag)}`.")
                 meant += await _near_tags(app, one.tag)
@@ -186,18 +210,23 @@ async def explain(app: App, query: Query, typed: str, found: Found) -> tuple[lis
     return said, list(dict.fromkeys(meant))
 
 
-def _wanted(query: Query) -> Iterator[Tagged | InFolder]:
+def _and_value(one: HasProperty) -> str:
+    if one.value is not None:
+        return f" with the value `{_shorten(one.value)}`"
+    return "" if one.numbers is None and one.dates is None else " within these bounds"
+
+
+def _wanted(query: Query) -> Iterator[Tagged | InFolder | HasProperty]:
     yield from map(Tagged, query.tags)
     yield from map(InFolder, query.folders)
     for one in conditions_in(query.terms, excluded=False):
-        if isinstance(one, Tagged | InFolder):
+        if isinstance(one, Tagged | InFolder | HasProperty):
             yield one
 
 
-async def _is_found(app: App, one: Tagged | InFolder) -> bool:
-    tags, folders = ((one.tag,), ()) if isinstance(one, Tagged) else ((), (one.path,))
+async def _is_found(app: App, one: Tagged | InFolder | HasProperty) -> bool:
     found = await app.library.find(
-        Query(tags=tags, folders=folders, trash="any"),
+        Query(terms=one, trash="any"),
         limit=1,
         offset=0,
         preview_lines=1,

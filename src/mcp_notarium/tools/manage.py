@@ -24,21 +24,22 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history, tags
+from mcp_notarium.tools import history, properties, tags
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
     DuplicatesAnswer,
     HistoryAnswer,
     ManageAnswer,
+    PropertiesAnswer,
     Stats,
     StatsAnswer,
     TagsAnswer,
 )
 from mcp_notarium.tools.consent import remove_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
+from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.requests import Action, ManageRequest
-from mcp_notarium.tools.save import with_properties
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
@@ -110,10 +111,19 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
-_WITH_DRY_RUN = {"rename_tag", "history", "list_tags", "find_duplicates", "get_stats"}
+_WITH_DRY_RUN = {
+    "rename_tag",
+    "history",
+    "list_tags",
+    "list_properties",
+    "find_duplicates",
+    "get_stats",
+}
 """Actions that can do nothing but count, or never change anything."""
 
-Answers = ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
+Answers = (
+    ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | PropertiesAnswer | DuplicatesAnswer
+)
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
@@ -158,7 +168,7 @@ async def _set_pin(app: App, request: ManageRequest, call: CallContext) -> Manag
     pin = request.action == "pin"
 
     def wanted(held: Content) -> Content:
-        return replace(held, properties=with_properties(held.properties, {"pinned": pin}))
+        return replace(held, properties=with_marks(held.properties, {"pinned": pin}))
 
     note, said = await _change(app, request, call, wanted)
     if ("pinned" in note.properties) != pin:
@@ -315,6 +325,7 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "restore_version": history.restore_version,
     "undo": history.undo,
     "list_tags": tags.count,
+    "list_properties": properties.count,
     "rename_tag": tags.rename,
     "find_duplicates": find,
     "get_stats": _stats,

@@ -296,17 +296,14 @@ class Wire(BaseModel):
         return read
 
 
-class Properties(Wire):
-    """Hold what is set of the properties that stores have (``Traits.properties``): one field each."""
+class PropertyChanges(Wire):
+    """Hold values of properties by their names; the marks that stores have (``Traits.properties``) are fields."""
+
+    model_config = ConfigDict(extra="allow")
 
     pinned: StrictBool | None = None
     markdown: StrictBool | None = None
     archived: StrictBool | None = None
-
-
-def shown_properties(properties: frozenset[str]) -> Properties | None:
-    """Return the properties that are set, on the wire; None if there are none."""
-    return Properties(**dict.fromkeys(properties, True)) if properties else None
 
 
 class ListRequest(Wire):
@@ -314,7 +311,7 @@ class ListRequest(Wire):
 
     query: str | None = Field(
         default=None,
-        description='words "a phrase" -not a OR b prefix* tag:x modified:2025-01 trash:any',
+        description='words "a phrase" -not a OR b prefix* tag:x status:open due:<2025-01-31 has:x modified:2025-01 trash:any',
     )
     tags: Tags | None = None
     trash_status: Annotated[int, BeforeValidator(_whole), AfterValidator(_trash_status)] | None = (
@@ -337,7 +334,7 @@ class PathListRequest(ListRequest):
     query: str | None = Field(
         default=None,
         description='words "a phrase" -not a OR b prefix* tag:x path:Folder/Below '
-        "before:2025-01-31 after:… trash:any",
+        "status:open due:<2025-01-31 has:x modified:2025-01 trash:any",
     )
 
 
@@ -379,7 +376,7 @@ class SaveRequest(Wire):
         default=None, description="replaces all; an e-mail address shares"
     )
     trash: StrictBool | None = None
-    properties: Properties | None = None
+    properties: PropertyChanges | None = Field(default=None, description="any; null removes")
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
     return_text: StrictBool | None = None
 
@@ -424,6 +421,7 @@ Action = Literal[
     "restore_version",
     "undo",
     "list_tags",
+    "list_properties",
     "rename_tag",
     "find_duplicates",
     "get_stats",

@@ -8,7 +8,7 @@ if nothing would change, or if nobody has agreed to sharing the note or dropping
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.tools.answers import SavedAnswer
@@ -33,6 +34,7 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
+from mcp_notarium.tools.properties import names_text, read_changes, with_properties
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -185,9 +187,11 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        if not given and not _replaced_fields(request) and not _properties(request):
-            traits = app.library.traits
-            more = {"title": traits.titles, "trash": traits.trash, "properties": traits.properties}
+        traits = app.library.traits
+        changes = read_changes(request.properties, marks=traits.properties)
+        if not given and not _replaced_fields(request) and not changes:
+            has_any = traits.properties or traits.other_properties is not PropertyPlace.NOWHERE
+            more = {"title": traits.titles, "trash": traits.trash, "properties": has_any}
             named = "".join(f", `{name}`" for name, there in more.items() if there)
             raise InvalidRequest(
                 "Nothing to save.",
@@ -223,7 +227,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     others += [name for name in ("title", "tags") if sent[name]]
     others += [
         name
-        for name, given in (("trash", request.trash), ("properties", _properties(request)))
+        for name, given in (("trash", request.trash), ("properties", request.properties))
         if given
     ]
     if request.id is None or not emptied or len(emptied) + len(others) < _TWO:
@@ -270,6 +274,11 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     policy = app.config.policy
     if _title(request) is not None or _text_arguments(request):
         policy.require_edit(Field.TEXT)
+    traits = app.library.traits
+    if names_text(
+        read_changes(request.properties, marks=traits.properties), marks=traits.properties
+    ):
+        policy.require_edit(Field.TEXT)
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
     if request.find is not None:
@@ -299,8 +308,11 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         tags=tags,
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
-        properties=with_properties(old.properties, _properties(request)),
+        properties=old.properties,
     )
+    traits = app.library.traits
+    changes = read_changes(request.properties, marks=traits.properties)
+    content = with_properties(app, content, changes)
     elsewhere = None
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
@@ -326,12 +338,6 @@ async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None
             "What `find` looks for has changed since; nothing was saved.", details=versions_of(note)
         )
         raise add_overlaps(app, error, base=read, mine=mine)
-
-
-def with_properties(held: frozenset[str], changes: Mapping[str, bool]) -> frozenset[str]:
-    """Return the properties of a note after these are set (True) or removed (False)."""
-    wanted = {name for name, value in changes.items() if value}
-    return (held - changes.keys()) | wanted
 
 
 def make_draft(app: App, note: Note | None, content: Content) -> Draft:
@@ -387,11 +393,6 @@ def _title(request: SaveRequest) -> str | None:
 
 def _rewrites_links(request: SaveRequest) -> bool | None:
     return request.rewrite_links if isinstance(request, PathSaveRequest) else None
-
-
-def _properties(request: SaveRequest) -> dict[str, bool]:
-    given = request.properties
-    return {} if given is None else given.model_dump(exclude_none=True)
 
 
 def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:

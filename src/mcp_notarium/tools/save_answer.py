@@ -21,7 +21,7 @@ from mcp_notarium.domain.lines import (
     shorten,
     split_lines,
 )
-from mcp_notarium.domain.merge import find_overlaps, titles_clash
+from mcp_notarium.domain.merge import fields_clash, find_overlaps
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import VersionConflict
@@ -249,7 +249,7 @@ def add_overlaps(app: App, error: VersionConflict, *, base: Note, mine: Content)
         if len(found) > len(shown):
             error.details["more_overlaps"] = len(found) - len(shown)
         error.resolution_hint = _OVERLAP_HINT
-    if titles_clash(base.content, mine, theirs.content):
+    if fields_clash(base.content, mine, theirs.content):
         error.details["current_title"] = shorten(theirs.title or "")
     texts = [each[side] for each in shown for side in ("yours", "theirs")]
     if hidden := find_invisible_kinds([*texts, error.details.get("current_title", "")]):

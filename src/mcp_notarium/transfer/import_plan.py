@@ -25,6 +25,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, format_date
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,
@@ -202,8 +203,10 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
         lost.append(FOLDER_FROM_TAG)
         tags = take_folder(tags)[1]
     content = replace(content, tags=tags)
-    lost += map(NO_PROPERTY.format, sorted(content.properties - traits.properties))
-    content = replace(content, properties=content.properties & traits.properties)
+    if traits.other_properties is not PropertyPlace.BESIDE:
+        without = content.properties.keys() - traits.properties
+        lost += map(NO_PROPERTY.format, sorted(without))
+        content = replace(content, properties=content.properties.having({}, without=without))
     # defence: import-shares-nothing =False
     addresses = find_new_addresses(content.tags, present=()) if traits.shares_by_tag else ()
     if addresses:

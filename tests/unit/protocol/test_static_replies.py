@@ -5,9 +5,9 @@ import json
 import pytest
 
 from mcp_notarium.domain.policy import ACTIONS, LOOKING, PERMISSIVE, TOOLS, Mode, Policy
+from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.kind import PROPERTIES
 from mcp_notarium.tools.catalog import wire_form
 from mcp_notarium.tools.toolsets import find_toolset, toolset_names
 from notarium_devtools import static_replies as generator
@@ -78,7 +78,7 @@ def test_what_a_mode_forbids_is_neither_offered_nor_described(policy, gone):
 
 def test_what_a_store_has_not_is_not_offered():
     kinds = {kind.name: kind for kind in registry.kinds()}
-    assert kinds["simplenote"].lacking == {*PROPERTIES} - {"pinned", "markdown"}
+    assert kinds["simplenote"].lacking == {*MARKS} - {"pinned", "markdown"}
     local, trilium = kinds["local"].lacking, kinds["trilium"].lacking
     fields = manage_form(lacking=local, tool="save")["inputSchema"]["properties"]
     assert list(fields["properties"]["properties"]) == ["pinned"]
@@ -87,7 +87,8 @@ def test_what_a_store_has_not_is_not_offered():
     actions = manage_form(lacking=trilium)["inputSchema"]["properties"]["action"]["enum"]
     assert set(actions) == set(ACTIONS) - gone
     fields = manage_form(lacking=trilium, tool="save")["inputSchema"]["properties"]
-    assert not {"trash", "properties"} & fields.keys()
+    assert "trash" not in fields
+    assert fields["properties"]["properties"] == {}
 
 
 @pytest.mark.parametrize("gone", TOOLS)

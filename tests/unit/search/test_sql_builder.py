@@ -357,7 +357,7 @@ def test_a_row_brings_what_a_listing_shows():
     long = Entry("x" * 3000, ("Tag",), modified_at=5, created_at=4)
     with closing(SearchTables([long])) as tables:
         row = tables.run(build(Query(), limit=1).rows)[0]
-        assert row == ("id1", 1, 5, 0, '["Tag"]', None, "x" * 80, "[]", 1)
+        assert row == ("id1", 1, 5, 0, '["Tag"]', None, "x" * 80, "{}", 1)
 
 
 # --- how SQLite goes about it ---

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import CacheError
 from support.cache_room import make, reopen
 
@@ -13,7 +14,7 @@ def intent(number=1, *, owner="me", lease_until=100.0, **more):
         note_id="n1",
         kind=WriteKind.UPDATE,
         base_etag="e1",
-        content=Content("text \0 ż", ("a", "B"), trash=True, properties=frozenset({"pinned"})),
+        content=Content("text \0 ż", ("a", "B"), trash=True, properties=flags("pinned")),
         body=b'{"content": "text"}',
         created_at=float(number),
         owner=owner,

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content, Note, Tombstone
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import fts_index, integrity
 from mcp_notarium.storage.note_rows import BATCH
@@ -32,7 +33,7 @@ def edited(revision, text=None, **more):
 def test_a_stored_revision_reads_back_as_note_and_as_base(either):
     revision = replace(
         note(created_at=12.75, modified_at=99.5, version=7),
-        content=Content("one two\nthree", ("a", "B"), properties=frozenset({"pinned", "x"})),
+        content=Content("one two\nthree", ("a", "B"), properties=flags("pinned", "x")),
         tags_understood=False,
         raw=bytes(range(256)),
     )
@@ -46,7 +47,7 @@ def test_a_stored_revision_reads_back_as_note_and_as_base(either):
         trash=False,
         created_at=12,
         modified_at=99,
-        properties=frozenset({"pinned", "x"}),
+        properties=flags("pinned", "x"),
     )
     assert either.notes.base("id1") == revision
     assert either.notes.etag("id1") == revision.etag

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.version_table import ROW_BYTES, Makers, VersionLimits
 from support import corpus
@@ -13,7 +14,7 @@ from support.cache_room import store
 
 DAY = 86_400.0
 NOW = 1_700_000_000.0
-PINNED = frozenset({"pinned"})
+PINNED = flags("pinned")
 
 
 def note(note_id, text="words", *tags):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.memento import checklist, note_codec
 
@@ -212,9 +213,7 @@ def test_a_whole_row_comes_back_from_its_keepsake():
     )
     body = note_codec.compose(
         None,
-        Content(
-            "text", properties=frozenset({"pinned"}), native=note_codec.keepsake(whole, ()).decode()
-        ),
+        Content("text", properties=flags("pinned"), native=note_codec.keepsake(whole, ()).decode()),
         now=5.0,
     )
     change = note_codec.read_change(body)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import (
     CursorLost,
     IdTaken,
@@ -93,7 +94,7 @@ def test_the_last_changed_note_is_listed_first_whatever_the_form_of_its_date(app
 def test_an_embedding_goes_when_the_words_change_and_stays_when_a_flag_does(app, store):
     app.put("n1", "x", embedding="[1]")
     base = asyncio.run(store.get("n1"))
-    push(store, "n1", Content("x", properties=frozenset({"pinned"})), base)
+    push(store, "n1", Content("x", properties=flags("pinned")), base)
     assert (app.row("n1")["embedding"], app.row("n1")["isPinned"]) == ("[1]", 1)
     edit(store, "n1", "y")
     assert app.row("n1")["embedding"] is None
@@ -204,9 +205,9 @@ def test_an_older_file_has_fewer_columns(tmp_path, opens):
     ]
     app = MementoFile(tmp_path / "dev.db", note="\n".join(columns))
     store = opens(app.path)
-    made = push(store, "n1", Content("x", properties=frozenset({"pinned"})))
+    made = push(store, "n1", Content("x", properties=flags("pinned")))
     with pytest.raises(StoreRejected, match="isMarkdown"):
-        push(store, "n1", Content("x", properties=frozenset({"markdown"})), made)
+        push(store, "n1", Content("x", properties=flags("markdown")), made)
     assert edit(store, "n1", "y").content == Content("y")
 
 
@@ -610,7 +611,7 @@ def test_a_save_of_tags_title_and_flags_sends_no_text_whatever_was_read(app, sto
     app.put("n1", "the text")
     base = asyncio.run(store.get("n1"))
     wrong = replace(base, content=replace(base.content, text="not the text"))
-    wanted = replace(wrong.content, tags=("one",), title="Title", properties=frozenset({"pinned"}))
+    wanted = replace(wrong.content, tags=("one",), title="Title", properties=flags("pinned"))
     push(store, "n1", wanted, wrong)
     row = app.row("n1")
     assert (row["content"], row["title"], row["isPinned"]) == ("the text", "Title", 1)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import parse_json, to_json
 from mcp_notarium.stores.simplenote.note_codec import (
@@ -53,7 +54,7 @@ def content_of(fields: Any) -> Content:
 
 def test_whole_note_is_read() -> None:
     revision = read()
-    properties = frozenset({"pinned", "markdown"})
+    properties = flags("pinned", "markdown")
     assert revision.content == Content("one\r\ntwo", ("Work", "home"), properties=properties)
     assert (revision.etag, revision.server_version) == ("7", 7)
     assert (revision.created_at, revision.modified_at) == (1_600_000_000.0, 1_700_000_000.25)
@@ -71,14 +72,14 @@ def test_whole_note_is_read() -> None:
 )
 def test_other_system_tags_stay_as_they_are(stored: Any, wanted: set[str], written: Any) -> None:
     fields = WHOLE | {"systemTags": stored}
-    content = replace(content_of(fields), properties=frozenset(wanted))
+    content = replace(content_of(fields), properties=flags(*wanted))
     composed = compose_fields(fields, content, now=5.0)
     assert composed == fields | {"systemTags": written, "modificationDate": 5.0}
     assert content_of(composed) == content
 
 
 def test_a_new_note_has_its_properties() -> None:
-    content = Content("x", properties=frozenset({"pinned"}))
+    content = Content("x", properties=flags("pinned"))
     assert compose_fields(None, content, now=5.0)["systemTags"] == ["pinned"]
 
 
@@ -200,7 +201,7 @@ def test_new_note_has_every_field_the_service_wants() -> None:
 
 def changed(content: Content, **base: Any) -> dict[str, Any]:
     before = WHOLE | base
-    content = replace(content, properties=frozenset({"pinned", "markdown"}))
+    content = replace(content, properties=flags("pinned", "markdown"))
     after = compose_fields(before, content, now=9.0)
     assert before == WHOLE | base, "the base itself must not change"
     assert list(after)[: len(before)] == list(before)

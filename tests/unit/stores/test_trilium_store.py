@@ -227,7 +227,7 @@ async def test_inherited_labels_are_tags_and_change_the_etag(sim, store):
         store.compose(after, replace(after.content, tags=("own",)), now=0.0)
     assert refusal.value.subcategory == "inherited_tags"
     body = store.compose(after, replace(after.content, tags=("private", "own", "more")), now=0.0)
-    assert json.loads(body)["labels"] == ["own", "more"]
+    assert json.loads(body)["labels"] == [["own", ""], ["more", ""]]
 
 
 async def test_a_label_with_a_value_is_kept_and_not_removed(sim, store):

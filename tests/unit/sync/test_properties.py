@@ -7,6 +7,7 @@ import pytest
 
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import InvalidRequest, OutcomeUnknown
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
@@ -17,8 +18,8 @@ from mcp_notarium.sync.conflict_copy import (
 )
 from support.memory_client import LIKE_TRILIUM, ROWS, Fault
 
-NONE, PIN, BOTH = frozenset(), frozenset({"pinned"}), frozenset({"pinned", "markdown"})
-MARKDOWN = BOTH - PIN
+NONE, PIN, BOTH = flags(), flags("pinned"), flags("pinned", "markdown")
+MARKDOWN = flags("markdown")
 
 
 def of(properties, text="x\n"):
@@ -57,7 +58,7 @@ def set_elsewhere(store, note_id, properties):
 @pytest.mark.parametrize("row", ["simplenote", "local"])
 def test_a_pin_meets_another_property_that_was_set_elsewhere(clients, store, row):
     """The cache does not know of it yet: both stay, also a mark that only its own program knows."""
-    client = clients(traits=replace(ROWS[row], properties=BOTH))
+    client = clients(traits=replace(ROWS[row], properties=frozenset(BOTH)))
 
     async def scenario():
         note = await client.create("one\n")

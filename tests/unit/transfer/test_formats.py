@@ -17,6 +17,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote, free_name
+from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.transfer import formats
 
@@ -113,7 +114,7 @@ def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
         file.writestr("../../evil.txt", "x")
         file.writestr("source/notes.json", json.dumps({"activeNotes": [note], "trashedNotes": []}))
     (read,) = formats.read(path)
-    content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=frozenset({"pinned"}))
+    content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=flags("pinned"))
     assert read == ArchivedNote("n1", content, 1577934245.678, 1609556645.0)
 
 

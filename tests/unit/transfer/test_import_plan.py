@@ -14,6 +14,7 @@ import pytest
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.note_archive import TIDY_TAGS, UNREAD_TAGS, ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.properties import PropertyPlace, flags
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, Traits
@@ -38,7 +39,7 @@ def note(
 
 NOTES = [
     note("note-1", "a", tags=("x", "y z"), title="A"),
-    note("note-2", "b", trash=True, properties=frozenset({"pinned"})),
+    note("note-2", "b", trash=True, properties=flags("pinned")),
     note("Folder/Plan.md", "c", title="Plan"),
     note("", "no id"),
 ]
@@ -417,6 +418,7 @@ BARE = replace(
     trash=False,
     tags=False,
     properties=frozenset(),
+    other_properties=PropertyPlace.NOWHERE,
     max_note_bytes=99,
 )
 
@@ -431,7 +433,7 @@ BARE = replace(
         (note(text="x" * 100), BARE, None, import_plan.TOO_LARGE),
         (note(text="x" * 1_000_001), SimplenoteStore.traits, None, import_plan.TOO_LARGE),
         (
-            note(properties=frozenset({"p"})),
+            note(properties=flags("p")),
             BARE,
             Content("t"),
             import_plan.NO_PROPERTY.format("p"),

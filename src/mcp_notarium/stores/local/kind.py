@@ -16,6 +16,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.stores.kind import (
     AccountIdentity,
     LentTables,
@@ -131,6 +132,7 @@ KIND = StoreKind(
     titles=True,
     trash=True,
     properties=frozenset({"pinned"}),
+    other_properties=PropertyPlace.BESIDE,
     takes_id=is_plain_id,
     native_toolset="plain_{names}",
     copies=lambda settings: int(settings.text(COPIES)),
@@ -146,6 +148,7 @@ MEMORY = StoreKind(
     titles=True,
     trash=True,
     properties=KIND.properties,
+    other_properties=KIND.other_properties,
     native_toolset=KIND.native_toolset,
     persistent=False,
 )

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
+from mcp_notarium.domain.properties import NONE, Properties
 from mcp_notarium.errors import (
     TRASH_FIRST,
     CursorLost,
@@ -41,7 +42,6 @@ MOST_REMOVED = 10_000
 """Removals that are remembered. A server that was away for more of them compares everything."""
 ID_LENGTH = 8
 """Hex digits of an id: short enough to be read out. One that a note has already is not given again."""
-_FIELDS = frozenset({"title", "text", "tags", "trash", "created", "modified"})
 _COLUMNS = (
     "id, change, write_id, made_by, created_at, modified_at, trash, tags, properties, title, text"
 )
@@ -58,6 +58,7 @@ class LocalStore:
         trash=KIND.trash,
         titles=KIND.titles,
         properties=KIND.properties,
+        other_properties=KIND.other_properties,
         keeps_dates=True,
         in_database=True,
     )
@@ -121,11 +122,9 @@ class LocalStore:
             "created": base.created_at if base else made[0],
             "modified": now if base and changed else base.modified_at if base else made[1],
         }
-        for name in self.traits.properties & (wanted.properties ^ _set_in(others)):
-            others |= {name: True}
-            if name not in wanted.properties:
-                del others[name]
-        return json.dumps(others | fields).encode()
+        known = base.content.properties if base else NONE
+        others = {name: value for name, value in others.items() if name not in known}
+        return json.dumps({"others": others | {**wanted.properties}} | fields).encode()
 
     def revision_of(self, note_id: str, body: bytes) -> Revision:
         """See ``Store.revision_of``."""
@@ -216,25 +215,20 @@ def _not_found(note_id: str) -> NoteNotFound:
 
 def _columns(body: bytes) -> tuple[Any, ...]:
     fields = json.loads(body)
-    properties = {name: value for name, value in fields.items() if name not in _FIELDS}
     return (
         float(fields["created"]),
         float(fields["modified"]),
         int(fields["trash"]),
         json.dumps(fields["tags"]),
-        json.dumps(properties),
+        json.dumps(fields["others"]),
         fields["title"],
         fields["text"],
     )
 
 
-def _set_in(fields: Any) -> frozenset[str]:
-    return frozenset(name for name in LocalStore.traits.properties if fields.get(name) is True)
-
-
 def _revision(row: Any) -> Revision:
     note_id, change, _, _, created, modified, trash, tags, properties, title, text = row
-    known = _set_in(json.loads(properties))
+    known = Properties.from_json(properties)
     return Revision(
         id=note_id,
         etag=str(change) if change else "",

@@ -26,13 +26,13 @@ _DATES = ("createdAt", "updatedAt", "reminder")
 
 @dataclass(frozen=True, slots=True)
 class NoteCard:
-    """Hold a note as the app shows it. ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``.
+    """Hold a note as the app shows it. ``content``, ``tags_understood``: what the policy judges, as of a ``Revision``.
 
     ``values`` are JSON values by the app's own names; empty where only the order was asked for.
     """
 
     id: str
-    tags: tuple[str, ...]
+    content: Content = field(repr=False)
     tags_understood: bool
     values: Mapping[str, Any] = field(repr=False)
 
@@ -101,7 +101,7 @@ class NativeMemento:
 
     def _seen(self, cards: Sequence[NoteCard]) -> list[NoteCard]:
         return [  # defence: hidden-rows-not-shown -sees
-            one for one in cards if self._index.sees(one.id, one.tags, clear=one.tags_understood)
+            one for one in cards if self._index.sees(one.id, one.content, clear=one.tags_understood)
         ]
 
 
@@ -120,10 +120,12 @@ def _readable(
     found = []
     for row in rows:
         try:
-            note_id, _ = note_codec.required(row)
+            note_id, text = note_codec.required(row)
         except StoreProtocolError:
             continue
-        found.append(NoteCard(note_id, *note_codec.tags_of(row.get("labels")), values(row)))
+        tags, understood = note_codec.tags_of(row.get("labels"))
+        content = Content(text, tags, properties=note_codec.marks_of(row))
+        found.append(NoteCard(note_id, content, understood, values(row)))
     return found
 
 

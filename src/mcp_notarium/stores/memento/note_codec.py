@@ -21,6 +21,7 @@ from typing import Any
 
 from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.properties import NONE, Properties, flags
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import checklist
@@ -154,7 +155,7 @@ def revision(row: Row) -> Revision:
             checklist.render(content, _items(shown) or []),
             tags,
             title=title if isinstance(title, str) and title else None,
-            properties=frozenset(name for name, column in FLAGS.items() if row.get(column) == 1),
+            properties=marks_of(row),
         ).cleaned(),
         seconds(row["createdAt"]),
         seconds(row["updatedAt"]),
@@ -233,6 +234,11 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     )
 
 
+def marks_of(row: Row) -> Properties:
+    """Return the marks that are set in a row."""
+    return flags(*(name for name, column in FLAGS.items() if row.get(column) == 1))
+
+
 def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
     """Return the content of values by the names of their columns, lists as lists; what is not given stays."""
     stored: dict[str, Value] = {
@@ -252,7 +258,7 @@ def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
         text,
         tags_of(stored["labels"])[0] if "labels" in stored else old.tags,
         title=(values["title"] or None) if "title" in values else old.title,
-        properties=(old.properties | added) - removed,
+        properties=old.properties.having(flags(*added), without=removed),
         native=to_json({"columns": stored}).decode() if stored else "",
     )
 
@@ -271,7 +277,7 @@ def content_of(note_id: str, body: bytes) -> Revision:
         value["text"],
         tuple(value["tags"]),
         title=value["title"],
-        properties=frozenset(value["properties"]),
+        properties=flags(*value["properties"]),
     )
     at = value["at"] / 1000
     return Revision(note_id, "", content, at, at, b"")
@@ -347,7 +353,7 @@ def _labels(base: Revision | None, content: Content, given: Row) -> dict[str, Va
 
 
 def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
-    had = frozenset[str]() if base is None else base.content.properties
+    had = NONE if base is None else base.content.properties
     return {
         column: given[column]
         if column in given and (given[column] == 1) == (name in content.properties)

@@ -43,7 +43,7 @@ def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
 
 def _encode_note(note: ArchivedNote) -> dict[str, Any]:
     content = note.content
-    others = sorted(content.properties - PROPERTIES)
+    others = {name: one for name, one in content.properties.items() if name not in PROPERTIES}
     exact = [format_date(note.created_at), format_date(note.modified_at)]
     return {
         "id": note.id,
@@ -51,7 +51,7 @@ def _encode_note(note: ArchivedNote) -> dict[str, Any]:
         "content": _titled(content),
         "creationDate": _date(exact[0]),
         "lastModified": _date(exact[1]),
-        **dict.fromkeys(sorted(content.properties & PROPERTIES, reverse=True), True),
+        **dict.fromkeys(sorted(content.properties.keys() & PROPERTIES, reverse=True), True),
         **({"tags": list(content.tags)} if content.tags else {}),
         **({} if content.title is None else {"title": content.title}),
         **({"properties": others} if others else {}),
@@ -92,16 +92,16 @@ def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bo
         "modified": fields.get("lastModified"),
         "tags": [*tags, *(one for one in shared if one not in tags)],
         "trash": trash,
-    } | {name: fields.get(name) for name in PROPERTIES}
+    } | {name: True for name in PROPERTIES if fields.get(name) is True}
     if not ours:
         return from_fields(known, text=text.replace("\r\n", "\n"), where=where)
-    others = read_strings(fields.get("properties", []), where, "properties")
+    others = fields.get("properties", {})
     exact = read_strings(fields.get("dates", []), where, "dates")
     known |= dict(zip(("created", "modified"), exact, strict=False))
     if (title := fields.get("title")) is not None:
         text = text.removeprefix(read_string(title, where, "title") + "\n")
     known |= {"title": title, "folder": fields.get("folder")}
-    return from_fields(dict.fromkeys(others, True) | known, text=text, where=where)
+    return from_fields((others if isinstance(others, dict) else {}) | known, text=text, where=where)
 
 
 def list_texts(notes: Sequence[ArchivedNote]) -> Iterator[ArchivedFile]:

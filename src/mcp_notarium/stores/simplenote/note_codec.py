@@ -23,6 +23,7 @@ from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.properties import Properties, flags
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
@@ -139,18 +140,18 @@ def _content(fields: Mapping[str, Any]) -> Content:
         text=replace_surrogates(text) if isinstance(text, str) else "",
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
-        properties=PROPERTIES.intersection(_strings(fields.get("systemTags"))),
+        properties=flags(*PROPERTIES.intersection(_strings(fields.get("systemTags")))),
     )
 
 
-def _system_tags(old: Any, properties: frozenset[str]) -> list[Any]:
+def _system_tags(old: Any, properties: Properties) -> list[Any]:
     """Return the system tags with these properties; the others keep their order, whatever they are."""
     kept = [
         mark
         for mark in (old if isinstance(old, list) else [])
         if not isinstance(mark, str) or mark not in PROPERTIES or mark in properties
     ]
-    return kept + sorted(properties.difference(_strings(kept)))
+    return kept + sorted(properties.keys() - {*_strings(kept)})
 
 
 def _without_text(fields: Fields, text: str) -> Fields | list[Fields]:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     titles=True,
+    other_properties=PropertyPlace.BESIDE,
     describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),
     clock=lambda store: cast("TriliumStore", store).http.clock_difference,
     native_toolset="trilium",

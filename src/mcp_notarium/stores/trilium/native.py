@@ -169,7 +169,11 @@ class NativeTrilium:
         self._shown.pop(note_id, None)
 
     def _sees(self, note: TreeNote) -> bool:
-        return self._index.sees(note.id, note.tags, clear=note.tags_understood)
+        return self._index.sees(
+            note.id,
+            Content("", note.tags, properties=note.values),
+            clear=note.tags_understood,
+        )
 
     async def _find(self, note_id: str) -> TreeNote:
         """Read a note. Raises ``NoteNotFound``, in the same words for a hidden one.

@@ -10,12 +10,13 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.properties import Properties, Value, shown_value, typed
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected, UnfitContent
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
@@ -46,6 +47,7 @@ _DEFINITION = re.compile(r"(label|relation):")
 _BOOKMARK = "internalBookmark"
 """A label that 0.103 makes of each bookmark in the text by itself: no tag of a person's."""
 _NEW = "New note"
+_TWO = 2
 _LONGEST_TITLE = 100
 _MARKUP = re.compile(r"^[\s#>*+\-\[\]]+|[*_`~\\]+")
 
@@ -74,7 +76,7 @@ class NoteObject:
     modified: float
     protected: bool
     labels: tuple[Label, ...]
-    inherited: tuple[str, ...]
+    inherited: tuple[tuple[str, str], ...]
     tags_understood: bool
     children: int
 
@@ -96,7 +98,7 @@ class NoteObject:
 class TreeNote:
     """Hold a note as the server has just answered it, without its text.
 
-    ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``. ``passed_on``: the tags that a
+    ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``. ``passed_on``: names and values of the labels that a
     note gets which is made below it. ``attributes`` name their owner as ``noteId``, and as ``value`` a note
     if their ``type`` is ``relation``. ``properties``: the rest, by the service's own names; ``version``
     changes with the text.
@@ -108,9 +110,10 @@ class TreeNote:
     version: str
     tags: tuple[str, ...]
     tags_understood: bool
-    passed_on: tuple[str, ...]
+    passed_on: tuple[tuple[str, str], ...]
     parents: tuple[str, ...]
     children: tuple[str, ...]
+    values: Properties
     attributes: tuple[Mapping[str, Any], ...] = field(repr=False)
     properties: Mapping[str, Any] = field(repr=False)
 
@@ -134,7 +137,11 @@ def note_object(value: Any) -> NoteObject:
         owned = [one for one in shown if one["noteId"] == value["noteId"]]
         labels = sorted(map(_label, owned), key=lambda one: one.position)
         own_names = {one.name for one in labels}
-        inherited = [one["name"] for one in shown if one["noteId"] != value["noteId"]]
+        inherited = [
+            (_text(one["name"]), _text(one["value"]))
+            for one in shown
+            if one["noteId"] != value["noteId"] and one["name"] not in own_names
+        ]
         return NoteObject(
             id=_text(value["noteId"]),
             title=_text(value["title"]),
@@ -145,7 +152,7 @@ def note_object(value: Any) -> NoteObject:
             modified=_seconds(value["utcDateModified"]),
             protected=value["isProtected"] is not False,
             labels=tuple(labels),
-            inherited=tuple(dict.fromkeys(_text(n) for n in inherited if n not in own_names)),
+            inherited=tuple(dict.fromkeys(inherited)),
             tags_understood=shown == found,
             children=len(value["childNoteIds"]),
         )
@@ -187,7 +194,8 @@ def revision_objects(value: Any) -> list[tuple[str, NoteObject]]:
 
 def tags_of(note: NoteObject) -> tuple[str, ...]:
     """Return the names of all labels of a note, its own first."""
-    return tuple(dict.fromkeys([*(one.name for one in note.labels), *note.inherited]))
+    names = [*(one.name for one in note.labels), *(name for name, _ in note.inherited)]
+    return tuple(dict.fromkeys(names))
 
 
 def tree_note(value: Any) -> TreeNote:
@@ -213,9 +221,10 @@ def tree_note(value: Any) -> TreeNote:
         version=note.blob_id,
         tags=tags_of(note),
         tags_understood=note.tags_understood,
-        passed_on=tuple(dict.fromkeys(one["name"] for one in passed_on)),
+        passed_on=tuple(dict.fromkeys((one["name"], one["value"]) for one in passed_on)),
         parents=parents,
         children=tuple(child for child in children if not child.startswith("_")),
+        values=values_of([(one.name, one.value) for one in note.labels] + [*note.inherited]),
         attributes=attributes,
         properties=properties,
     )
@@ -260,9 +269,11 @@ def given_below(parent: TreeNote, text: str, *, kind: str, title: str | None) ->
             subcategory="type",
             resolution_hint=f"Types are: {', '.join(MIMES)}.",
         )
-    inherited = list(parent.passed_on)
+    labels = parent.passed_on
+    inherited = [list(one) for one in labels]
     content = given(text, None, type=kind, mime=MIMES[kind], parent=parent.id, inherited=inherited)
-    return replace(content, title=title, tags=parent.passed_on)
+    tags = tuple(dict.fromkeys(name for name, _ in labels))
+    return replace(content, title=title, tags=tags, properties=values_of(labels))
 
 
 def revision(note: NoteObject, content: bytes | None) -> Revision:
@@ -277,7 +288,7 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
         "labels": [
             [one.id, one.name, one.value, one.position, one.inheritable] for one in note.labels
         ],
-        "inherited": list(note.inherited),
+        "inherited": [list(one) for one in note.inherited],
     }
     if stored is None:
         fields["unread"] = True
@@ -286,7 +297,12 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
     return Revision(
         note.id,
         note.etag,
-        Content(_shown_text(note.kind, note.mime, stored), _tags(fields), title=note.title or None),
+        Content(
+            _shown_text(note.kind, note.mime, stored),
+            _tags(fields),
+            title=note.title or None,
+            properties=values_of(_pairs(fields)),
+        ),
         note.created,
         note.modified,
         to_json(fields),
@@ -317,7 +333,7 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         "title": title,
         "content": stored,
         "edited": stored is not None and stored != before,
-        "labels": _label_names(held, content.tags),
+        "labels": _wanted_labels(held, content),
         "inherited": held.get("inherited", []),
     }
 
@@ -325,7 +341,9 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
 def content_of(body: dict[str, Any]) -> Content:
     """Return how a composed object reads."""
     text = _shown_text(body["type"], body["mime"], body["content"])
-    return Content(text, _tags(body), title=body["title"] or None)
+    return Content(
+        text, _tags(body), title=body["title"] or None, properties=values_of(_pairs(body))
+    )
 
 
 def _shown_text(kind: str, mime: str, stored: str | None) -> str:
@@ -379,12 +397,38 @@ def _require_passive(held: dict[str, Any], html: str) -> None:
 
 
 def _tags(fields: dict[str, Any]) -> tuple[str, ...]:
-    owned = [one if isinstance(one, str) else one[1] for one in fields["labels"]]
-    return tuple(dict.fromkeys([*owned, *fields["inherited"]]))
+    return tuple(dict.fromkeys(name for name, _ in _pairs(fields)))
 
 
-def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
-    inherited = held.get("inherited", [])
+def _pairs(fields: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of all labels, of those that are held or wanted, the note's own first."""
+    owned = [(one[0], one[1]) if len(one) == _TWO else (one[1], one[2]) for one in fields["labels"]]
+    return owned + [(name, value) for name, value in fields["inherited"]]
+
+
+def values_of(labels: Iterable[tuple[str, str]]) -> Properties:
+    """Return the properties that labels with a value are; several of one name are a list."""
+    found: dict[str, list[str]] = {}
+    for name, value in labels:
+        if value:
+            found.setdefault(name, []).append(value)
+    return Properties(
+        {
+            name: tuple(values) if len(values) > 1 else typed(values[0])
+            for name, values in found.items()
+        }
+    )
+
+
+def _label_values(value: Value) -> list[str]:
+    """Return the values of the labels that a property is."""
+    return list(value) if isinstance(value, tuple) else [shown_value(value)]
+
+
+def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, str]]:
+    """Return names and values of the labels that the note is to own. Raises what says why it cannot have them."""
+    tags = content.tags
+    inherited = list(dict.fromkeys(name for name, _ in held.get("inherited", [])))
     missing = [name for name in inherited if name not in tags]
     if missing:
         raise UnfitContent(
@@ -393,9 +437,24 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
             subcategory="inherited_tags",
             resolution_hint="Keep them in `tags`; the user can remove them at that note.",
         )
+    changed = values_of(held.get("inherited", [])).differing(content.properties)
+    if changed := changed.intersection(inherited):
+        raise UnfitContent(
+            f"{len(changed)} of the properties come from a note above this one and can only be changed there; "
+            "nothing was saved",
+            subcategory="inherited_properties",
+            resolution_hint="Leave them out; the user can change them at that note.",
+        )
     wanted = [tag for tag in dict.fromkeys(tags) if tag not in inherited]
-    owned = {one[1]: one[2] for one in held.get("labels", [])}
-    passed_on = {one[1] for one in held.get("labels", []) if one[4]}
+    if unnamed := [name for name in content.properties if name not in tags]:
+        raise UnfitContent(
+            f"{len(unnamed)} of the tags to remove are labels with a value; nothing was saved",
+            subcategory="label_value",
+            resolution_hint="Remove them by `properties`, with null as their value.",
+        )
+    found = [(one[1], one[2]) for one in held.get("labels", [])]
+    owned = dict.fromkeys(name for name, _ in found)
+    passed_on = [(one[1], one[2]) for one in held.get("labels", []) if one[4]]
     for tag in wanted:
         if tag not in owned and not _can_be_made(tag):
             raise UnfitContent(
@@ -404,20 +463,25 @@ def _label_names(held: dict[str, Any], tags: tuple[str, ...]) -> list[str]:
                 subcategory="tag_name",
                 resolution_hint="Write the tag with these characters.",
             )
-    if any(value and name not in wanted for name, value in owned.items()):
-        raise StoreRejected(
-            "a tag to remove is a label with a value, which would be lost; nothing was saved",
-            subcategory="label_value",
-            resolution_hint="Ask the user to remove the label in Trilium.",
-        )
-    if not passed_on <= {*wanted}:
-        raise StoreRejected(
-            "a tag to remove is a label that the notes below inherit; nothing was saved",
-            subcategory="label_passed_on",
-            resolution_hint="Ask the user to remove the label in Trilium.",
-        )
     kept = [name for name in owned if name in wanted]
-    return kept + [tag for tag in wanted if tag not in owned]
+    kept += [tag for tag in wanted if tag not in owned]
+    differing = values_of(found).differing(content.properties)
+    labels: list[tuple[str, str]] = []
+    for name in kept:
+        same = name in owned and name not in differing
+        # A label that keeps its value keeps its spelling, and those of one name without a value are one tag.
+        labels += (
+            dict.fromkeys(one for one in found if one[0] == name)
+            if same
+            else [(name, value) for value in _label_values(content.properties.get(name))]
+        )
+    if any(one not in labels for one in passed_on):
+        raise StoreRejected(
+            "a tag or property to change is a label that the notes below inherit; nothing was saved",
+            subcategory="label_passed_on",
+            resolution_hint="Ask the user to change the label in Trilium.",
+        )
+    return labels
 
 
 def _title_of(text: str) -> str:

@@ -63,6 +63,8 @@ class TriliumStore:
         Retry.ASK,
         probe=True,
         titles=KIND.titles,
+        other_properties=KIND.other_properties,
+        names_are_tags=True,
         is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,

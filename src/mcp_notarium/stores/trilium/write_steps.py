@@ -9,6 +9,7 @@ shortens links to its own address. Everything else it stores as it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
@@ -115,7 +116,7 @@ def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> l
     # Sent once: repeated, it would overwrite what somebody has made of the note meanwhile.
     create = _change("POST", urls.api("create-note"), to_json(value), _JSON, tries=1)
     labels = [
-        _label(urls, note_id, name, number, write_id) for number, name in enumerate(body["labels"])
+        _label(urls, note_id, one, number, write_id) for number, one in enumerate(body["labels"])
     ]
     return [create, *labels]
 
@@ -132,17 +133,18 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
         # The server takes one mark off the beginning of what it is sent.
         sent = _BOM.encode() + content if body["content"].startswith(_BOM) else content
         steps.append(_change("PUT", f"{url}/content", sent, _TEXT))
-    wanted = body["labels"]
+    wanted = [(name, value) for name, value in body["labels"]]
+    held = {(label.name, label.value) for label in note.labels}
+    last = max((label.position for label in note.labels), default=0) // 10
+    missing = [one for one in wanted if one not in held]
+    # A label with another value is made before the old one goes: in between it is there twice, never gone.
+    steps += [
+        _label(urls, note.id, one, last + number, write_id) for number, one in enumerate(missing)
+    ]
     steps += [
         _change("DELETE", urls.api("attributes", label.id), None, {})
         for label in note.labels
-        if label.name not in wanted
-    ]
-    held = {label.name for label in note.labels}
-    last = max((label.position for label in note.labels), default=0) // 10
-    missing = [name for name in wanted if name not in held]
-    steps += [
-        _label(urls, note.id, name, last + number, write_id) for number, name in enumerate(missing)
+        if (label.name, label.value) not in wanted
     ]
     if body["title"] != note.title:
         steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))
@@ -201,10 +203,10 @@ def is_as_sent(body: dict[str, Any], note: NoteObject, stored: bytes | None, *, 
 
     ``new``: what a new note inherits is nobody's change.
     """
-    labels = {label.name for label in note.labels}
-    if note.title != body["title"] or labels != set(body["labels"]):
+    labels = {(label.name, label.value) for label in note.labels}
+    if note.title != body["title"] or labels != _as_set(body["labels"]):
         return False
-    if not new and set(note.inherited) != set(body["inherited"]):
+    if not new and set(note.inherited) != _as_set(body["inherited"]):
         return False
     sent = body["content"]
     if sent is None or blob_id(sent.encode()) == note.blob_id:
@@ -214,16 +216,22 @@ def is_as_sent(body: dict[str, Any], note: NoteObject, stored: bytes | None, *, 
     return is_made_of(stored.decode("utf-8", "replace"), sent, note_id=note.id)
 
 
-def _label(urls: Urls, note_id: str, name: str, number: int, write_id: str) -> Request:
-    value = {
-        "attributeId": random_id(f"{write_id}/{name}"),  # a repetition makes no second label
+def _as_set(labels: list[list[str]]) -> set[tuple[str, str]]:
+    return {(name, value) for name, value in labels}
+
+
+def _label(urls: Urls, note_id: str, label: Sequence[str], number: int, write_id: str) -> Request:
+    name, value = label
+    seed = f"{write_id}/{name}" + (f"={value}" if value else "")
+    fields = {
+        "attributeId": random_id(seed),  # a repetition makes no second label
         "noteId": note_id,
         "type": "label",
         "name": name,
-        "value": "",
+        "value": value,
         "position": 10 * (number + 1),
     }
-    return _change("POST", urls.api("attributes"), to_json(value), _JSON)
+    return _change("POST", urls.api("attributes"), to_json(fields), _JSON)
 
 
 def _change(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
+from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.stores.kind import AccountIdentity, Ids, StoreKind, StoreSettings, Truth
 
@@ -96,6 +97,7 @@ KIND = StoreKind(
     access=_access,
     ids=Ids.PATHS,
     titles=True,
+    other_properties=PropertyPlace.IN_TEXT,
     trash=True,
     takes_id=_takes_id,
     describe=_describe,

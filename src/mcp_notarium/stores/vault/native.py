@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mcp_notarium.domain.lines import find_cut
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import file_writer, system_calls
@@ -68,7 +69,7 @@ class Page:
     """Hold a part of a note, as the store has just read it, and what is known of the whole.
 
     ``token`` names these bytes of the note and no others. ``next_start``: the character (from 0) that follows
-    the part; None at the end. ``tags``, ``tags_understood``, ``identity``: what the policy judges, as of a
+    the part; None at the end. ``whole`` (the text of all), ``tags``, ``tags_understood``, ``identity``: what the policy judges, as of a
     ``Revision``.
     """
 
@@ -79,6 +80,7 @@ class Page:
     next_start: int | None
     total_chars: int
     total_lines: int
+    whole: str = field(repr=False)
     tags: tuple[str, ...]
     tags_understood: bool
     identity: str | None
@@ -130,6 +132,7 @@ class NotePages:
             next_start=end if more else None,
             total_chars=len(snapshot.text),
             total_lines=snapshot.total_lines,
+            whole=snapshot.text,
             tags=snapshot.tags,
             tags_understood=snapshot.tags_understood,
             identity=snapshot.identity,
@@ -230,7 +233,8 @@ class NativeVault:
             raise
         clear = page.tags_understood
         # defence: page-judged
-        if not self._index.sees(page.path, page.tags, clear=clear, identity=page.identity):
+        judged = Content(page.whole, page.tags)
+        if not self._index.sees(page.path, judged, clear=clear, identity=page.identity):
             raise _missing_error(path)
         return page
 

@@ -73,6 +73,7 @@ class VaultStore:
         trash=KIND.trash,
         tags_in_text=True,
         titles=KIND.titles,
+        other_properties=KIND.other_properties,
         is_markdown=lambda _revision: True,
         dates=False,
         exact=note_codec.EXACT,

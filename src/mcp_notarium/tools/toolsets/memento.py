@@ -17,6 +17,7 @@ from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import PlainAnswer
 from mcp_notarium.tools.catalog import Toolset
 from mcp_notarium.tools.consent import remove_note
+from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.save import LARGEST_NOTE, Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_tags, check_title, require_meant
 from mcp_notarium.tools.tags import spell_tags
@@ -118,14 +119,19 @@ async def get_labels(app: App, request: GetLabelsRequest, call: CallContext) -> 
     del request, call
     app.config.policy.require_filter(Field.TAGS)
     labels = {
-        label for row in await answers.cards(app).find("", archived=True) for label in row.tags
+        label
+        for row in await answers.cards(app).find("", archived=True)
+        for label in row.content.tags
     }
     return PlainAnswer(text=answers.encode(sorted(labels)), from_notes=bool(labels))
 
 
 async def _toggle(app: App, note_id: str, name: str, call: CallContext) -> PlainAnswer:
     def changed(note: Note) -> Content:
-        return replace(note.content, properties=note.properties ^ {name})
+        return replace(
+            note.content,
+            properties=with_marks(note.properties, {name: name not in note.properties}),
+        )
 
     return await _change(app, note_id, changed, call, answers.SEARCHED)
 

@@ -1,0 +1,131 @@
+"""Read filters by properties: ``status:active``, ``rating:>=4``, ``due:<2026-12-01``, ``has:due``. Pure.
+
+A value is compared as text in any letter case; one of a list is enough. With a sign or a range it is compared as a
+number or as a date, whichever both are. A year, a month or a day stands for all of it: ``due:2026-12``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.properties import shown_value, typed
+from mcp_notarium.errors import QueryError
+from mcp_notarium.search.query import Bounds, HasProperty
+
+_NAMED = re.compile(
+    r"""(?P<minus>-)?(?:"(?P<quoted>[^"]+)"|(?P<name>[^\s":<>()\[\]{}*/-][^\s":<>()\[\]{}*/]*)):
+        (?:"(?P<text>[^"]*)"|(?P<bare>[^\s":][^\s]*))""",
+    re.VERBOSE,
+)
+_COMPARED = re.compile(r"(?P<sign>[<>]=?)(?P<bound>.+)|(?P<first>.*?)\.\.(?P<last>.*)", re.DOTALL)
+_PERIOD = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY = 86_400
+_MONTHS = 12
+
+
+def match_filter(typed_text: str, position: int) -> re.Match[str] | None:
+    """Return what may be a filter by a property at this place."""
+    return _NAMED.match(typed_text, position)
+
+
+def name_of(found: re.Match[str]) -> str:
+    """Return the name of the property that a match would mean."""
+    return (found["quoted"] or found["name"]).strip()
+
+
+def read_filter(found: re.Match[str]) -> HasProperty:
+    """Return the condition of a match, without its minus. Raises ``QueryError`` for a comparison with a text."""
+    name = name_of(found)
+    if found["bare"] is None:
+        return HasProperty(name, value=found["text"])
+    value = found["bare"]
+    compared = _COMPARED.fullmatch(value)
+    if compared is None:
+        span = _span(value)
+        return HasProperty(name, value=value, dates=span)
+    if compared["sign"]:
+        ends = _ends(name, compared["bound"])
+        return _within(name, {kind: _beyond(compared["sign"], end) for kind, end in ends.items()})
+    first, last = (
+        _ends(name, part) if part else {} for part in (compared["first"], compared["last"])
+    )
+    kinds = first.keys() & last.keys() if first and last else first.keys() | last.keys()
+    if not kinds:
+        raise _usage_error(name)
+    bounds = {
+        kind: Bounds(
+            first[kind].least if kind in first else None, last[kind].below if kind in last else None
+        )
+        for kind in kinds
+    }
+    return _within(name, bounds)
+
+
+def _within(name: str, bounds: dict[str, Bounds]) -> HasProperty:
+    return HasProperty(name, numbers=bounds.get("numbers"), dates=bounds.get("dates"))
+
+
+def value_key(value: str) -> str:
+    """Return what tells values apart that are compared as texts."""
+    return tag_key(shown_value(typed(value.strip())).strip())
+
+
+def day_number(day: date) -> float:
+    """Return the epoch seconds at which a day begins, as an index keeps dates."""
+    return float((day.toordinal() - _EPOCH) * _DAY)
+
+
+def _ends(name: str, text: str) -> dict[str, Bounds]:
+    """Return a bound as a number and as a date, as far as it is one."""
+    ends: dict[str, Bounds] = {}
+    number = typed(text)
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        ends["numbers"] = Bounds(float(number), math.nextafter(number, math.inf))
+    if (span := _span(text)) is not None:
+        ends["dates"] = span
+    if not ends:
+        raise _usage_error(name)
+    return ends
+
+
+def _beyond(sign: str, end: Bounds) -> Bounds:
+    match sign:
+        case ">":
+            return Bounds(least=end.below)
+        case ">=":
+            return Bounds(least=end.least)
+        case "<":
+            return Bounds(below=end.least)
+        case _:
+            return Bounds(below=end.below)
+
+
+def _span(text: str) -> Bounds | None:
+    """Return the time of a year, month or day; None for any other text."""
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day = int(found["year"]), int(found["month"] or 1), int(found["day"] or 1)
+    try:
+        start = date(year, month, day)
+        if found["day"]:
+            return Bounds(day_number(start), day_number(start) + _DAY)
+        if found["month"]:
+            end = date(year + month // _MONTHS, month % _MONTHS + 1, 1)
+        else:
+            end = date(year + 1, 1, 1)
+    except ValueError:
+        return None
+    return Bounds(day_number(start), day_number(end))
+
+
+def _usage_error(name: str) -> QueryError:
+    return QueryError(
+        f"The filter `{name[:60]}:` compares with something that is no number and no date.",
+        resolution_hint=f"Write {name[:60]}:>=4, {name[:60]}:3..5, {name[:60]}:<2026-12-31, "
+        f"or a text without a sign. To search for the text itself, put it in quotes.",
+    )

@@ -1,0 +1,127 @@
+"""Store the properties of notes as rows of their own, and count those in use. Hidden notes have no rows.
+
+A list has a row for each item. Dates are kept as epoch seconds, without a zone as if it were UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.properties import (
+    LONGEST_VALUE,
+    Kind,
+    Properties,
+    Value,
+    kind_of,
+    parse_date,
+    shown_value,
+    typed,
+)
+from mcp_notarium.search.property_filter import value_key
+from mcp_notarium.storage.database import Database
+
+MOST_VALUES = 3
+"""Commonest values of a property that are named."""
+Row = tuple[int, str, str, str, str, str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyUse:
+    """Hold a property that notes outside the trash have: how many, of which kinds, and with which values most often."""
+
+    name: str
+    notes: int
+    kinds: tuple[str, ...]
+    values: tuple[tuple[str, int], ...]
+
+
+def property_rows(properties: Properties) -> Iterator[Row]:
+    """Yield the rows of a note's properties, without its key."""
+    place = 0
+    for name, value in properties.items():
+        items = value if isinstance(value, tuple) else (value,)
+        for item in items or ("",):
+            yield place, name, tag_key(name), *_columns(item, kind_of(value))
+            place += 1
+
+
+def _columns(value: Value, kind: Kind) -> tuple[str, str, str, float | None]:
+    text, number = shown_value(value)[:LONGEST_VALUE], None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    elif isinstance(value, str) and (at := parse_date(value)) is not None:
+        kind = "date"
+        number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    elif isinstance(value, str) and kind == "list":
+        kind = "text"
+    return kind, text, value_key(text), number
+
+
+def is_used(database: Database, name: str) -> bool:
+    """Tell whether any note has this property."""
+    return database.row(_IS_USED, (tag_key(name),)) is not None
+
+
+def count_properties(
+    database: Database, *, limit: int, offset: int
+) -> tuple[list[PropertyUse], int]:
+    """Return the properties of notes outside the trash, the most used first, and how many there are in all."""
+    total = database.number(_TOTAL)
+    rows = database.rows(_USES, (limit, offset))
+    values = _values_of(database, [row[0] for row in rows])
+    return [
+        PropertyUse(name, notes, tuple(sorted(json.loads(kinds))), values.get(key, ()))
+        for key, name, notes, kinds in rows
+    ], total
+
+
+def _values_of(database: Database, keys: Sequence[str]) -> dict[str, tuple[tuple[str, int], ...]]:
+    found: dict[str, list[tuple[str, int]]] = {}
+    for key, value, count in database.rows(_VALUES, (json.dumps(list(keys)), MOST_VALUES)):
+        found.setdefault(key, []).append((value, count))
+    return {key: tuple(each) for key, each in found.items()}
+
+
+def read_named(
+    database: Database, note_ids: Sequence[str], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the values of these properties of these notes, by id and by the name in the note."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    keys = json.dumps([tag_key(name) for name in names])
+    for note_id, name, kind, value in database.rows(_NAMED, (json.dumps(list(note_ids)), keys)):
+        known = typed(value) if kind in ("number", "yes/no") else value
+        found.setdefault(note_id, {}).setdefault(name, []).append(known)
+    return {
+        note_id: {name: all_[0] if len(all_) == 1 else all_ for name, all_ in each.items()}
+        for note_id, each in found.items()
+    }
+
+
+PUT_PROPERTY = "INSERT INTO note_properties VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_IS_USED = "SELECT 1 FROM note_properties WHERE key = ? LIMIT 1"
+_LIVE = (
+    "note_properties p CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = p.pk WHERE n.trash = 0"
+)
+_TOTAL = f"SELECT count(DISTINCT p.key) FROM {_LIVE}"  # noqa: S608 - constants only
+_USES = f"""
+SELECT p.key, min(p.name), count(DISTINCT p.pk) AS uses, json_group_array(DISTINCT p.kind)
+FROM {_LIVE} GROUP BY p.key ORDER BY uses DESC, p.key LIMIT ? OFFSET ?
+"""  # noqa: S608 - constants only
+_VALUES = f"""
+SELECT key, value, uses FROM (
+  SELECT p.key AS key, min(p.value) AS value, count(*) AS uses,
+         row_number() OVER (PARTITION BY p.key ORDER BY count(*) DESC, p.value_key) AS place
+  FROM {_LIVE} AND p.key IN (SELECT value FROM json_each(?)) AND p.value <> ''
+  GROUP BY p.key, p.value_key
+) WHERE place <= ? ORDER BY key, place
+"""  # noqa: S608 - constants only
+_NAMED = """
+SELECT n.id, p.name, p.kind, p.value FROM json_each(?) AS wanted CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_properties p ON p.pk = n.pk AND p.key IN (SELECT value FROM json_each(?))
+ORDER BY p.pk, p.place
+"""

@@ -1,0 +1,232 @@
+"""Change properties of notes where they stand: marks of the store, values beside the text, or spans of the text.
+
+A property that a note has is changed where it is. A new one goes where the store keeps such properties. Nothing else
+of the text changes. Every refusal names the forms that are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.properties import (
+    LONGEST_KEY,
+    LONGEST_VALUE,
+    MOST,
+    MOST_ITEMS,
+    Properties,
+    PropertyPlace,
+    Value,
+    is_value,
+)
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.markup.front_block import find_block
+from mcp_notarium.markup.front_matter import NotUnderstood
+from mcp_notarium.markup.properties import REMOVE, BadKey, change_properties, read_properties
+from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow
+from mcp_notarium.tools.requests import PropertyChanges, read_flag
+from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.tool import CallContext
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.tools.requests import ManageRequest
+
+FORMS = "a text, a number, true, false, a list of texts, or null to remove it"
+_ELSEWHERE = {"tags": "`tags`", "tag": "`tags`", "title": "`title`"}
+MOST_LISTED = 100
+"""Properties of a page of `list_properties`."""
+Changes = Mapping[str, Value]
+"""Values by names; None removes."""
+
+
+def read_changes(given: PropertyChanges | None, *, marks: frozenset[str]) -> dict[str, Value]:
+    """Return what a request sets and removes (None). Raises ``InvalidRequest`` for what is no property."""
+    if given is None:
+        return {}
+    changes: dict[str, Value] = {}
+    for name, sent in given.model_dump(exclude_none=True).items():
+        changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
+    for name, sent in (given.model_extra or {}).items():
+        if sent is None:
+            changes[_checked(name)] = None
+    return changes
+
+
+def _read_mark(name: str, sent: Any) -> Value:
+    value = read_flag(sent)
+    if not isinstance(value, bool):
+        raise _value_error(name, "true or false")
+    return value or None
+
+
+def _read_value(name: str, sent: Any) -> Value:
+    name = _checked(name)
+    value = (
+        tuple(one if isinstance(one, str) else _as_text(one) for one in sent)
+        if isinstance(sent, list)
+        else sent
+    )
+    if not is_value(value):
+        raise _value_error(name, FORMS)
+    items = value if isinstance(value, tuple) else (value,)
+    if len(items) > MOST_ITEMS or any(
+        isinstance(one, str) and len(one) > LONGEST_VALUE for one in items
+    ):
+        raise _value_error(
+            name, f"at most {LONGEST_VALUE} characters, and lists at most {MOST_ITEMS} items"
+        )
+    return value
+
+
+def _as_text(item: Any) -> Any:
+    is_number = isinstance(item, int | float) and not isinstance(item, bool)
+    return str(item) if is_number else item
+
+
+def _checked(name: str) -> str:
+    if (key := name.strip().casefold()) in _ELSEWHERE:
+        raise InvalidRequest(
+            f"`{key}` is changed by an argument of its own; nothing was saved.",
+            subcategory="arguments",
+            resolution_hint=f"Give {_ELSEWHERE[key]}.",
+        )
+    if name != name.strip() or not 0 < len(name) <= LONGEST_KEY or len(name.splitlines()) != 1:
+        raise InvalidRequest(
+            "A name of a property cannot be taken; nothing was saved.",
+            subcategory="arguments",
+            resolution_hint=f"Write it in one line of 1 to {LONGEST_KEY} characters, without blanks around it.",
+        )
+    return name
+
+
+def _value_error(name: str, forms: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The property “{shorten(name)}” cannot have this value; nothing was saved.",
+        subcategory="arguments",
+        resolution_hint=f"Give {forms}.",
+    )
+
+
+def with_marks(held: Properties, changes: Mapping[str, bool]) -> Properties:
+    """Return the properties after these marks are set (True) or removed (False)."""
+    wanted = dict.fromkeys((name for name, is_set in changes.items() if is_set), True)
+    return held.having(wanted, without=changes.keys())
+
+
+def with_properties(app: App, content: Content, changes: Changes) -> Content:
+    """Return the content with these properties changed, each where it stands. Raises ``InvalidRequest``."""
+    if not changes:
+        return content
+    traits = app.library.traits
+    beside: dict[str, Value] = {}
+    in_text: dict[str, Value] = {}
+    spelled = {tag_key(name): name for name in content.properties}
+    stand = _names_in_text(content.text)
+    for name, value in changes.items():
+        if name in traits.properties:
+            beside[name] = value
+        elif (key := tag_key(name)) in spelled:
+            beside[spelled[key]] = value
+        elif key in stand or _goes_into_text(content.text, traits.other_properties):
+            in_text[name] = value
+        elif traits.other_properties is PropertyPlace.BESIDE:
+            beside[name] = value
+        elif value is not None:
+            raise _no_property_error(name, traits.properties)
+    content = _with_text(content, in_text)
+    gone = {name for name, value in beside.items() if value is None}
+    kept = {name: value for name, value in beside.items() if value is not None}
+    properties = content.properties.having(kept, without=gone)
+    if len(properties) > max(MOST, len(content.properties)):
+        raise InvalidRequest(
+            f"A note can have at most {MOST} properties.",
+            resolution_hint="Remove some with null; nothing was saved.",
+        )
+    tags = _with_names(content.tags, kept, gone) if traits.names_are_tags else content.tags
+    return replace(content, properties=properties, tags=tags)
+
+
+def _names_in_text(text: str) -> set[str]:
+    try:
+        return {tag_key(name) for name in read_properties(text)}
+    except NotUnderstood:
+        return set()
+
+
+def _goes_into_text(text: str, place: PropertyPlace) -> bool:
+    if place is PropertyPlace.BESIDE:
+        return False
+    return place is PropertyPlace.IN_TEXT or find_block(text) is not None
+
+
+def _with_text(content: Content, changes: Changes) -> Content:
+    if not changes:
+        return content
+    wanted = {name: REMOVE if value is None else value for name, value in changes.items()}
+    try:
+        return replace(content, text=change_properties(content.text, wanted))
+    except NotUnderstood:
+        raise InvalidRequest(
+            "The properties at the top of the note cannot be read, so none was changed.",
+            subcategory="front_matter",
+            resolution_hint="Mend the lines between the first `---` and the next with `text_patch`, as YAML: `key: value`.",
+        ) from None
+    except BadKey:
+        raise InvalidRequest(
+            "A name of a property cannot be written there; nothing was saved.",
+            subcategory="arguments",
+            resolution_hint="Use letters, digits, blanks, `-` and `_`.",
+        ) from None
+
+
+def _with_names(tags: Sequence[str], kept: Mapping[str, Value], gone: set[str]) -> tuple[str, ...]:
+    """Return the tags with the names of properties that are kept, and without those that are gone."""
+    left = [tag for tag in tags if tag not in gone]
+    return (*left, *(name for name in kept if name not in left))
+
+
+def _no_property_error(name: str, marks: frozenset[str]) -> InvalidRequest:
+    known = ", ".join(sorted(marks)) or "none"
+    return InvalidRequest(
+        f"notes of this store have no property {shorten(name)}; nothing was saved",
+        subcategory="no_property",
+        resolution_hint=f"The properties that can be set here: {known}.",
+    )
+
+
+def names_text(changes: Changes, *, marks: frozenset[str]) -> bool:
+    """Tell whether any of the changes is of more than a mark."""
+    return not changes.keys() <= marks
+
+
+async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
+    """Return one page of the properties of visible notes outside the trash, most used first.
+
+    Raises ``NotPermitted`` if the policy hides texts, and ``StillLoading``.
+    """
+    del call  # a read asks the user nothing
+    app.config.policy.require_filter(Field.TEXT)
+    status = await wait_for_notes(app)
+    size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
+    found, total = app.library.count_properties(limit=size, offset=(page - 1) * size)
+    return PropertiesAnswer(
+        properties=[
+            PropertyRow(
+                name=one.name,
+                notes=one.notes,
+                kinds=list(one.kinds),
+                values={shorten(value): notes for value, notes in one.values} or None,
+            )
+            for one in found
+        ],
+        total=total,
+        next_page=page + 1 if page < ceil(total / size) else None,
+        sync=sync_part(status, now=app.clock()),
+    )
