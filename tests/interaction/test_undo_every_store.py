@@ -185,6 +185,16 @@ PATHS = {
     "moved with its own links": _save({"title": "FOLDER/Deep/Linking", "rewrite_links": True},
                                       "[o](Other.md) [[Other]]\nmilk\n", linked="other\n"),
 }  # fmt: skip
+HELD = {"status": "open", "due": "2026-12-01", "rating": "4"}
+PROPERTIES = {
+    "properties set": _save({"properties": {"status": "done", "due": "2026-12-01", "rating": 4, "of": ["a", "b c"]}}),
+    "a property changed": _save({"properties": {"status": "done"}}, properties=HELD),
+    "properties changed and removed": _save({"properties": {"rating": 4.5, "due": None, "new": True}}, properties=HELD),
+    "the only property removed": _save({"properties": {"status": None}}, properties={"status": "open"}),
+    "a property and append": _save({"properties": {"status": "done"}, "append": "eggs"}, properties=HELD),
+    "a property and tags": _save({"properties": {"rating": 5}, "tags": ["status", "due", "rating", "one"],
+                                  "local_version": VERSION}, properties=HELD),
+}  # fmt: skip
 NOTEBOOK = {
     "UpdateNote content": Change(START, {"content": "Plan\nother #x\nbread\n"}, "UpdateNote"),
     "UpdateNote title": Change(START, {"title": "Offer"}, "UpdateNote"),
@@ -281,11 +291,17 @@ REFUSED = ("new text: underline and colour", "new text: picture")
 TEXTS = SAVES | _on(MARKDOWN)
 CHANGES: dict[str, dict[str, Change]] = {
     "simplenote": TEXTS | TAGS | TRASH | PINS,
-    "local": TEXTS | TAGS | TRASH | PINS | TITLES | NOTEBOOK,
+    "local": TEXTS | TAGS | TRASH | PINS | TITLES | PROPERTIES | NOTEBOOK,
     "memory": SAVES | TAGS | TRASH | PINS | TITLES | NOTEBOOK,
-    "vault": TEXTS | _without(TAGS, "tags in another order") | YAML_TAGS | TRASH | TITLES | PATHS,
+    "vault": TEXTS
+    | _without(TAGS, "tags in another order")
+    | YAML_TAGS
+    | PROPERTIES
+    | TRASH
+    | TITLES
+    | PATHS,
     "jotter": TEXTS | TRASH | _without(TITLES, "title, text and tags"),
-    "trilium": _as_html(SAVES | _without(TAGS, "tags in another order") | TITLES)
+    "trilium": _as_html(SAVES | _without(TAGS, "tags in another order") | TITLES | PROPERTIES)
     | _without(_on(HTML), *REFUSED)
     | TREE
     | REWRITTEN,

@@ -126,6 +126,7 @@ def test_boundary_learnt_from_one_answer_is_of_no_use_in_the_next():
         answers.HistoryAnswer,
         answers.TagsAnswer,
         answers.DuplicatesAnswer,
+        answers.PropertiesAnswer,
         answers.LinkedNoteAnswer,
         vault.ReadNoteAnswer,
     ],
@@ -148,7 +149,8 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
         for model in (*vars(answers).values(), vault.ReadNoteAnswer)
         if isinstance(model, type)
         and issubclass(model, answers.Answer)
-        and {"text", "content", "next_version", "tags", "duplicates"} & model.model_fields.keys()
+        and {"text", "content", "next_version", "tags", "duplicates", "properties"}
+        & model.model_fields.keys()
     }
     marked_ones = {model.__name__ for model in below(answers.FromNotes)}
     # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by

@@ -19,6 +19,7 @@ from mcp_types import Implementation
 
 from mcp_notarium.account.generation import open_in_memory
 from mcp_notarium.config import Config
+from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
@@ -108,10 +109,11 @@ class Notebook(Place):
         note_id = hashlib.sha256(name.encode()).hexdigest()[:8]
         options = {key: more[key] for key in ("tags", "trash") if key in more}
         self.other.put(note_id, text, title=more.get("title", "Plan"), **options)
-        if more.get("pinned"):
+        properties = {"pinned": True} if more.get("pinned") else more.get("properties", {})
+        if properties:
             self.other.cache.database.run(
-                "UPDATE notebook_notes SET properties = '{\"pinned\": true}' WHERE id = ?",
-                (note_id,),
+                "UPDATE notebook_notes SET properties = ? WHERE id = ?",
+                (json.dumps(properties, sort_keys=True), note_id),
             )
         return note_id
 
@@ -138,6 +140,9 @@ class Vault(Place):
         path.parent.mkdir(parents=True)
         if tags := more.get("tags"):
             text = f"---\ntags: [{', '.join(tags)}]\n---\n{text}"
+        if values := more.get("properties"):
+            lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
+            text = f"---\n{lines}---\n{text}"
         path.write_bytes(text.encode())
         if link := more.get("linked"):
             (self.folder / place / "Other.md").write_text(link)
@@ -198,8 +203,9 @@ class Trilium(Place):
             self.sim.document.attachments[attached.id] = attached
             text = text.replace("ATTACHED", attached.id)
         self.sim.write(note_id, more.get("title", "Plan"), text)
-        for number, tag in enumerate(more.get("tags", [])):
-            self.sim.document.set_attribute(f"{note_id}{number}", note_id, "label", tag, "")
+        labels = [(tag, "") for tag in more.get("tags", [])] + [*more.get("properties", {}).items()]
+        for number, (label, value) in enumerate(labels):
+            self.sim.document.set_attribute(f"{note_id}{number}", note_id, "label", label, value)
         return note_id
 
     def raw(self, note_id: str) -> Any:
@@ -245,9 +251,14 @@ Put = Callable[[Place], None]
 
 @asynccontextmanager
 async def _client(
-    place: Place, folder: Path, remote: Any, cache: Cache | None, put: Put
+    place: Place,
+    folder: Path,
+    remote: Any,
+    cache: Cache | None,
+    put: Put,
+    policy: Policy,
 ) -> AsyncIterator[Place]:
-    harness = ToolHarness(folder, remote=remote, cache=cache)
+    harness = ToolHarness(folder, remote=remote, cache=cache, policy=policy)
     place.harness = harness
     harness.ticking = True
     put(place)
@@ -267,66 +278,68 @@ async def _client(
 
 
 @asynccontextmanager
-async def _simplenote(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _simplenote(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         Simulator().serving() as sim,
-        _client(Simplenote(sim), folder, open_store(sim), None, put) as place,
+        _client(Simplenote(sim), folder, open_store(sim), None, put, policy) as place,
     ):
         yield place
 
 
 @asynccontextmanager
-async def _local(folder: Path, put: Put) -> AsyncIterator[Place]:
-    cache = make(folder, key=None, name="cache.sqlite")
+async def _local(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
+    cache = make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
     remote = LocalStore(cache.database)
-    async with _client(Notebook(cache), folder, remote, cache, put) as place:
+    async with _client(Notebook(cache), folder, remote, cache, put, policy) as place:
         yield place
 
 
 @asynccontextmanager
-async def _memory(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _memory(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     cache = Cache(
-        open_in_memory(Config(**simplenote("user@example.org"), data_dir=folder)).database
+        open_in_memory(
+            Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
+        ).database
     )
     remote = LocalStore(cache.database)
-    async with _client(Notebook(cache), folder, remote, cache, put) as place:
+    async with _client(Notebook(cache), folder, remote, cache, put, policy) as place:
         yield place
 
 
 @asynccontextmanager
-async def _vault(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _vault(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     (folder / "vault").mkdir()
     remote = VaultStore(folder / "vault")
-    async with _client(Vault(folder / "vault"), folder, remote, None, put) as place:
+    async with _client(Vault(folder / "vault"), folder, remote, None, put, policy) as place:
         yield place
 
 
 @asynccontextmanager
-async def _jotter(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _jotter(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         JotterSimulator().serving() as sim,
-        _client(Jotter(sim), folder, open_jotter(sim), None, put) as place,
+        _client(Jotter(sim), folder, open_jotter(sim), None, put, policy) as place,
     ):
         yield place
 
 
 @asynccontextmanager
-async def _trilium(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _trilium(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         TriliumSimulator().serving() as sim,
-        _client(Trilium(sim), folder, open_trilium(sim), None, put) as place,
+        _client(Trilium(sim), folder, open_trilium(sim), None, put, policy) as place,
     ):
         yield place
 
 
 @asynccontextmanager
-async def _memento(folder: Path, put: Put) -> AsyncIterator[Place]:
+async def _memento(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     app = MementoFile(folder / "dev.db")
-    async with _client(Memento(app), folder, MementoStore(app.path), None, put) as place:
+    async with _client(Memento(app), folder, MementoStore(app.path), None, put, policy) as place:
         yield place
 
 
-PLACES: dict[str, Callable[[Path, Put], AbstractAsyncContextManager[Place]]] = {
+PLACES: dict[str, Callable[..., AbstractAsyncContextManager[Place]]] = {
     "simplenote": _simplenote,
     "local": _local,
     "memory": _memory,

@@ -20,8 +20,7 @@ from enum import StrEnum
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_paths import PathPrefixes
-from mcp_notarium.domain.note_properties import properties_of
-from mcp_notarium.domain.properties import NONE, Value, shown_value
+from mcp_notarium.domain.properties import NONE, Value, properties_of, shown_value
 from mcp_notarium.errors import NotPermitted
 
 

@@ -12,9 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp_notarium.domain.characters import replace_surrogates
+
+if TYPE_CHECKING:
+    from mcp_notarium.domain.note import Content
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
@@ -29,6 +32,8 @@ MOST: Final = 200
 """Properties of a note."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _MOST_DIGITS = 15
+_STARTS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
+"""Without these a text has no properties."""
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
@@ -163,6 +168,29 @@ def parse_date(text: str) -> datetime | None:
         return datetime(day.year, day.month, day.day) if day else datetime.fromisoformat(text)  # noqa: DTZ001 - a day
     except ValueError:
         return None
+
+
+def properties_of(content: Content) -> Properties:
+    """Return all properties of a note; one beside the text goes before one in it. What cannot be read is left out."""
+    return read_properties_of(content)[0]
+
+
+def read_properties_of(content: Content) -> tuple[Properties, bool]:
+    """Return all properties of a note, and whether all of those in its text could be read."""
+    if not content.text.startswith(_STARTS) and _INLINE not in content.text:
+        return content.properties, True
+    from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415 - few notes need YAML
+    from mcp_notarium.markup.properties import read_properties  # noqa: PLC0415
+    from mcp_notarium.markup.property_values import to_json  # noqa: PLC0415
+
+    try:
+        found = read_properties(content.text)
+    except NotUnderstood:
+        return content.properties, False
+    if not found:
+        return content.properties, True
+    values = read_values({name: to_json(value) for name, value in found.items()})
+    return Properties({**values, **content.properties}), True
 
 
 def merge_properties(base: Properties, mine: Properties, theirs: Properties) -> Properties:

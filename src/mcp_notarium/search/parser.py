@@ -149,7 +149,7 @@ def find_unknown_filters(text: str) -> list[str]:
 def _items(typed: str, is_property: Callable[[str], bool]) -> Iterator[_Item]:
     position = 0
     while position < len(typed):
-        named = property_filter.match_filter(typed, position)
+        named = property_filter.match_filter(typed, position) if ":" in typed else None
         if (
             named
             and not _OWN_KEY.match(typed, position)

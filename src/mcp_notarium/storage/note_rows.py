@@ -15,7 +15,7 @@ from functools import lru_cache
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.domain.lines import first_line, preview
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.domain.note_properties import properties_of
+from mcp_notarium.domain.properties import properties_of
 from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database

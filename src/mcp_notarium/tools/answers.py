@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.note_properties import properties_of
 from mcp_notarium.domain.policy import Field as Hideable
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.properties import MARKS, Value
+from mcp_notarium.domain.properties import MARKS, Value, properties_of
 
 
 class Answer(BaseModel):
@@ -47,7 +46,7 @@ class InvisibleText(Answer):
     kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
     count: int
     first_line: int | None = None
-    where: Literal["title", "tags"] | None = None
+    where: Literal["title", "tags", "properties"] | None = None
 
 
 class Match(Answer):
@@ -279,6 +278,7 @@ class PropertyRow(Answer):
     notes: int
     kinds: list[str]
     values: dict[str, int] | None = None
+    hidden: list[str] | None = None
 
 
 class PropertiesAnswer(FromNotes):

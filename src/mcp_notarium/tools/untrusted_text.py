@@ -102,6 +102,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
         return value | rows | ({"hidden": list(kinds)} if kinds else {})
     if "duplicates" in value:
         return value | {"duplicates": [_row(row) for row in value["duplicates"]]}
+    if isinstance(value.get("properties"), list):
+        return value | {"properties": [_row(row) for row in value["properties"]]}
     findings = [*value.get("findings", ()), *_findings(value)]
     return {"findings": None} | value | {"findings": findings} if findings else value
 
@@ -113,6 +115,9 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         row.get("match", {}).get("text", ""),
         row.get("changed", ""),
         *row.get("tags", ()),
+        *_texts(row.get("properties", {})),
+        row.get("name", ""),
+        *row.get("values", {}),
     )
     kinds = find_invisible_kinds(texts)
     return row | {"hidden": list(kinds)} if kinds else row
@@ -125,6 +130,7 @@ def _findings(note: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for where, text in (
         ("title", note.get("title", "")),
         ("tags", "\n".join(note.get("tags", ()))),
+        ("properties", "\n".join(_texts(note.get("properties", {})))),
     ):
         for found in find_invisible(text):
             yield {"kind": found.kind, "count": found.count, "where": where}

@@ -1,0 +1,242 @@
+"""Properties of notes through a client: shown with their types, set one by one, found, counted, and under the policy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp_notarium.domain.policy import Field, Policy, Visibility
+from support.undo_places import PLACES, Place
+
+pytestmark = pytest.mark.anyio
+
+HELD = {"status": "open", "due": "2026-12-01", "rating": "4"}
+SHOWN = {"status": "open", "due": "2026-12-01"}
+WITH_VALUES = ("local", "memory", "vault", "trilium")
+"""Stores where a note can have a property of any name."""
+
+
+def rows(answer: dict[str, Any]) -> list[str]:
+    assert "error" not in answer, answer
+    return [row["uuid"] for row in answer["content"]]
+
+
+async def found(place: Place, query: str) -> set[str]:
+    return set(rows(await place.call("list", query=query)))
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+async def test_properties_are_shown_set_removed_and_found(store: str, tmp_path: Any) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", "milk\n", properties=HELD, title="One"))
+        ids.append(place.put("two", "bread status:active\n", title="Two"))
+
+    async with PLACES[store](tmp_path, put) as place:
+        one, two = ids
+        shown = (await place.call("get", id=one))["properties"]
+        assert shown | SHOWN == shown
+        assert str(shown["rating"]) == "4"
+        values = {"status": "done", "due": None, "rating": 4.5, "of": ["a", "b c"], "seen": True}
+        answer = await place.call("save", id=one, properties=values)
+        assert answer["properties"] == {
+            "status": "done", "rating": 4.5, "of": ["a", "b c"], "seen": True
+        }  # fmt: skip
+        assert "note" not in answer
+        again = await place.call("get", id=one)
+        assert again["properties"] == answer["properties"]
+        assert (await place.call("save", id=one, properties={"seen": True}))["unchanged"]
+        assert (await place.call("save", id=two, properties={"gone": None}))["unchanged"]
+        for query, expected in {
+            "status:done": {one},
+            "status:DONE milk": {one},
+            "-status:done": {two},
+            "status:active": set(),
+            '"status:active"': {two},
+            "has:rating": {one},
+            "-has:rating": {two},
+            "rating:>=4": {one},
+            "rating:<4.5": set(),
+            "rating:<=4.5": {one},
+            "rating:4..5": {one},
+            "seen:true": {one},
+            'of:"b c"': {one},
+            "of:a OR status:open": {one},
+            "nothing:here bread": {two},
+            "has:nothing": set(),
+        }.items():
+            assert await found(place, query) == expected, query
+        [row] = (await place.call("list", query="rating:>4"))["content"]
+        assert row["properties"] == {"rating": 4.5}
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+async def test_dates_are_compared_as_dates(store: str, tmp_path: Any) -> None:
+    days = ("2026-11-30", "2026-12-01", "2027-01-05")
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.extend(place.put(day, "x\n", properties={"due": day}, title=day) for day in days)
+
+    async with PLACES[store](tmp_path, put) as place:
+        for query, places in {
+            "due:2026-12-01": [1],
+            "due:2026-12": [1],
+            "due:2026": [0, 1],
+            "due:<2026-12-01": [0],
+            "due:<=2026-12-01": [0, 1],
+            "due:>2026-12": [2],
+            "due:2026-12-01..2027-01-05": [1, 2],
+            "-due:2026": [2],
+            "has:due": [0, 1, 2],
+        }.items():
+            assert await found(place, query) == {ids[one] for one in places}, query
+        refused = await place.call("list", query="due:>soon")
+        assert "no number and no date" in refused["error"]
+        assert "due:<2026-12-31" in refused["error"]
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+async def test_properties_in_use_are_counted(store: str, tmp_path: Any) -> None:
+    def put(place: Place) -> None:
+        for number in range(4):
+            held = {"status": "open" if number else "done", "rating": str(number)}
+            place.put(f"n{number}", "x\n", properties=held, title=f"N{number}")
+        place.put("bare", "x\n", title="Bare")
+
+    async with PLACES[store](tmp_path, put) as place:
+        answer = await place.call("manage", action="list_properties")
+        assert answer["total"] == 2
+        assert [row["name"] for row in answer["properties"]] == ["rating", "status"]
+        status = answer["properties"][1]
+        assert (status["notes"], status["kinds"]) == (4, ["text"])
+        assert status["values"] == {"open": 3, "done": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"a": {"b": 1}}, "a text, a number, true, false, a list of texts, or null"),
+        ({"a": [["b"]]}, "a text, a number, true, false, a list of texts, or null"),
+        ({"tags": ["x"]}, "Give `tags`"),
+        ({"a\nb": 1}, "in one line"),
+        ({"a": "x" * 5000}, "at most 4000 characters"),
+        ({"pinned": "later"}, "properties.pinned"),
+    ],
+)
+async def test_what_is_no_property_is_refused_with_what_is(
+    values: dict[str, Any], words: str, tmp_path: Any
+) -> None:
+    async with PLACES["local"](tmp_path, lambda place: place.put("n", "x\n")) as place:
+        [note_id] = await found(place, "")
+        refused = await place.call("save", id=note_id, properties=values)
+        assert words in refused["error"]
+
+
+@pytest.mark.parametrize("store", ["simplenote", "memento"])
+async def test_a_store_with_marks_alone_says_which(store: str, tmp_path: Any) -> None:
+    ids: list[str] = []
+    async with PLACES[store](tmp_path, lambda place: ids.append(place.put("n", "x\n"))) as place:
+        refused = await place.call("save", id=ids[0], properties={"status": "open"})
+        assert "no property status" in refused["error"]
+        assert "markdown, pinned" in refused["error"]
+        answer = await place.call("save", id=ids[0], properties={"pinned": True})
+        assert answer["properties"] == {"pinned": True}
+        assert await found(place, "has:pinned") == {ids[0]}
+        assert await found(place, "pinned:true") == {ids[0]}
+
+
+@pytest.mark.parametrize("store", ["simplenote", "memento"])
+async def test_a_block_at_the_top_of_any_note_holds_properties(store: str, tmp_path: Any) -> None:
+    text, ids = "---\nstatus: open # mine\nx: 'y'\n---\nmilk\n", list[str]()
+    async with PLACES[store](tmp_path, lambda place: ids.append(place.put("n", text))) as place:
+        assert (await place.call("get", id=ids[0]))["properties"] == {"status": "open", "x": "y"}
+        await place.call("save", id=ids[0], properties={"status": "done"})
+        assert (await place.call("get", id=ids[0]))["text"] == text.replace("open", "done")
+        assert await found(place, "status:done") == {ids[0]}
+
+
+async def test_inherited_labels_are_shown_and_found_and_changed_only_above(tmp_path: Any) -> None:
+    def put(place: Any) -> None:
+        place.put("above", "<p>x</p>")
+        place.put("below", "<p>y</p>")
+        place.sim.document.place("Note000002", "Note000001")
+        place.sim.document.set_attribute(
+            "inhe", "Note000001", "label", "team", "red", inheritable=True
+        )
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        assert (await place.call("get", id="Note000002"))["properties"] == {"team": "red"}
+        assert await found(place, "team:red") == {"Note000001", "Note000002"}
+        for values in ({"team": "blue"}, {"team": None}):
+            refused = await place.call("save", id="Note000002", properties=values)
+            assert "come from a note above" in refused["error"]
+        answer = await place.call("save", id="Note000002", properties={"own": "1"})
+        assert answer["properties"] == {"team": "red", "own": 1}
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+@pytest.mark.parametrize("rule", ["private", "Status: Secret"])
+async def test_a_note_with_a_hidden_property_does_not_exist(
+    store: str, rule: str, tmp_path: Any
+) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        hidden = {"private": "1"} if rule == "private" else {"status": "secret"}
+        ids.append(place.put("hidden", "milk\n", properties=hidden, title="Hidden"))
+        ids.append(place.put("seen", "milk\n", properties={"status": "open"}, title="Seen"))
+
+    policy = Policy(visibility=Visibility(hidden_properties=(rule,)))
+    async with PLACES[store](tmp_path, put, policy) as place:
+        hidden, seen = ids
+        assert await found(place, "") == {seen}
+        assert await found(place, "milk") == {seen}
+        absent, answer = [
+            json.loads((await place.call("get", id=one))["error"]) for one in ("absent", hidden)
+        ]
+        assert answer["message"] == absent["message"]
+        listed = await place.call("manage", action="list_properties")
+        assert [row["name"] for row in listed["properties"]] == ["status"]
+        value = {"private": 1} if rule == "private" else {"status": "secret"}
+        refused = await place.call("save", id=seen, properties=value)
+        assert "may not be given here" in refused["error"]
+        assert place.harness.app.cache.notes.get(hidden) is None
+
+
+async def test_hidden_texts_hide_their_properties(tmp_path: Any) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("n", "milk\n", properties={"status": "open"}))
+
+    policy = Policy(hidden_fields=frozenset({Field.TEXT}))
+    async with PLACES["vault"](tmp_path, put, policy) as place:
+        assert "properties" not in await place.call("get", id=ids[0])
+        for tool, arguments in (
+            ("list", {"query": "status:open"}),
+            ("manage", {"action": "list_properties"}),
+            ("save", {"id": ids[0], "properties": {"status": "done"}}),
+        ):
+            assert "hidden" in (await place.call(tool, **arguments))["error"], tool
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+async def test_two_properties_changed_on_both_sides_are_merged(store: str, tmp_path: Any) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("n", "milk\n", properties={"a": "one", "b": "two"}))
+
+    async with PLACES[store](tmp_path, put) as place:
+        note = await place.call("get", id=ids[0])
+        await place.call("save", id=ids[0], properties={"a": "mine"})
+        later = await place.call(
+            "save", id=ids[0], local_version=note["local_version"],
+            tags=[*note["tags"], "t"], properties={"b": "theirs"},
+        )  # fmt: skip
+        assert "error" not in later, later
+        assert later["properties"] == {"a": "mine", "b": "theirs"}
