@@ -257,13 +257,13 @@ def _read(text: str, keys: Collection[str] = _KEYS) -> list[TagList]:
     if end - start > LARGEST:
         raise NotUnderstood
     try:
-        return _find_lists(_parse(text[start:end]), text[:end], start, keys)
+        return _find_lists(parse_events(text[start:end]), text[:end], start, keys)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise NotUnderstood from None
 
 
-def _parse(source: str) -> list[yaml.Event]:
-    """Return the events of the YAML, which the parser makes one by one: deep ones take it seconds."""
+def parse_events(source: str) -> list[yaml.Event]:
+    """Return the events of the YAML. Raises ``NotUnderstood`` for many or deep ones: they take the parser seconds."""
     events, depth = [], 0
     for event in yaml.parse(source, Loader=_LOADER):
         events.append(event)
@@ -287,8 +287,8 @@ def _find_lists(
         raise NotUnderstood
     found, at = [], 3
     while not isinstance(events[at], yaml.MappingEndEvent):
-        key, at = events[at], _after(events, at)
-        value, until = events[at : _after(events, at)], _after(events, at)
+        key, at = events[at], after_value(events, at)
+        value, until = events[at : after_value(events, at)], after_value(events, at)
         if not isinstance(key, yaml.ScalarEvent):
             raise NotUnderstood
         if key.value == "<<":
@@ -299,7 +299,7 @@ def _find_lists(
     return found
 
 
-def _after(events: list[yaml.Event], at: int) -> int:
+def after_value(events: list[yaml.Event], at: int) -> int:
     """Return the place behind the value that begins at ``at``."""
     depth = 0
     while True:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.characters import path_key, replace_surrogates
+from mcp_notarium.markup.code_parts import without_code
 
 Link = tuple[str, bool]
 """A target as written, and whether it stands in a Markdown link, not in a wikilink."""
@@ -45,7 +46,6 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
 """How a target begins that is no file of the vault."""
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
-_TICKS = re.compile("`+")
 _INDENTED = re.compile(r"(?: {0,3}\t| {4})")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|\Z)")
 ENDING = re.compile(r"\.(md|markdown)\Z", re.IGNORECASE)
@@ -128,7 +128,7 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
         elif opened:
             fence = opened[1]
         elif any(one in line for one in _BEGINNINGS):
-            prose = _without_code(line) if "`" in line else line
+            prose = without_code(line) if "`" in line else line
             yield place, _without_escaped(prose) if "\\" in prose else prose
         place += len(line) + 1
         after_blank = blank or code
@@ -137,25 +137,6 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
 def _without_escaped(line: str) -> str:
     """Return the line with blanks in the place of brackets that begin or end no link."""
     return _ESCAPED_BRACKET.sub(lambda found: found[1] or " " * len(found[0]), line)
-
-
-def _without_code(line: str) -> str:
-    """Return the line with blanks in the place of what stands between two runs of as many backticks."""
-    runs = [found.span() for found in _TICKS.finditer(line)]
-    following: dict[int, int] = {}
-    closes = [0] * len(runs)
-    for number in reversed(range(len(runs))):
-        size = runs[number][1] - runs[number][0]
-        closes[number] = following.get(size, 0)
-        following[size] = number
-    kept, at, number = [], 0, 0
-    while number < len(runs):
-        if closing := closes[number]:
-            start, end = runs[number][0], runs[closing][1]
-            kept += [line[at:start], " " * (end - start)]
-            at, number = end, closing
-        number += 1
-    return "".join((*kept, line[at:]))
 
 
 def name_key(path: str) -> str:
