@@ -21,7 +21,7 @@ hidden_tags = ["private"]
 """
 
 
-OVER_ALL = ("list_tags", "rename_tag", "find_duplicates")
+OVER_ALL = ("list_tags", "list_properties", "rename_tag", "find_duplicates")
 HISTORY = ("history", "restore_version", "undo")
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, Revision, Tombstone, flags
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import (
     SEEDED,

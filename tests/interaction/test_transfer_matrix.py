@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, archive
-from mcp_notarium.domain.properties import flags
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore

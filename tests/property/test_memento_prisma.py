@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.domain.note_archive import ArchivedNote
-from mcp_notarium.domain.properties import flags
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
 from mcp_notarium.transfer import formats, import_plan
 
@@ -38,9 +37,19 @@ NOTES = st.builds(
         tags=st.lists(NAMES | st.sampled_from(["true", "1", "a: b", "- x"]), max_size=3).map(tuple),
         trash=st.booleans(),
         title=st.none() | NAMES,
-        properties=st.frozensets(st.sampled_from(["pinned", "markdown", "archived"])).map(
-            lambda names: flags(*names)
-        ),
+        properties=st.dictionaries(
+            st.sampled_from(
+                ["pinned", "markdown", "due", "title", "notarium", "a key: x", "property:id"]
+            ),
+            st.booleans()
+            | st.integers(-9, 2**40)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | TEXT
+            | st.lists(TEXT, max_size=3).map(tuple)
+            | st.none()
+            | st.sampled_from(["true", "4", "4.5", "null", "2026-12-01", "~", "1e5"]),
+            max_size=4,
+        ).map(Properties),
     ),
     created_at=st.integers(-(10**10), 10**11).map(float),
     modified_at=st.integers(0, 10**10).map(lambda number: number + 0.25),
@@ -50,7 +59,7 @@ NOTES = st.builds(
 
 def _key(note: ArchivedNote) -> tuple[object, ...]:
     content = note.content
-    properties = sorted(content.properties)
+    properties = content.properties.json
     return (note.id, note.created_at, note.modified_at, content.text, content.tags, content.trash,
             content.title or "", properties, note.folder)  # fmt: skip
 

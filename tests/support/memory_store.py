@@ -21,8 +21,7 @@ from typing import Any
 
 from diff_match_patch import diff_match_patch
 
-from mcp_notarium.domain.note import Content, PendingWrite
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, PendingWrite, flags
 from mcp_notarium.errors import CursorLost, NoteNotFound, VersionConflict
 from mcp_notarium.stores.contract import PushStatus, Retry, WriteGuard
 

@@ -299,7 +299,8 @@ async def _memory(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncI
     cache = Cache(
         open_in_memory(
             Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
-        ).database
+        ).database,
+        policy.visibility,
     )
     remote = LocalStore(cache.database)
     async with _client(Notebook(cache), folder, remote, cache, put, policy) as place:

@@ -7,15 +7,111 @@ recorded before it is sent and dropped when it is answered.
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any, Final
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.properties import NONE, Properties
 from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
+Value = bool | int | float | str | tuple[str, ...] | None
+"""None: the property is there without a value."""
+_BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
+"""Without these a text has no properties."""
+
+
+class Properties(Mapping[str, Value]):
+    """Hold names and values; immutable. ``True``, ``1`` and ``1.0`` are three values."""
+
+    __slots__ = ("_values", "json")
+
+    json: Final[str]
+    """Hold the same as JSON, sorted by name."""
+
+    def __init__(self, values: Mapping[str, Value] | Iterable[tuple[str, Value]] = ()) -> None:
+        self._values: Final = dict(sorted(dict(values).items()))
+        self.json = json.dumps(self._values, ensure_ascii=False) if self._values else "{}"
+
+    @classmethod
+    def from_json(cls, stored: str) -> Properties:
+        """Read what ``json`` gave."""
+        return NONE if stored == "{}" else cls(read_values(json.loads(stored)))
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Properties) and self.json == other.json
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        return f"Properties({list(self._values)!r})"  # never the values, which are a person's
+
+    def having(self, changes: Mapping[str, Value], *, without: Iterable[str] = ()) -> Properties:
+        """Return them with these values, and without these names."""
+        gone = {*without} - changes.keys()
+        kept = {name: value for name, value in self._values.items() if name not in gone}
+        return Properties({**kept, **changes})
+
+    def differing(self, other: Properties) -> frozenset[str]:
+        """Return the names that only one of the two has, or with another value."""
+        names = self._values.keys() | other.keys()
+        return frozenset(name for name in names if not _is_same(self, other, name))
+
+    def cleaned(self) -> Properties:
+        """Return them in a form that any store can hold: lone surrogates are replaced."""
+        if self.json.isascii():
+            return self
+        return Properties({replace_surrogates(name): _clean(value) for name, value in self.items()})
+
+
+def flags(*names: str) -> Properties:
+    """Return the properties of these names that are set."""
+    return Properties(dict.fromkeys(names, True))
+
+
+def read_values(values: Mapping[str, Any]) -> dict[str, Value]:
+    """Return values from JSON; what is of no kind that is known here is left out."""
+    read = ((name, tuple(one) if isinstance(one, list) else one) for name, one in values.items())
+    return {name: value for name, value in read if is_value(value)}
+
+
+def is_value(value: Any) -> bool:
+    """Tell whether it is a value of a property."""
+    if isinstance(value, tuple):
+        return all(isinstance(item, str) for item in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
+
+
+def _is_same(one: Properties, other: Properties, name: str) -> bool:
+    if name not in one or name not in other:
+        return False
+    return type(one[name]) is type(other[name]) and one[name] == other[name]
+
+
+def _clean(value: Value) -> Value:
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    return tuple(map(replace_surrogates, value)) if isinstance(value, tuple) else value
+
+
+NONE: Final = Properties()
+"""No properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +138,11 @@ class Content:
     def wording(self) -> tuple[str | None, str]:
         """Return title and text: what nobody can restore from memory."""
         return self.title, self.text
+
+    @property
+    def may_have_properties(self) -> bool:
+        """Tell whether ``domain.properties`` may find any, without a look at the lines."""
+        return bool(self.properties) or self.text.startswith(_BLOCKS) or _INLINE in self.text
 
     def cleaned(self) -> Content:
         """Return it in a form that any store and the index can hold: lone surrogates are replaced."""

@@ -13,14 +13,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import LONGEST_ID, Content, Revision
-from mcp_notarium.domain.properties import Properties, read_values
+from mcp_notarium.domain.note import LONGEST_ID, Content, Properties, Revision, Value, read_values
 from mcp_notarium.errors import InvalidRequest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds()
 _LAST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()
-_KNOWN = frozenset({"id", "folder", "title", "created", "modified", "tags", "trash", "text"})
+FIELDS = frozenset({"id", "folder", "title", "created", "modified", "tags", "trash", "text"})
+"""Names that mean something else than a property."""
+_WRITER = "notarium"
+_PREFIX = "property:"
+"""Stands before the name of a property that is called like one of these."""
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
 _LONGEST_NAME = 60
@@ -102,7 +105,7 @@ def to_fields(note: ArchivedNote) -> dict[str, Any]:
         _CHANGED: format_date(note.modified_at),
         "tags": list(content.tags),
         **({"trash": True} if content.trash else {}),
-        **{name: one for name, one in content.properties.items() if name not in _KNOWN},
+        **property_fields(content.properties),
     }
 
 
@@ -122,12 +125,28 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
         trash=_is_true(fields.get("trash", False)),
         title=None if title is None else read_string(title, where, "title"),
         properties=Properties(
-            read_values({name: one for name, one in fields.items() if name not in _KNOWN})
+            read_values(
+                {
+                    name.removeprefix(_PREFIX): one
+                    for name, one in fields.items()
+                    if name not in FIELDS
+                }
+            )
         ),
     )
     folder = replace_surrogates(read_string(fields.get("folder") or "", where, "folder"))
     created, modified = (dates or [0.0])[0], (dates or [0.0])[-1]
     return ArchivedNote(note_id, content.cleaned(), created, modified, folder, bool(dates))
+
+
+def property_fields(properties: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the fields that properties are, under names that no other field has."""
+    return {
+        _PREFIX + name if name in FIELDS or name.startswith((_PREFIX, _WRITER)) else name: list(one)
+        if isinstance(one, tuple)
+        else one
+        for name, one in properties.items()
+    }
 
 
 def safe_folder(folder: str) -> str:

@@ -6,21 +6,13 @@ A mark that a note has or has not (``pinned``) is a property that is True, and i
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
-from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.note import Content, Properties, Value, read_values
 
-if TYPE_CHECKING:
-    from mcp_notarium.domain.note import Content
-
-Value = bool | int | float | str | tuple[str, ...] | None
-"""None: the property is there without a value."""
 MARKS: Final = ("pinned", "markdown", "archived")
 """What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 Kind = Literal["yes/no", "number", "date", "text", "list", "empty"]
@@ -32,8 +24,6 @@ MOST: Final = 200
 """Properties of a note."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 _MOST_DIGITS = 15
-_STARTS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
-"""Without these a text has no properties."""
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
@@ -45,79 +35,6 @@ class PropertyPlace(Enum):
     NOWHERE = "only in a block at the top of the text, if there is one"
     IN_TEXT = "in a block at the top of the text"
     BESIDE = "beside the text"
-
-
-class Properties(Mapping[str, Value]):
-    """Hold names and values; immutable. ``True``, ``1`` and ``1.0`` are three values."""
-
-    __slots__ = ("_values", "json")
-
-    json: Final[str]
-    """Hold the same as JSON, sorted by name."""
-
-    def __init__(self, values: Mapping[str, Value] | Iterable[tuple[str, Value]] = ()) -> None:
-        self._values: Final = dict(sorted(dict(values).items()))
-        self.json = json.dumps(self._values, ensure_ascii=False) if self._values else "{}"
-
-    @classmethod
-    def from_json(cls, stored: str) -> Properties:
-        """Read what ``json`` gave."""
-        return NONE if stored == "{}" else cls(read_values(json.loads(stored)))
-
-    def __getitem__(self, name: str) -> Value:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Properties) and self.json == other.json
-
-    def __hash__(self) -> int:
-        return hash(self.json)
-
-    def __repr__(self) -> str:
-        return f"Properties({list(self._values)!r})"  # never the values, which are a person's
-
-    def having(self, changes: Mapping[str, Value], *, without: Iterable[str] = ()) -> Properties:
-        """Return them with these values, and without these names."""
-        gone = {*without} - changes.keys()
-        kept = {name: value for name, value in self._values.items() if name not in gone}
-        return Properties({**kept, **changes})
-
-    def differing(self, other: Properties) -> frozenset[str]:
-        """Return the names that only one of the two has, or with another value."""
-        names = self._values.keys() | other.keys()
-        return frozenset(name for name in names if not _is_same(self, other, name))
-
-    def cleaned(self) -> Properties:
-        """Return them in a form that any store can hold: lone surrogates are replaced."""
-        if self.json.isascii():
-            return self
-        return Properties({replace_surrogates(name): _clean(value) for name, value in self.items()})
-
-
-def flags(*names: str) -> Properties:
-    """Return the properties of these names that are set."""
-    return Properties(dict.fromkeys(names, True))
-
-
-def read_values(values: Mapping[str, Any]) -> dict[str, Value]:
-    """Return values from JSON; what is of no kind that is known here is left out."""
-    read = ((name, tuple(one) if isinstance(one, list) else one) for name, one in values.items())
-    return {name: value for name, value in read if is_value(value)}
-
-
-def is_value(value: Any) -> bool:
-    """Tell whether it is a value of a property."""
-    if isinstance(value, tuple):
-        return all(isinstance(item, str) for item in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)
 
 
 def kind_of(value: Value) -> Kind:
@@ -177,7 +94,7 @@ def properties_of(content: Content) -> Properties:
 
 def read_properties_of(content: Content) -> tuple[Properties, bool]:
     """Return all properties of a note, and whether all of those in its text could be read."""
-    if not content.text.startswith(_STARTS) and _INLINE not in content.text:
+    if not content.may_have_properties:
         return content.properties, True
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415 - few notes need YAML
     from mcp_notarium.markup.properties import read_properties  # noqa: PLC0415
@@ -203,19 +120,3 @@ def properties_clash(base: Properties, mine: Properties, theirs: Properties) -> 
     """Tell whether both sides changed a property, and not to the same."""
     both = base.differing(mine) & base.differing(theirs)
     return not both.isdisjoint(mine.differing(theirs))
-
-
-def _is_same(one: Properties, other: Properties, name: str) -> bool:
-    if name not in one or name not in other:
-        return False
-    return type(one[name]) is type(other[name]) and one[name] == other[name]
-
-
-def _clean(value: Value) -> Value:
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    return tuple(map(replace_surrogates, value)) if isinstance(value, tuple) else value
-
-
-NONE: Final = Properties()
-"""No properties."""

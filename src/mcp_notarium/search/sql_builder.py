@@ -222,11 +222,8 @@ def _clause(condition: Condition, query: Query) -> Statement:
         places = tuple(place for key in keys for place in (key, f"{key}/", f"{key}0"))
         return Statement(f"{_TAGGED} {' OR '.join([_TAG] * len(keys))})", places)
     match condition:
-        case InFolder(path):
-            key = path_key(path)
-            return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
-        case HasProperty():
-            return _property_clause(condition)
+        case InFolder() | HasProperty():
+            return _narrow_clause(condition)
         case Not(inner):
             clause = _clause(inner, query)
             return Statement(f"NOT {clause.sql}", clause.parameters)
@@ -239,7 +236,10 @@ def _clause(condition: Condition, query: Query) -> Statement:
             return Statement(_LITERAL, (text,))
 
 
-def _property_clause(condition: HasProperty) -> Statement:
+def _narrow_clause(condition: InFolder | HasProperty) -> Statement:
+    if isinstance(condition, InFolder):
+        key = path_key(condition.path)
+        return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
     ways: list[Statement] = []
     if condition.value is not None:
         ways.append(Statement("value_key = ?", (value_key(condition.value),)))

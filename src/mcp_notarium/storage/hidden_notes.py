@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.note import NONE, Content, Revision, Tombstone, Value
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.properties import NONE, Value, read_properties_of
+from mcp_notarium.domain.properties import read_properties_of
 from mcp_notarium.errors import PolicyChanged
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.note_ids import HiddenNames

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import math
 
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
-from mcp_notarium.domain.properties import Properties
+from mcp_notarium.domain.note import Content, PendingWrite, Properties, WriteKind, WriteState
 from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import Properties
+from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.storage.database import Database
 
 PER_NOTE = 3

@@ -94,7 +94,8 @@ class Rows:
 def rows_of(revision: Revision) -> Rows:
     """Return the rows of a revision."""
     tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
-    properties = tuple(property_rows(properties_of(revision.content)))
+    content = revision.content
+    properties = tuple(property_rows(properties_of(content))) if content.may_have_properties else ()
     return Rows(revision, _note(revision), _base(revision), tags, properties)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from mcp_notarium.domain.lines import preview
-from mcp_notarium.domain.properties import NONE, Properties
+from mcp_notarium.domain.note import NONE, Properties
 from mcp_notarium.markup.front_block import shown_part
 from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import words_only

@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.note import Content, Note, Revision, Tombstone
+from mcp_notarium.domain.note import Content, Note, Properties, Revision, Tombstone
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
-from mcp_notarium.domain.properties import Properties
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_notes import HiddenNote, VisibilityFilter

@@ -12,11 +12,10 @@ from datetime import UTC
 from typing import Any
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.note import Properties, Value
 from mcp_notarium.domain.properties import (
     LONGEST_VALUE,
     Kind,
-    Properties,
-    Value,
     kind_of,
     parse_date,
     shown_value,

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_notarium.domain.loss import find_taken
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.properties import Properties
+from mcp_notarium.domain.note import Content, Properties, Revision
 from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import VisibilityFilter

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, Value
 from mcp_notarium.domain.policy import Field as Hideable
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.properties import MARKS, Value, properties_of
+from mcp_notarium.domain.properties import MARKS, properties_of
 
 
 class Answer(BaseModel):
@@ -129,7 +129,9 @@ def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
         "modified_at": note.modified_at,
         "created_at": note.created_at,
         "trash": note.trash,
-        "properties": shown_properties_of(note.content, policy),
+        "properties": shown_properties_of(note.content, policy)
+        if note.content.may_have_properties
+        else None,
     }
 
 

@@ -13,22 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, Properties, Value, is_value
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.properties import (
     LONGEST_KEY,
     LONGEST_VALUE,
     MOST,
     MOST_ITEMS,
-    Properties,
     PropertyPlace,
-    Value,
-    is_value,
 )
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.front_block import find_block
-from mcp_notarium.markup.front_matter import NotUnderstood
-from mcp_notarium.markup.properties import REMOVE, BadKey, change_properties, read_properties
 from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow
 from mcp_notarium.tools.requests import PropertyChanges, read_flag
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
@@ -46,10 +41,8 @@ Changes = Mapping[str, Value]
 """Values by names; None removes."""
 
 
-def read_changes(given: PropertyChanges | None, *, marks: frozenset[str]) -> dict[str, Value]:
+def read_changes(given: PropertyChanges, *, marks: frozenset[str]) -> dict[str, Value]:
     """Return what a request sets and removes (None). Raises ``InvalidRequest`` for what is no property."""
-    if given is None:
-        return {}
     changes: dict[str, Value] = {}
     for name, sent in given.model_dump(exclude_none=True).items():
         changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
@@ -122,13 +115,11 @@ def with_marks(held: Properties, changes: Mapping[str, bool]) -> Properties:
 
 def with_properties(app: App, content: Content, changes: Changes) -> Content:
     """Return the content with these properties changed, each where it stands. Raises ``InvalidRequest``."""
-    if not changes:
-        return content
     traits = app.library.traits
     beside: dict[str, Value] = {}
     in_text: dict[str, Value] = {}
     spelled = {tag_key(name): name for name in content.properties}
-    stand = _names_in_text(content.text)
+    stand = _names_in_text(content)
     for name, value in changes.items():
         if name in traits.properties:
             beside[name] = value
@@ -153,9 +144,14 @@ def with_properties(app: App, content: Content, changes: Changes) -> Content:
     return replace(content, properties=properties, tags=tags)
 
 
-def _names_in_text(text: str) -> set[str]:
+def _names_in_text(content: Content) -> set[str]:
+    if not content.may_have_properties:
+        return set()
+    from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415 - few notes need YAML
+    from mcp_notarium.markup.properties import read_properties  # noqa: PLC0415
+
     try:
-        return {tag_key(name) for name in read_properties(text)}
+        return {tag_key(name) for name in read_properties(content.text)}
     except NotUnderstood:
         return set()
 
@@ -169,6 +165,13 @@ def _goes_into_text(text: str, place: PropertyPlace) -> bool:
 def _with_text(content: Content, changes: Changes) -> Content:
     if not changes:
         return content
+    from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
+    from mcp_notarium.markup.properties import (  # noqa: PLC0415
+        REMOVE,
+        BadKey,
+        change_properties,
+    )
+
     wanted = {name: REMOVE if value is None else value for name, value in changes.items()}
     try:
         return replace(content, text=change_properties(content.text, wanted))
@@ -199,11 +202,6 @@ def _no_property_error(name: str, marks: frozenset[str]) -> InvalidRequest:
         subcategory="no_property",
         resolution_hint=f"The properties that can be set here: {known}.",
     )
-
-
-def names_text(changes: Changes, *, marks: frozenset[str]) -> bool:
-    """Tell whether any of the changes is of more than a mark."""
-    return not changes.keys() <= marks
 
 
 async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:

@@ -34,7 +34,7 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
-from mcp_notarium.tools.properties import names_text, read_changes, with_properties
+from mcp_notarium.tools.properties import Changes, read_changes, with_properties
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -188,8 +188,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
         )
     if request.id is not None:
         traits = app.library.traits
-        changes = read_changes(request.properties, marks=traits.properties)
-        if not given and not _replaced_fields(request) and not changes:
+        if not given and not _replaced_fields(request) and not _property_changes(app, request):
             has_any = traits.properties or traits.other_properties is not PropertyPlace.NOWHERE
             more = {"title": traits.titles, "trash": traits.trash, "properties": has_any}
             named = "".join(f", `{name}`" for name, there in more.items() if there)
@@ -274,10 +273,7 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     policy = app.config.policy
     if _title(request) is not None or _text_arguments(request):
         policy.require_edit(Field.TEXT)
-    traits = app.library.traits
-    if names_text(
-        read_changes(request.properties, marks=traits.properties), marks=traits.properties
-    ):
+    if not _property_changes(app, request).keys() <= app.library.traits.properties:
         policy.require_edit(Field.TEXT)
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
@@ -310,9 +306,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         title=old.title if title is None else check_title(title),
         properties=old.properties,
     )
-    traits = app.library.traits
-    changes = read_changes(request.properties, marks=traits.properties)
-    content = with_properties(app, content, changes)
+    if changes := _property_changes(app, request):
+        content = with_properties(app, content, changes)
     elsewhere = None
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
@@ -389,6 +384,11 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
 
 def _title(request: SaveRequest) -> str | None:
     return request.title if isinstance(request, TitledSaveRequest) else None
+
+
+def _property_changes(app: App, request: SaveRequest) -> Changes:
+    given = request.properties
+    return {} if given is None else read_changes(given, marks=app.library.traits.properties)
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:

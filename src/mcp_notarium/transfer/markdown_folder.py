@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import yaml
@@ -17,6 +18,7 @@ import yaml
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
+    FIELDS,
     TIDY_TAGS,
     UNREAD_TAGS,
     ArchivedFile,
@@ -126,8 +128,16 @@ def _read_block(block: str) -> dict[str, Any]:
         elif key is None:
             key = event.value
         else:
-            fields[key], key = event.value, None
+            fields[key], key = _read_value(key, event), None
     raise ValueError("no end")
+
+
+def _read_value(key: str, event: yaml.ScalarEvent) -> Any:
+    """Return a text, but for a property without quotes what its words mean."""
+    if not event.implicit[0] or key in (_MARK, *FIELDS):
+        return event.value
+    value = yaml.safe_load(event.value)  # one scalar, as `yaml.dump` has written it
+    return event.value if isinstance(value, date) else value
 
 
 def _is_frame(event: yaml.Event) -> bool:

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, PendingWrite, WriteKind, WriteState, flags
 from mcp_notarium.errors import CacheError
 from support.cache_room import make, reopen
 

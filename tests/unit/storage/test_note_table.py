@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Note, Tombstone
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, Note, Tombstone, flags
 from mcp_notarium.search.parser import parse
 from mcp_notarium.storage import fts_index, integrity
 from mcp_notarium.storage.note_rows import BATCH

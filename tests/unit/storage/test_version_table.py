@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Tombstone
+from mcp_notarium.domain.note import Content, Tombstone, flags
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.properties import flags
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.version_table import ROW_BYTES, Makers, VersionLimits
 from support import corpus

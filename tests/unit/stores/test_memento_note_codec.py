@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.memento import checklist, note_codec
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, Revision, flags
 from mcp_notarium.errors import (
     CursorLost,
     IdTaken,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import parse_json, to_json
 from mcp_notarium.stores.simplenote.note_codec import (

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import flags
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import InvalidRequest, OutcomeUnknown
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,

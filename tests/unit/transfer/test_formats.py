@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.domain.note_archive import ArchivedNote, free_name
-from mcp_notarium.domain.properties import flags
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.transfer import formats
 

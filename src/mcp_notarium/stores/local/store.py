@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.domain.properties import NONE, Properties
+from mcp_notarium.domain.note import NONE, Content, PendingWrite, Properties, Revision, Tombstone
 from mcp_notarium.errors import (
     TRASH_FIRST,
     CursorLost,

@@ -20,8 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.properties import NONE, Properties, flags
+from mcp_notarium.domain.note import NONE, Content, Properties, Revision, flags
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import checklist

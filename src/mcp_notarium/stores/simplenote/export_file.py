@@ -21,6 +21,7 @@ from mcp_notarium.domain.note_archive import (
     format_date,
     free_name,
     from_fields,
+    property_fields,
     read_string,
     read_strings,
     unreadable,
@@ -43,7 +44,8 @@ def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
 
 def _encode_note(note: ArchivedNote) -> dict[str, Any]:
     content = note.content
-    others = {name: one for name, one in content.properties.items() if name not in PROPERTIES}
+    marks = {name for name in PROPERTIES if content.properties.get(name) is True}
+    others = property_fields(content.properties.having({}, without=marks))
     exact = [format_date(note.created_at), format_date(note.modified_at)]
     return {
         "id": note.id,
@@ -51,7 +53,7 @@ def _encode_note(note: ArchivedNote) -> dict[str, Any]:
         "content": _titled(content),
         "creationDate": _date(exact[0]),
         "lastModified": _date(exact[1]),
-        **dict.fromkeys(sorted(content.properties.keys() & PROPERTIES, reverse=True), True),
+        **dict.fromkeys(sorted(marks, reverse=True), True),
         **({"tags": list(content.tags)} if content.tags else {}),
         **({} if content.title is None else {"title": content.title}),
         **({"properties": others} if others else {}),

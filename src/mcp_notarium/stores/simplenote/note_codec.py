@@ -22,8 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.properties import Properties, flags
+from mcp_notarium.domain.note import Content, Properties, Revision, flags
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json

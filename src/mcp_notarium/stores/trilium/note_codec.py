@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.properties import Properties, Value, shown_value, typed
+from mcp_notarium.domain.note import Content, Properties, Revision, Value
+from mcp_notarium.domain.properties import shown_value, typed
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected, UnfitContent
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
