@@ -7,6 +7,7 @@ such as ``!!int``, or a value that is too long is an ``OtherValue``. An alias (`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import yaml
 
@@ -30,8 +31,8 @@ _FIRST_KEY = 3
 class Entry:
     """Hold one key with its value, and where they stand in the note's text.
 
-    ``value``: its ``events``, from ``start`` to ``end``; ``items`` are the places of a list's items. ``colon``: None if the key
-    has none, or not in its line.
+    ``events``: those of the value, from ``start`` to ``end``; ``places``: those of a list's items. ``colon``: None if the key
+    has none.
     """
 
     name: str | None
@@ -45,6 +46,7 @@ class Entry:
     value: PropertyValue
     anchors: frozenset[str]
     aliases: frozenset[str]
+    places: tuple[tuple[int, int], ...] = ()
 
     @property
     def signature(self) -> tuple[object, ...]:
@@ -80,8 +82,12 @@ class FrontBlock:
         return next((one for one in reversed(self.entries) if one.key == key), None)
 
 
+@lru_cache(maxsize=2)
 def read_block(text: str) -> FrontBlock | None:
-    """Return the block of a note; None if it has none. Raises ``NotUnderstood``, also for one that never ends."""
+    """Return the block of a note; None if it has none. Raises ``NotUnderstood``, also for one that never ends.
+
+    A change asks several times for that of two texts.
+    """
     place = find_block(text)
     if place is None:
         if is_unclosed(text):
@@ -150,6 +156,7 @@ class _Reader:
             value,
             frozenset(one.anchor for one in own if _is_anchor(one)),
             frozenset(one.anchor for one in own if isinstance(one, yaml.AliasEvent)),
+            self._places(events) if isinstance(value, tuple) else (),
         )
 
     def _end(self, events: tuple[yaml.Event, ...]) -> int:
@@ -166,9 +173,14 @@ class _Reader:
             end = start + len(self.text[start:end].rstrip())
         return end
 
+    def _places(self, events: tuple[yaml.Event, ...]) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (one.start_mark.index + self.offset, self._end((one,))) for one in events[1:-1]
+        )
+
     def _colon(self, name_end: int) -> int | None:
         at = name_end
-        while self.text[at] in " \t":
+        while self.text[at].isspace():
             at += 1
         return at if self.text[at] == ":" else None
 

@@ -1,0 +1,243 @@
+"""Set and remove properties in the YAML block at the top of a note, and change nothing else. Pure.
+
+Only the value's own span is written: comments, quotes, order, anchors and all other keys stay as they are. A list keeps its form,
+and those of its items that stay keep theirs. After each change the block is read again: a change of anything else is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mcp_notarium.domain.lines import newline_of
+from mcp_notarium.markup.front_block import STARTS, is_foreign
+from mcp_notarium.markup.front_entries import Entry, FrontBlock, read_block
+from mcp_notarium.markup.front_matter import NotUnderstood
+from mcp_notarium.markup.property_values import OtherValue, PropertyValue, UnfitProperty
+from mcp_notarium.markup.yaml_writing import write_quoted, write_text, write_value
+
+_BOM = "\ufeff"
+_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
+_DASH = re.compile(r" *-[ \t]+")
+
+
+def set_in_block(text: str, name: str, value: PropertyValue, *, replace_other: bool = False) -> str:
+    """Return the text with a property set in its block; a note without a block gets one.
+
+    Raises ``NotUnderstood``, and ``UnfitProperty`` for a value that other ones refer to, or an ``OtherValue`` unless
+    ``replace_other``.
+    """
+    block = read_block(text)
+    if block is None:
+        if is_foreign(text):
+            raise NotUnderstood
+        return _checked([_with_block(text, name, value)], text, FrontBlock(0, 0, 0), name, value)
+    entry = block.find(name)
+    if entry is None:
+        return _checked([_add(text, block, name, value)], text, block, name, value)
+    if _is_same(entry.value, value):
+        return text
+    if isinstance(entry.value, OtherValue) and not replace_other:
+        raise UnfitProperty(f"The value of `{name}` has parts: change it in the note's text.")
+    _require_unshared(block, entry, name)
+    ways = (_change_items(text, block, entry, value), _replace(text, block, entry, value))
+    return _checked([one for one in ways if one is not None], text, block, name, value)
+
+
+def remove_from_block(text: str, name: str) -> str:
+    """Return the text without a property in its block, and without the block if that holds nothing then.
+
+    Raises as ``set_in_block``.
+    """
+    block = read_block(text)
+    while block is not None and (entry := block.find(name)) is not None:
+        _require_unshared(block, entry, name)
+        kept, body = [one for one in block.entries if one is not entry], text[block.body :]
+        for changed in _removals(text, block, entry):
+            if _are_same(_entries(changed, body), kept):
+                text, block = changed, read_block(changed)
+                break
+        else:
+            raise NotUnderstood
+        empty = block is not None and text[block.start : block.end].strip() == "}" * block.flow
+        if empty and not body.startswith(STARTS):  # else its first lines would become a block
+            return _BOM * text.startswith(_BOM) + body
+    return text
+
+
+def _checked(
+    ways: Sequence[str], text: str, block: FrontBlock, name: str, value: PropertyValue
+) -> str:
+    """Return the first text in which the property has the value, and all else is as before. Raises ``NotUnderstood``."""
+    entry = block.find(name)
+    kept = [one for one in block.entries if one is not entry]
+    at = len(kept) if entry is None else block.entries.index(entry)
+    body = text[block.body :] if block.body else text.removeprefix(_BOM)
+    for changed in ways:
+        entries = _entries(changed, body)
+        one = entries.pop(at) if at < len(entries) else None
+        if one is None or one.name != (entry.name if entry else name):
+            continue
+        if _is_same(one.value, value) and _are_same(entries, kept):
+            return changed
+    raise NotUnderstood
+
+
+def _entries(changed: str, body: str) -> list[Entry]:
+    """Return the entries of a changed text; none if they cannot be read or the body is another one."""
+    try:
+        block = read_block(changed)
+    except NotUnderstood:
+        return []
+    return list(block.entries) if block and changed[block.body :] == body else []
+
+
+def _are_same(some: Sequence[Entry], others: Sequence[Entry]) -> bool:
+    return [one.signature for one in some] == [one.signature for one in others]
+
+
+def _is_same(one: PropertyValue, other: PropertyValue) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _require_unshared(block: FrontBlock, entry: Entry, name: str) -> None:
+    others = (one for one in block.entries if one is not entry)
+    if entry.anchors and any(entry.anchors & one.aliases for one in others):
+        raise UnfitProperty(f"Other properties refer to the value of `{name}`.")
+
+
+def _with_block(text: str, name: str, value: PropertyValue) -> str:
+    mark, end = _BOM * text.startswith(_BOM), newline_of(text)
+    return mark + end.join(("---", *_lines(name, value), "---", "")) + text[len(mark) :]
+
+
+def _lines(name: str, value: PropertyValue) -> list[str]:
+    key = write_text(name, flow=True)
+    if isinstance(value, tuple) and value:
+        return [f"{key}:", *(f"  - {write_text(one)}" for one in value)]
+    return [f"{key}: {write_value(value)}".rstrip()]
+
+
+def _add(text: str, block: FrontBlock, name: str, value: PropertyValue) -> str:
+    if not block.flow:
+        end, indent = newline_of(text), " " * block.column
+        lines = "".join(indent + line + end for line in _lines(name, value))
+        return _with(text, block.end, block.end, lines)
+    put = f"{write_quoted(name)}: {write_value(value, flow=True)}"
+    if not block.entries:
+        return _with(text, block.start, block.start, put)
+    at = _end(block.entries[-1])
+    return _with(text, at, at, f", {put}")
+
+
+def _replace(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str:
+    """Put another value in the place of the whole old one."""
+    if entry.colon is None:
+        raise NotUnderstood
+    behind, line_end = entry.colon + 1, _line_end(text, entry.colon)
+    listed = isinstance(value, tuple) and value and not (block.flow or entry.is_flow)
+    written = "" if listed else write_value(value, flow=block.flow)
+    below = entry.start > line_end
+    if block.flow or (written and not below):
+        if entry.end > entry.start:
+            return _with(text, entry.start, entry.end, written)
+        return _with(text, behind, behind, f" {written}")
+    last = _line_end(text, _end(entry))
+    rest = text[behind:line_end] if below else text[_end(entry) : last]
+    added = "".join(
+        f"{newline_of(text)}{' ' * (block.column + 2)}- {write_text(one)}"
+        for one in (value if listed and isinstance(value, tuple) else ())
+    )
+    return _with(text, behind, last, f" {written}".rstrip() + rest + added)
+
+
+def _change_items(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str | None:
+    """Change those items of a list that differ; None if that cannot be done one by one."""
+    old = entry.value
+    if not (entry.is_list and isinstance(old, tuple) and isinstance(value, tuple) and value):
+        return None
+    first = _shared(old, value)
+    last = _shared(old[first:][::-1], value[first:][::-1])
+    new = value[first : len(value) - last]
+    if entry.is_flow:
+        written = [write_quoted(one) if block.flow else write_text(one, flow=True) for one in new]
+        return _change_flow(text, entry, first, last, written)
+    return _change_lines(text, entry, first, last, [write_text(one) for one in new])
+
+
+def _change_flow(text: str, entry: Entry, first: int, last: int, new: list[str]) -> str:
+    """Put ``new`` in the place of the items behind the ``first`` ones and before the ``last`` ones."""
+    places, put = entry.places, ", ".join(new)
+    middle = places[first : len(places) - last]
+    if middle and new:
+        return _with(text, middle[0][0], middle[-1][1], put)
+    if new and first:
+        return _with(text, places[first - 1][1], places[first - 1][1], f", {put}")
+    if new:
+        at = places[0][0] if places else entry.start + 1
+        return _with(text, at, at, f"{put}, " if places else put)
+    if last:
+        return _with(text, middle[0][0], places[len(places) - last][0], "")
+    return _with(text, places[first - 1][1], middle[-1][1], "")
+
+
+def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]) -> str | None:
+    """Do the same to a list with its items below each other, which has at least one."""
+    places = entry.places
+    middle = places[first : len(places) - last]
+    if len(middle) == len(new):
+        for (start, end), put in reversed([*zip(middle, new, strict=True)]):
+            text = _with(text, start, end, put)
+        return text
+    starts = [text.rfind("\n", 0, start) + 1 for start, _ in places]
+    dashes = [text[begin:start] for begin, (start, _) in zip(starts, places, strict=True)]
+    if not all(map(_DASH.fullmatch, dashes)):
+        return None
+    lines = "".join(dashes[0] + put + newline_of(text) for put in new)
+    ends = [_next_line(text, end) for _, end in places]
+    if middle:
+        return _with(text, starts[first], ends[len(places) - last - 1], lines)
+    at = ends[first - 1] if first else starts[0]
+    return _with(text, at, at, lines)
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many equal items both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _removals(text: str, block: FrontBlock, entry: Entry) -> Iterator[str]:
+    """Yield the ways to remove an entry, the best first."""
+    if not block.flow:
+        start = text.rfind("\n", 0, entry.name_start) + 1
+        end = _next_line(text, _end(entry))
+        yield _with(text, start, end, "")
+        blank = _BLANK_LINES.match(
+            text, end
+        )  # they would become part of a text above that keeps its last lines
+        yield _with(text, start, blank.end() if blank else end, "")
+        return
+    at = block.entries.index(entry)
+    if at + 1 < len(block.entries):
+        yield _with(text, entry.name_start, block.entries[at + 1].name_start, "")
+    else:
+        yield _with(text, _end(block.entries[at - 1]) if at else entry.name_start, _end(entry), "")
+
+
+def _end(entry: Entry) -> int:
+    """Return where the value ends, or the colon or the name if there is none."""
+    return max(entry.end, entry.name_end if entry.colon is None else entry.colon + 1)
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.index("\n", at)
+    return end - (end > at and text[end - 1] == "\r")
+
+
+def _next_line(text: str, at: int) -> int:
+    return text.index("\n", at) + 1
+
+
+def _with(text: str, start: int, end: int, put: str) -> str:
+    return text[:start] + put + text[end:]
