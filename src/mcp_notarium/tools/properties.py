@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.lines import newline_of, shorten
 from mcp_notarium.domain.note import Content, Properties, Value, is_value
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.properties import (
@@ -131,7 +131,8 @@ def with_properties(app: App, content: Content, changes: Changes) -> Content:
             beside[name] = value
         elif value is not None:
             raise _no_property_error(name, traits.properties)
-    content = _with_text(content, in_text)
+    keeps_block = traits.other_properties is PropertyPlace.IN_TEXT
+    content = _with_text(content, in_text, keeps_block=keeps_block)
     gone = {name for name, value in beside.items() if value is None}
     kept = {name: value for name, value in beside.items() if value is not None}
     properties = content.properties.having(kept, without=gone)
@@ -162,31 +163,34 @@ def _goes_into_text(text: str, place: PropertyPlace) -> bool:
     return place is PropertyPlace.IN_TEXT or find_block(text) is not None
 
 
-def _with_text(content: Content, changes: Changes) -> Content:
+def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Content:
     if not changes:
         return content
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
-    from mcp_notarium.markup.properties import (  # noqa: PLC0415
-        REMOVE,
-        BadKey,
-        change_properties,
-    )
+    from mcp_notarium.markup.properties import REMOVE, change_properties  # noqa: PLC0415
+    from mcp_notarium.markup.property_values import UnfitProperty, from_json  # noqa: PLC0415
 
-    wanted = {name: REMOVE if value is None else value for name, value in changes.items()}
     try:
-        return replace(content, text=change_properties(content.text, wanted))
+        wanted = {
+            name: REMOVE if value is None else from_json(value) for name, value in changes.items()
+        }
+        text = change_properties(content.text, wanted)
     except NotUnderstood:
         raise InvalidRequest(
             "The properties at the top of the note cannot be read, so none was changed.",
             subcategory="front_matter",
             resolution_hint="Mend the lines between the first `---` and the next with `text_patch`, as YAML: `key: value`.",
         ) from None
-    except BadKey:
+    except UnfitProperty as refusal:
         raise InvalidRequest(
-            "A name of a property cannot be written there; nothing was saved.",
+            f"{refusal} Nothing was saved.",
             subcategory="arguments",
-            resolution_hint="Use letters, digits, blanks, `-` and `_`.",
+            resolution_hint=f"Give a name in one line, and {FORMS}.",
         ) from None
+    if keeps_block and find_block(content.text) and not find_block(text):
+        end = newline_of(content.text)
+        text = f"---{end}---{end}{text}"  # a text without a block keeps the one that it had
+    return replace(content, text=text)
 
 
 def _with_names(tags: Sequence[str], kept: Mapping[str, Value], gone: set[str]) -> tuple[str, ...]:
