@@ -226,6 +226,10 @@ _BEHAVIOUR = {
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
+* Properties filter where notes have them: `status:active` (a text in any letter case, one of a list is enough), `"a name":"two words"`,
+  `rating:>=4`, `rating:3..5`, `due:<2026-12-01`, `due:2026-12`, `has:due`, each also with `-` and in `OR`. A sign or a range compares numbers with
+  numbers and dates with dates; a date without a zone counts as UTC. A name that no note has is no filter but words. Rows show the properties that
+  the query names, beside the marks.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
 * A bare word is looked for as it is meant: `l'animation` finds `animation`; `snake_case`, `snakeCase` and `snake case` find each
   other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
@@ -334,9 +338,12 @@ _BEHAVIOUR = {
 * The answer has the versions and, in `changed`, the lines of the new text that differ from the text that the change
   was made from, with two lines around them: at most 4,000 characters in all and 500 of a line, from shortly before its change on. `note` says if that
   is not all. `return_text` gives the whole text instead, from line 1 on, in parts as from `get`. A new note's text is not repeated.
-* `properties` sets (`true`) or removes (`false`) what it names; the others stay. Simplenote has `pinned` and
-  `markdown`, the notebooks have `pinned`, Memento has both and `archived`, Trilium has none; another one is an error. They merge one by one.
-  Answers show those that are set.
+* `properties` sets what it names and removes what is `null`; the others stay, and merge one by one. A value is a text, a number, `true`, `false`
+  or a list of texts; a text in ISO form is a date. Marks are set (`true`) or not (`false`): Simplenote has `pinned` and `markdown`, the
+  notebooks have `pinned`, Memento has both and `archived`. Others stand in the front matter of a vault's notes, are labels in Trilium, and are
+  kept beside a note of the notebooks. Notes of the other stores have them if their text begins with a block of front matter. A property
+  is changed where it stands, also as `key:: value` in a text; nothing else of the text changes. A name that none may have there is an error. Tags are no property.
+* Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no comma, white space
   only where the store has tags of several words, and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
 * A text has at most 1,048,576 bytes, or what the store allows. A note that is larger already may shrink.
@@ -374,6 +381,8 @@ _BEHAVIOUR = {
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
 * `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).
   Spellings of one tag count as one.
+* `list_properties`: `properties` has each property of notes outside the trash: its `name`, in how many `notes`, of which `kinds` (`text`, `number`,
+  `date`, `yes/no`, `list`, `empty`), and its three commonest `values`; most used first, 100 a page (`page`).
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
   spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
   `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and

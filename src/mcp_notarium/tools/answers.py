@@ -147,7 +147,8 @@ def shown_properties_of(content: Content, policy: Policy) -> dict[str, Any] | No
     if policy.hides(Hideable.TEXT):
         found = {name: one for name, one in found.items() if name in MARKS}
     else:
-        found = properties_of(content)
+        hidden = content.tags if policy.hides(Hideable.TAGS) else ()  # names of labels are tags
+        found = properties_of(content).having({}, without=hidden)
     return {name: _shown(value) for name, value in [*found.items()][:MOST_PROPERTIES]} or None
 
 

@@ -34,6 +34,7 @@ from mcp_notarium.search.query import (
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
 from mcp_notarium.tools.get import ROW_HIDDEN
+from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
@@ -60,6 +61,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     query = query_of(request, is_property=app.library.has_property)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
+    if any(isinstance(one, HasProperty) for one in conditions_in(query.terms)):
+        require_filter(app)
     check_folders(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
         query = spell_query(app, query)
@@ -131,7 +134,7 @@ def check_query(policy: Policy, query: Query) -> None:
     kinds = set(map(type, conditions_in(query.terms)))
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
-    if kinds & {Word, Phrase, HasProperty}:
+    if kinds & {Word, Phrase}:
         policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched
 
 

@@ -188,8 +188,9 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
             resolution_hint=f"Give a name in one line, and {FORMS}.",
         ) from None
     if keeps_block and find_block(content.text) and not find_block(text):
-        end = newline_of(content.text)
-        text = f"---{end}---{end}{text}"  # a text without a block keeps the one that it had
+        # A text without a block would get back the one that the note has.
+        mark, end = "\ufeff" * text.startswith("\ufeff"), newline_of(content.text)
+        text = f"{mark}---{end}---{end}{text.removeprefix(mark)}"
     return replace(content, text=text)
 
 
@@ -208,13 +209,20 @@ def _no_property_error(name: str, marks: frozenset[str]) -> InvalidRequest:
     )
 
 
+def require_filter(app: App) -> None:
+    """Raise ``NotPermitted`` if notes may not be filtered by properties: the results would show hidden parts."""
+    app.config.policy.require_filter(Field.TEXT)
+    if app.library.traits.names_are_tags:
+        app.config.policy.require_filter(Field.TAGS)
+
+
 async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
     """Return one page of the properties of visible notes outside the trash, most used first.
 
     Raises ``NotPermitted`` if the policy hides texts, and ``StillLoading``.
     """
     del call  # a read asks the user nothing
-    app.config.policy.require_filter(Field.TEXT)
+    require_filter(app)
     status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
     found, total = app.library.count_properties(limit=size, offset=(page - 1) * size)

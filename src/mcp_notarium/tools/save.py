@@ -275,6 +275,8 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
         policy.require_edit(Field.TEXT)
     if not _property_changes(app, request).keys() <= app.library.traits.properties:
         policy.require_edit(Field.TEXT)
+        if app.library.traits.names_are_tags:
+            policy.require_edit(Field.TAGS)
     if request.tags is not None:
         policy.require_edit(Field.TAGS)
     if request.find is not None:
