@@ -256,6 +256,7 @@ async def _client(
     remote: Any,
     cache: Cache | None,
     put: Put,
+    *,
     policy: Policy,
 ) -> AsyncIterator[Place]:
     harness = ToolHarness(folder, remote=remote, cache=cache, policy=policy)
@@ -281,7 +282,7 @@ async def _client(
 async def _simplenote(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         Simulator().serving() as sim,
-        _client(Simplenote(sim), folder, open_store(sim), None, put, policy) as place,
+        _client(Simplenote(sim), folder, open_store(sim), None, put, policy=policy) as place,
     ):
         yield place
 
@@ -290,7 +291,7 @@ async def _simplenote(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> As
 async def _local(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     cache = make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
     remote = LocalStore(cache.database)
-    async with _client(Notebook(cache), folder, remote, cache, put, policy) as place:
+    async with _client(Notebook(cache), folder, remote, cache, put, policy=policy) as place:
         yield place
 
 
@@ -303,7 +304,7 @@ async def _memory(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncI
         policy.visibility,
     )
     remote = LocalStore(cache.database)
-    async with _client(Notebook(cache), folder, remote, cache, put, policy) as place:
+    async with _client(Notebook(cache), folder, remote, cache, put, policy=policy) as place:
         yield place
 
 
@@ -311,7 +312,7 @@ async def _memory(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncI
 async def _vault(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     (folder / "vault").mkdir()
     remote = VaultStore(folder / "vault")
-    async with _client(Vault(folder / "vault"), folder, remote, None, put, policy) as place:
+    async with _client(Vault(folder / "vault"), folder, remote, None, put, policy=policy) as place:
         yield place
 
 
@@ -319,7 +320,7 @@ async def _vault(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIt
 async def _jotter(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         JotterSimulator().serving() as sim,
-        _client(Jotter(sim), folder, open_jotter(sim), None, put, policy) as place,
+        _client(Jotter(sim), folder, open_jotter(sim), None, put, policy=policy) as place,
     ):
         yield place
 
@@ -328,7 +329,7 @@ async def _jotter(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncI
 async def _trilium(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     async with (
         TriliumSimulator().serving() as sim,
-        _client(Trilium(sim), folder, open_trilium(sim), None, put, policy) as place,
+        _client(Trilium(sim), folder, open_trilium(sim), None, put, policy=policy) as place,
     ):
         yield place
 
@@ -336,7 +337,9 @@ async def _trilium(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> Async
 @asynccontextmanager
 async def _memento(folder: Path, put: Put, policy: Policy = PERMISSIVE) -> AsyncIterator[Place]:
     app = MementoFile(folder / "dev.db")
-    async with _client(Memento(app), folder, MementoStore(app.path), None, put, policy) as place:
+    async with _client(
+        Memento(app), folder, MementoStore(app.path), None, put, policy=policy
+    ) as place:
         yield place
 
 

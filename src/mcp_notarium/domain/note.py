@@ -144,6 +144,11 @@ class Content:
         """Tell whether ``domain.properties`` may find any, without a look at the lines."""
         return bool(self.properties) or self.text.startswith(_BLOCKS) or _INLINE in self.text
 
+    @property
+    def may_have_tasks(self) -> bool:
+        """Tell whether the text may have tasks: boxes, or words behind a dash."""
+        return "[" in self.text or "- " in self.text
+
     def cleaned(self) -> Content:
         """Return it in a form that any store and the index can hold: lone surrogates are replaced."""
         tags = tuple(replace_surrogates(tag) for tag in self.tags)

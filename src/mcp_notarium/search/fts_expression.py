@@ -25,6 +25,7 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTask,
     InFolder,
     Not,
     Or,
@@ -57,7 +58,7 @@ def build_match(condition: Condition) -> str | None:
         case And(conditions):
             ranked, rest = split(conditions)
             return None if rest else ranked
-        case Not() | Tagged() | InFolder() | HasProperty():
+        case Not() | Tagged() | InFolder() | HasProperty() | HasTask():
             return None
 
 

@@ -11,6 +11,7 @@
     tag:x  -tag:x      with, without a tag; tag:"two words"; also in ``tag:x OR tag:y``
     path:x  -path:x    in, not in a folder, or the note of that path; also in ``path:x OR path:y``
     key:x  "a key":x   with a property of this name, if any note has one: a text, >number, a..b, <2024-05-01, 2024-05
+    task:open          with an open task; also done, any, due<2024-05-01, scheduled:2024-05: one task is all of it
     has:key  -has:key  with, without a property of this name
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
@@ -38,6 +39,7 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTask,
     InFolder,
     Not,
     Or,
@@ -50,6 +52,7 @@ from mcp_notarium.search.query import (
     Trash,
     Word,
 )
+from mcp_notarium.search.task_filter import USAGE, joined, read_task_filter
 
 MAX_CHARACTERS = 4096
 MAX_TERMS = 64
@@ -60,7 +63,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
-_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is|has"
+_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is|has|task"
 _ITEM = re.compile(
     rf"""(?P<minus>-)?
         (?:(?P<key>{_KEYS}):)?
@@ -70,7 +73,7 @@ _ITEM = re.compile(
 _OWN_KEY = re.compile(rf"-?(?:{_KEYS}):", re.IGNORECASE)
 _UNFINISHED = re.compile(rf"-?({_KEYS}):", re.IGNORECASE)
 _UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z]{{2,12}}):(?=[^\s/])", re.IGNORECASE)
-FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has:, and properties that notes have."
+FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has:, task:, and properties that notes have."
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -206,6 +209,9 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
         if not (folder := value.strip("/")):
             _refuse_filter(key)
         return _apply_sign(InFolder(folder), minus=minus)
+    if key == "task":
+        task = read_task_filter(value)
+        return _refuse_filter(key) if task is None else _apply_sign(task, minus=minus)
     if key == "has":
         return _apply_sign(HasProperty(value), minus=minus)
     if minus:
@@ -264,6 +270,7 @@ def _with_groups(query: Query, groups: Iterable[_Group]) -> Query:
     """Return the query with what was typed; items of one group are alternatives."""
     words: list[Word] = []
     conditions: list[Condition] = []
+    tasks: list[HasTask] = []
     for group in groups:
         match group.items:
             case [Word() as word] if not group.strict:
@@ -276,10 +283,13 @@ def _with_groups(query: Query, groups: Iterable[_Group]) -> Query:
                 query = replace(query, folders=(*query.folders, path))
             case [Not(InFolder(path))]:
                 query = replace(query, excluded_folders=(*query.excluded_folders, path))
+            case [HasTask() as task]:
+                tasks.append(task)
             case [_Filter() as item]:
                 query = _add_filter(query, item)
             case _:
                 conditions.append(_join_alternatives(group.items))
+    conditions += joined(tasks)
     bare: list[Condition] = [Ranked(tuple(words))] if words[1:] else [*words]
     terms = (*bare, *conditions)
     return replace(query, terms=And(terms) if terms[1:] else next(iter(terms), None))
@@ -289,7 +299,7 @@ def _join_alternatives(group: list[Condition | _Filter]) -> Condition:
     alternatives = [item for item in group if not isinstance(item, _Filter)]
     if len(alternatives) < len(group):
         _refuse(
-            "OR works between words, phrases, tags, paths and properties, not with dates or trash:.",
+            "OR works between words, phrases, tags, paths, properties and tasks, not with dates or trash:.",
             "Search twice, or leave the OR out.",
         )
     return Or(tuple(alternatives)) if alternatives[1:] else alternatives[0]
@@ -389,6 +399,7 @@ def day_start(day: str) -> int | None:
 _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
     "path": 'Write path:Folder, path:Folder/Below, or path:"two words".',
+    "task": USAGE,
     "has": 'Write has:due, or has:"two words", with the name of a property.',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",

@@ -43,30 +43,33 @@ def read_filter(found: re.Match[str]) -> HasProperty:
     if found["bare"] is None:
         return HasProperty(name, value=found["text"])
     value = found["bare"]
+    if not _COMPARED.fullmatch(value):
+        return HasProperty(name, value=value, dates=_span(value))
+    bounds = read_bounds(value)
+    if not bounds:
+        raise _usage_error(name)
+    return HasProperty(name, numbers=bounds.get("numbers"), dates=bounds.get("dates"))
+
+
+def read_bounds(value: str) -> dict[str, Bounds]:
+    """Return what a value lies between, as ``numbers`` and as ``dates``; nothing if it is neither."""
     compared = _COMPARED.fullmatch(value)
     if compared is None:
-        span = _span(value)
-        return HasProperty(name, value=value, dates=span)
+        return _ends(value)
     if compared["sign"]:
-        ends = _ends(name, compared["bound"])
-        return _within(name, {kind: _beyond(compared["sign"], end) for kind, end in ends.items()})
-    first, last = (
-        _ends(name, part) if part else {} for part in (compared["first"], compared["last"])
-    )
+        return {
+            kind: _beyond(compared["sign"], end) for kind, end in _ends(compared["bound"]).items()
+        }
+    first, last = (_ends(compared[part]) if compared[part] else {} for part in ("first", "last"))
+    if (compared["first"] and not first) or (compared["last"] and not last):
+        return {}
     kinds = first.keys() & last.keys() if first and last else first.keys() | last.keys()
-    if not kinds:
-        raise _usage_error(name)
-    bounds = {
+    return {
         kind: Bounds(
             first[kind].least if kind in first else None, last[kind].below if kind in last else None
         )
         for kind in kinds
     }
-    return _within(name, bounds)
-
-
-def _within(name: str, bounds: dict[str, Bounds]) -> HasProperty:
-    return HasProperty(name, numbers=bounds.get("numbers"), dates=bounds.get("dates"))
 
 
 def value_key(value: str) -> str:
@@ -79,7 +82,7 @@ def day_number(day: date) -> float:
     return float((day.toordinal() - _EPOCH) * _DAY)
 
 
-def _ends(name: str, text: str) -> dict[str, Bounds]:
+def _ends(text: str) -> dict[str, Bounds]:
     """Return a bound as a number and as a date, as far as it is one."""
     ends: dict[str, Bounds] = {}
     number = typed(text)
@@ -87,8 +90,6 @@ def _ends(name: str, text: str) -> dict[str, Bounds]:
         ends["numbers"] = Bounds(float(number), math.nextafter(number, math.inf))
     if (span := _span(text)) is not None:
         ends["dates"] = span
-    if not ends:
-        raise _usage_error(name)
     return ends
 
 

@@ -69,6 +69,16 @@ class HasProperty:
 
 
 @dataclass(frozen=True, slots=True)
+class HasTask:
+    """Match notes with a task that is all of this. ``due`` and ``scheduled``: within these days, in epoch seconds."""
+
+    is_open: bool | None = None
+    state: str | None = None
+    due: Bounds | None = None
+    scheduled: Bounds | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """Match notes for which the condition does not hold."""
 
@@ -89,7 +99,7 @@ class Or:
     conditions: tuple[Condition, ...]
 
 
-Condition = Word | Ranked | Phrase | Tagged | InFolder | HasProperty | Not | And | Or
+Condition = Word | Ranked | Phrase | Tagged | InFolder | HasProperty | HasTask | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTask,
     InFolder,
     Not,
     Or,
@@ -195,7 +196,7 @@ def _reads_text(condition: Condition) -> bool:
             return not any(build_match(word) for word in words)
         case Word() | Phrase():
             return build_match(condition) is None
-        case Tagged() | InFolder() | HasProperty():
+        case Tagged() | InFolder() | HasProperty() | HasTask():
             return False
 
 
@@ -212,7 +213,9 @@ def _tags_of(condition: Condition) -> list[str] | None:
 
 def _is_narrow(condition: Condition) -> bool:
     """Tell whether an index of its own finds the notes of the condition."""
-    return isinstance(condition, InFolder | HasProperty) or _tags_of(condition) is not None
+    return (
+        isinstance(condition, InFolder | HasProperty | HasTask) or _tags_of(condition) is not None
+    )
 
 
 def _clause(condition: Condition, query: Query) -> Statement:
@@ -222,7 +225,7 @@ def _clause(condition: Condition, query: Query) -> Statement:
         places = tuple(place for key in keys for place in (key, f"{key}/", f"{key}0"))
         return Statement(f"{_TAGGED} {' OR '.join([_TAG] * len(keys))})", places)
     match condition:
-        case InFolder() | HasProperty():
+        case InFolder() | HasProperty() | HasTask():
             return _narrow_clause(condition)
         case Not(inner):
             clause = _clause(inner, query)
@@ -236,7 +239,13 @@ def _clause(condition: Condition, query: Query) -> Statement:
             return Statement(_LITERAL, (text,))
 
 
-def _narrow_clause(condition: InFolder | HasProperty) -> Statement:
+def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
+    if isinstance(condition, HasTask):
+        task = task_clause(condition)
+        return Statement(
+            f"m.pk IN (SELECT t.pk FROM note_tasks AS t WHERE {task.sql})",  # noqa: S608 - constants only
+            task.parameters,
+        )
     if isinstance(condition, InFolder):
         key = path_key(condition.path)
         return Statement(_IN_FOLDER, (key, f"{key}/", f"{key}0"))
@@ -254,6 +263,20 @@ def _narrow_clause(condition: InFolder | HasProperty) -> Statement:
         f"m.pk IN (SELECT pk FROM note_properties WHERE key = ?{either})",  # noqa: S608 - constants only
         (tag_key(condition.name), *_parameters(ways)),
     )
+
+
+def task_clause(condition: HasTask) -> Statement:
+    """Return what holds for the rows ``t`` of ``note_tasks`` that the condition means."""
+    ways = [
+        ("t.is_open = ?", None if condition.is_open is None else int(condition.is_open)),
+        ("t.state = ?", condition.state),
+    ]
+    for column, bounds in (("due", condition.due), ("scheduled", condition.scheduled)):
+        if bounds is not None:
+            ways += [(f"t.{column} >= ?", bounds.least), (f"t.{column} < ?", bounds.below)]
+    given = [(sql, value) for sql, value in ways if value is not None]
+    sql = " AND ".join(sql for sql, _ in given) or "1"
+    return Statement(f"({sql})", tuple(value for _, value in given))
 
 
 def _metadata(query: Query, trash: Sequence[int]) -> list[Statement]:

@@ -1,6 +1,6 @@
 """Convert revisions to table rows and back, and read or scan the rows of notes by their keys.
 
-The rows are those of ``notes``, ``note_base``, ``note_tags`` and ``note_properties``.
+The rows are those of ``notes``, ``note_base``, ``note_tags``, ``note_properties`` and ``note_tasks``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.property_table import property_rows
+from mcp_notarium.storage.task_table import task_rows
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone
@@ -81,7 +82,7 @@ class Rows:
     """Hold the rows of one revision, without what only the table knows.
 
     ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
-    without the key, ``tags``: tag and key of each, ``properties``: those of ``note_properties`` without the key; all in the order of the statements there.
+    without the key, ``tags``: tag and key of each, ``properties``, ``tasks``: those of ``note_properties`` and ``note_tasks`` without the key; all in the order of the statements there.
     """
 
     revision: Revision
@@ -89,6 +90,7 @@ class Rows:
     base: tuple[Value, ...]
     tags: tuple[tuple[str, str], ...]
     properties: tuple[tuple[Value, ...], ...]
+    tasks: tuple[tuple[Value, ...], ...]
 
 
 def rows_of(revision: Revision) -> Rows:
@@ -96,7 +98,8 @@ def rows_of(revision: Revision) -> Rows:
     tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
     content = revision.content
     properties = tuple(property_rows(properties_of(content))) if content.may_have_properties else ()
-    return Rows(revision, _note(revision), _base(revision), tags, properties)
+    tasks = tuple(task_rows(content.text)) if content.may_have_tasks else ()
+    return Rows(revision, _note(revision), _base(revision), tags, properties, tasks)
 
 
 def _note(revision: Revision) -> tuple[Value, ...]:

@@ -20,6 +20,7 @@ from mcp_notarium.storage.note_ids import Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
 from mcp_notarium.storage.property_table import PUT_PROPERTY
+from mcp_notarium.storage.task_table import PUT_TASK
 from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
@@ -174,6 +175,7 @@ class NoteTable:
         self._index.empty()
         self._db.run("DELETE FROM note_tags")
         self._db.run("DELETE FROM note_properties")
+        self._db.run("DELETE FROM note_tasks")
         self.links.clear()
         self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
@@ -308,10 +310,8 @@ class NoteTable:
         self._db.run_many(_UPDATE, [(version, *one.note, pk) for version, pk, one in numbered])
         self._record_versions((version, one) for version, _, one in numbered)
         rows_by_pk = [(old.pk, one) for old, one in changed]
-        self._db.run_many("DELETE FROM note_tags WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk])
-        self._db.run_many(
-            "DELETE FROM note_properties WHERE pk = ?", [(pk,) for pk, _ in rows_by_pk]
-        )
+        for statement in _DROP_PARTS:
+            self._db.run_many(statement, [(pk,) for pk, _ in rows_by_pk])
         self.links.drop([pk for pk, _ in rows_by_pk])
         self._store_parts(rows_by_pk)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
@@ -327,6 +327,8 @@ class NoteTable:
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
         if listed := [(pk, *row) for pk, one in rows_by_pk for row in one.properties]:
             self._db.run_many(PUT_PROPERTY, listed)
+        if todo := [(pk, *row) for pk, one in rows_by_pk for row in one.tasks]:
+            self._db.run_many(PUT_TASK, todo)
         if linked := [
             (pk, one.revision) for pk, one in rows_by_pk if one.revision.links is not None
         ]:
@@ -355,6 +357,11 @@ UPDATE note_base SET written_here = ? WHERE pk = (SELECT pk FROM notes WHERE id 
 _IS_WRITTEN_HERE = """
 SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here
 """
+_DROP_PARTS = (
+    "DELETE FROM note_tags WHERE pk = ?",
+    "DELETE FROM note_properties WHERE pk = ?",
+    "DELETE FROM note_tasks WHERE pk = ?",
+)
 _EXISTING = """
 SELECT n.id, n.pk, n.local_version, b.etag, b.written_here
 FROM json_each(?) AS wanted

@@ -54,6 +54,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_names": Table(Kind.INDEX, ("kind", "key", "pk")),
         "note_links": Table(Kind.INDEX, ("pk", "place")),
         "note_properties": Table(Kind.INDEX, ("pk", "place")),
+        "note_tasks": Table(Kind.INDEX, ("pk", "line")),
         "merge_bases": Table(Kind.INDEX, ("number",)),
         "note_vectors": Table(Kind.INDEX, ("number",)),
         "hidden_notes": Table(Kind.INDEX, ("id",)),
@@ -209,6 +210,19 @@ STATEMENTS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX note_properties_key ON note_properties(key, value_key, pk)",
+    """
+    CREATE TABLE note_tasks (
+      pk        INTEGER NOT NULL REFERENCES notes(pk) ON DELETE CASCADE,
+      line      INTEGER NOT NULL,
+      is_open   INTEGER NOT NULL CHECK (is_open IN (0, 1)),
+      state     TEXT NOT NULL,
+      due       REAL,
+      scheduled REAL,
+      words     TEXT NOT NULL,
+      PRIMARY KEY (pk, line)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX note_tasks_open ON note_tasks(is_open, due, pk)",
     """
     CREATE TABLE note_base (
       pk              INTEGER PRIMARY KEY REFERENCES notes(pk) ON DELETE CASCADE,

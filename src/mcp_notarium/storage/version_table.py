@@ -270,10 +270,10 @@ class VersionTable:
 
     def remove_hidden(self, visibility: VisibilityFilter) -> None:
         """Remove the versions that the rules hide by their own id and tags."""
-        texts = "text" if visibility.rules.hidden_properties else "''"
+        rows = self._db.rows(_WITH_TEXTS if visibility.rules.hidden_properties else _LABELS)
         hidden = [
             (pk,)
-            for pk, note_id, clear, tags, properties, text in self._db.rows(_LABELS.format(texts))
+            for pk, note_id, clear, tags, properties, text in rows
             if visibility.find_rule_of(
                 note_id, _labelled(tags, properties, text or ""), clear=bool(clear)
             )
@@ -369,4 +369,5 @@ _REMOVED = """
 SELECT number, keepsake, tags_understood FROM note_versions
 WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC
 """
-_LABELS = "SELECT pk, note_id, tags_understood, tags, properties, {} FROM note_versions"
+_LABELS = "SELECT pk, note_id, tags_understood, tags, properties, NULL FROM note_versions"
+_WITH_TEXTS = "SELECT pk, note_id, tags_understood, tags, properties, text FROM note_versions"
