@@ -1,7 +1,7 @@
 """Tasks are read as Obsidian Tasks, Dataview and Logseq take them, and ticked as these tick them."""
 
 from datetime import date
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -121,9 +121,9 @@ def test_what_is_read_is_bounded():
     ],
 )
 def test_hostile_texts_take_bounded_time(text):
-    begin = perf_counter()
+    begin = process_time()
     assert len([*find_tasks(text)]) <= MOST
-    assert perf_counter() - begin < 1
+    assert process_time() - begin < 1
 
 
 @pytest.mark.parametrize(
