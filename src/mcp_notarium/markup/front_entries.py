@@ -234,5 +234,7 @@ def _scalar(event: yaml.Event) -> PropertyValue:
 
 
 def _signature(event: yaml.Event) -> tuple[object, ...]:
-    names = ("value", "tag", "anchor", "implicit")
-    return (type(event), *(getattr(event, name, None) for name in names))
+    anchor = getattr(event, "anchor", None)
+    if isinstance(event, yaml.ScalarEvent):
+        return yaml.ScalarEvent, anchor, event.tag, event.value, event.implicit
+    return type(event), anchor, getattr(event, "tag", None)

@@ -1,7 +1,7 @@
 """Properties are read as Obsidian, Dataview and Logseq take them."""
 
 from datetime import UTC, date, datetime
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -203,12 +203,12 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(
     ],
 )
 def test_hostile_texts_take_bounded_time(text):
-    begin = perf_counter()
+    begin = process_time()
     try:
         found = read_properties(text)
     except NotUnderstood:
         found = {}
-    assert perf_counter() - begin < 2
+    assert process_time() - begin < 2
     assert len(found) <= MOST
 
 

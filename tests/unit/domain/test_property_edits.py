@@ -1,7 +1,7 @@
 """Properties are written as Obsidian writes them, each in its place."""
 
 from datetime import UTC, date, datetime
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -191,9 +191,9 @@ def test_a_block_that_is_not_understood_is_not_changed(text):
 def test_changes_take_bounded_time():
     text = "---\n" + "".join(f"k{number}: v\n" for number in range(4_900)) + "---\n"
     changes = {f"k{number}": number for number in range(MOST_CHANGES)}
-    begin = perf_counter()
+    begin = process_time()
     changed = change_properties(text, changes)
-    assert perf_counter() - begin < 15
+    assert process_time() - begin < 15
     assert [*read_properties(changed).values()][: MOST_CHANGES + 1] == [*range(MOST_CHANGES), "v"]
     with pytest.raises(UnfitProperty):
         change_properties("", dict.fromkeys(map(str, range(MOST_CHANGES + 1))))
