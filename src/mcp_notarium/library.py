@@ -20,10 +20,11 @@ from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
-from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_lookup, note_rows, property_table
+from mcp_notarium.search.query import HasTask, Query
+from mcp_notarium.storage import driver, note_lookup, note_rows, property_table, task_table
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.property_table import PropertyUse
+from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.stores.extensions import find_replaced
@@ -169,6 +170,12 @@ class Library:
     ) -> dict[str, dict[str, Any]]:
         """Return the values of these properties of these notes, by id and name."""
         return property_table.read_named(self._cache.database, note_ids, names)
+
+    def find_tasks(
+        self, note_ids: Sequence[str], wanted: Sequence[HasTask]
+    ) -> dict[str, list[FoundTask]]:
+        """Return the tasks of these notes that any of the conditions means, by id; see ``task_table.MOST``."""
+        return task_table.find_tasks_of(self._cache.database, note_ids, wanted)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""

@@ -267,7 +267,7 @@ def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
 
 def task_clause(condition: HasTask) -> Statement:
     """Return what holds for the rows ``t`` of ``note_tasks`` that the condition means."""
-    ways = [
+    ways: list[tuple[str, Parameter | None]] = [
         ("t.is_open = ?", None if condition.is_open is None else int(condition.is_open)),
         ("t.state = ?", condition.state),
     ]

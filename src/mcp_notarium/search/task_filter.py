@@ -23,7 +23,7 @@ def read_task_filter(value: str) -> HasTask | None:
     if known in ("open", "any"):
         return HasTask(is_open=True if known == "open" else None)
     if known in _STATES:
-        return HasTask(state=_STATES[known])
+        return HasTask(is_open=known == "doing", state=_STATES[known])
     found = _DAYS.fullmatch(value)
     dates = read_bounds(found["bounds"]).get("dates") if found else None
     if found is None or dates is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.search.property_filter import day_number
@@ -36,8 +36,11 @@ def task_rows(text: str) -> Iterator[Row]:
     from mcp_notarium.markup.tasks import find_tasks  # noqa: PLC0415 - few notes have tasks
 
     for task in find_tasks(text):
-        days = (None if day is None else day_number(day) for day in (task.due, task.scheduled))
-        yield task.line, int(task.is_open), task.state, *days, shorten(task.text, LONGEST)
+        due, scheduled = _seconds(task.due), _seconds(task.scheduled)
+        yield (
+            *(task.line, int(task.is_open), task.state, due, scheduled),
+            shorten(task.text, LONGEST),
+        )
 
 
 def find_tasks_of(
@@ -56,6 +59,10 @@ def find_tasks_of(
         if len(tasks) <= MOST:
             tasks.append(FoundTask(line, words, state, *map(_day, days)))
     return found
+
+
+def _seconds(day: date | None) -> float | None:
+    return None if day is None else day_number(day)
 
 
 def _day(seconds: float | None) -> str | None:

@@ -56,6 +56,16 @@ class Match(Answer):
     text: str
 
 
+class TaskRow(Answer):
+    """Describe a task of a note: its line (from 1), its words, its state, and its days."""
+
+    line: int
+    text: str
+    state: Literal["open", "doing", "done", "cancelled"]
+    due: str | None = None
+    scheduled: str | None = None
+
+
 class ListItem(Answer):
     """Hold one row of a listing; ``text`` is a preview, never empty. ``title``: where the store has titles."""
 
@@ -68,6 +78,8 @@ class ListItem(Answer):
     modified_at: int
     trash: bool
     properties: dict[str, Any] | None = None
+    tasks: list[TaskRow] | None = None
+    more_tasks: bool | None = None
     match: Match | None = None
     lacks: list[str] | None = None
     by: Literal["meaning"] | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (
     HasProperty,
+    HasTask,
     InFolder,
     Phrase,
     Query,
@@ -32,7 +33,7 @@ from mcp_notarium.search.query import (
     Word,
     conditions_in,
 )
-from mcp_notarium.tools.answers import ListAnswer, ListItem, Match
+from mcp_notarium.tools.answers import ListAnswer, ListItem, Match, TaskRow
 from mcp_notarium.tools.get import ROW_HIDDEN
 from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary
 
 DEFAULT_LIMIT = 20
+MOST_TASKS = 10
+"""Tasks of a note that a row shows, of those that the query means."""
 LARGEST_OFFSET = 2**53
 """Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
 
@@ -61,7 +64,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     query = query_of(request, is_property=app.library.has_property)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app.config.policy, query)
-    if any(isinstance(one, HasProperty) for one in conditions_in(query.terms)):
+    kinds = set(map(type, conditions_in(query.terms)))
+    if HasProperty in kinds:
         require_filter(app)
     check_folders(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
@@ -134,21 +138,29 @@ def check_query(policy: Policy, query: Query) -> None:
     kinds = set(map(type, conditions_in(query.terms)))
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
-    if kinds & {Word, Phrase}:
+    if kinds & {Word, Phrase, HasTask}:
         policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched
 
 
 def _rows(app: App, query: Query, notes: Sequence[Summary]) -> list[ListItem]:
-    """Return the rows, with those properties that the query names."""
-    named = [one.name for one in conditions_in(query.terms) if isinstance(one, HasProperty)]
-    rows = [_row(summary, app.config.policy) for summary in notes]
-    if not named:
-        return rows
-    found = app.library.read_properties([one.id for one in notes], named)
-    return [
-        row.model_copy(update={"properties": (row.properties or {}) | found.get(row.uuid, {})})
-        for row in rows
-    ]
+    """Return the rows, with those properties that the query names and those tasks that it means."""
+    wanted = list(conditions_in(query.terms, excluded=False))
+    named = [one.name for one in wanted if isinstance(one, HasProperty)]
+    meant = [one for one in wanted if isinstance(one, HasTask)]
+    ids = [one.id for one in notes]
+    values = app.library.read_properties(ids, named) if named else {}
+    tasks = app.library.find_tasks(ids, meant) if meant else {}
+    rows = []
+    for summary in notes:
+        row, found = _row(summary, app.config.policy), tasks.get(summary.id, [])
+        more: dict[str, Any] = {}
+        if summary.id in values:
+            more["properties"] = (row.properties or {}) | values[summary.id]
+        if found:
+            more["tasks"] = [TaskRow(**asdict(one)) for one in found[:MOST_TASKS]]
+            more["more_tasks"] = len(found) > MOST_TASKS or None
+        rows.append(row.model_copy(update=more))
+    return rows
 
 
 def _row(summary: Summary, policy: Policy) -> ListItem:

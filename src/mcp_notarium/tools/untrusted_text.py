@@ -117,6 +117,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         *row.get("tags", ()),
         *_texts(row.get("properties", {})),
         row.get("name", ""),
+        *(task["text"] for task in row.get("tasks", ())),
         *row.get("values", {}),
     )
     kinds = find_invisible_kinds(texts)
