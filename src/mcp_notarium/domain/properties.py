@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from mcp_notarium.domain.note import Content, Properties, Value, read_values
+from mcp_notarium.markup.property_values import read_plain, to_json
 
 MARKS: Final = ("pinned", "markdown", "archived")
 """What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
@@ -22,8 +23,6 @@ MOST_ITEMS: Final = 100
 """Items of a list."""
 MOST: Final = 200
 """Properties of a note."""
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
-_MOST_DIGITS = 15
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
@@ -53,12 +52,9 @@ def kind_of(value: Value) -> Kind:
 
 
 def typed(text: str) -> Value:
-    """Return the value that a text without quotes stands for: a number in decimal, true or false, else the text."""
-    if text in ("true", "false"):
-        return text == "true"
-    if _NUMBER.fullmatch(text) and len(text) <= _MOST_DIGITS:
-        return float(text) if "." in text else int(text)
-    return text
+    """Return the value that a text without quotes stands for; a date is the text."""
+    value = to_json(read_plain(text))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def shown_value(value: Value) -> str:
@@ -98,7 +94,6 @@ def read_properties_of(content: Content) -> tuple[Properties, bool]:
         return content.properties, True
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415 - few notes need YAML
     from mcp_notarium.markup.properties import read_properties  # noqa: PLC0415
-    from mcp_notarium.markup.property_values import to_json  # noqa: PLC0415
 
     try:
         found = read_properties(content.text)

@@ -10,6 +10,7 @@ a letter, digit or picture (``++``), which no index has.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -241,7 +242,7 @@ def _clause(condition: Condition, query: Query) -> Statement:
 
 def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
     if isinstance(condition, HasTask):
-        task = task_clause(condition)
+        task = _task_clause(condition)
         return Statement(
             f"m.pk IN (SELECT t.pk FROM note_tasks AS t WHERE {task.sql})",  # noqa: S608 - constants only
             task.parameters,
@@ -265,8 +266,24 @@ def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
     )
 
 
-def task_clause(condition: HasTask) -> Statement:
-    """Return what holds for the rows ``t`` of ``note_tasks`` that the condition means."""
+def build_tasks(note_ids: Sequence[str], wanted: Sequence[HasTask]) -> Statement:
+    """Build what lists the tasks of these notes that any of the conditions means, by note and line."""
+    clauses = [_task_clause(one) for one in wanted]
+    return Statement(
+        f"{_TASKS} AND ({' OR '.join(one.sql for one in clauses)}) ORDER BY t.pk, t.line",
+        (json.dumps(list(note_ids)), *_parameters(clauses)),
+    )
+
+
+_TASKS = """
+SELECT n.id, t.line, t.words, t.state, t.due, t.scheduled
+FROM json_each(?) AS wanted CROSS JOIN notes n ON n.id = wanted.value
+CROSS JOIN note_tasks AS t ON t.pk = n.pk
+WHERE 1
+"""
+
+
+def _task_clause(condition: HasTask) -> Statement:
     ways: list[tuple[str, Parameter | None]] = [
         ("t.is_open = ?", None if condition.is_open is None else int(condition.is_open)),
         ("t.state = ?", condition.state),

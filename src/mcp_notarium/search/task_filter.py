@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from mcp_notarium.search.property_filter import read_bounds
 from mcp_notarium.search.query import HasTask
@@ -38,9 +38,14 @@ def joined(tasks: Iterable[HasTask]) -> list[HasTask]:
     for task in tasks:
         given = {name: one for name, one in asdict(task).items() if one is not None}
         for at, other in enumerate(found):
-            if all(getattr(other, name) is None for name in given):
-                values = {name: getattr(task, name) for name in given}
-                found[at] = replace(other, **values)
+            held = asdict(other)
+            if all(held[name] is None for name in given):
+                found[at] = HasTask(
+                    task.is_open if other.is_open is None else other.is_open,
+                    other.state or task.state,
+                    other.due or task.due,
+                    other.scheduled or task.scheduled,
+                )
                 break
         else:
             found.append(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -10,7 +9,7 @@ from datetime import UTC, date, datetime
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.search.property_filter import day_number
 from mcp_notarium.search.query import HasTask
-from mcp_notarium.search.sql_builder import task_clause
+from mcp_notarium.search.sql_builder import build_tasks
 from mcp_notarium.storage.database import Database
 
 LONGEST = 200
@@ -47,14 +46,10 @@ def find_tasks_of(
     database: Database, note_ids: Sequence[str], wanted: Sequence[HasTask]
 ) -> dict[str, list[FoundTask]]:
     """Return the tasks of these notes that any of the conditions means, by the id of the note; one more than ``MOST``."""
-    clauses = [task_clause(one) for one in wanted]
-    ways = " OR ".join(one.sql for one in clauses)
-    sql = f"{_OF} AND ({ways}) ORDER BY t.pk, t.line"
-    values = tuple(value for one in clauses for value in one.parameters)
+    statement = build_tasks(note_ids, wanted)
+    rows = database.rows(statement.sql, statement.parameters)
     found: dict[str, list[FoundTask]] = {}
-    for note_id, line, words, state, *days in database.rows(
-        sql, (json.dumps(list(note_ids)), *values)
-    ):
+    for note_id, line, words, state, *days in rows:
         tasks = found.setdefault(note_id, [])
         if len(tasks) <= MOST:
             tasks.append(FoundTask(line, words, state, *map(_day, days)))
@@ -70,9 +65,3 @@ def _day(seconds: float | None) -> str | None:
 
 
 PUT_TASK = "INSERT INTO note_tasks VALUES (?, ?, ?, ?, ?, ?, ?)"
-_OF = """
-SELECT n.id, t.line, t.words, t.state, t.due, t.scheduled
-FROM json_each(?) AS wanted CROSS JOIN notes n ON n.id = wanted.value
-CROSS JOIN note_tasks AS t ON t.pk = n.pk
-WHERE 1
-"""
