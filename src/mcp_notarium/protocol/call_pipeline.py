@@ -200,7 +200,9 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     ]
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
-    named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
+    named = "; ".join(
+        ": ".join(filter(None, (problem["field"], problem["problem"]))) for problem in problems[:5]
+    )
     described = describe_arguments(tool, wrong)
     return InvalidRequest(
         f"`{tool.name}` refuses {named}",

@@ -81,7 +81,7 @@ TOOLS: tuple[Tool, ...] = (
         ),
         request=requests.GetRequest,
         answer=answers.NoteAnswer,
-        other_answer=answers.OldNoteAnswer,
+        other_answers=(answers.OldNoteAnswer, answers.NotesAnswer),
         read_only=True,
         idempotent=True,
         handle=get.handle,
@@ -90,7 +90,7 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace` and "
+            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
             "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),
@@ -230,7 +230,7 @@ def _whole_form(tool: Tool) -> dict[str, Any]:
 
 
 def _output_schema(tool: Tool) -> dict[str, Any]:
-    answers = (tool.answer, tool.other_answer or tool.answer)
+    answers = (tool.answer, *tool.other_answers)
     names: dict[str, Any] = {name: {} for answer in answers for name in answer.model_fields}
     return {"properties": names, "type": "object"}
 
@@ -261,7 +261,7 @@ def _describe_values(schema: dict[str, Any]) -> str:
     return f" ({said or ', '.join(bounds)})" if bounds or 0 < len(said) <= _SHORT else ""
 
 
-_BOUNDS = {"minimum": "at least", "maximum": "at most"}
+_BOUNDS = {"minimum": "at least", "maximum": "at most", "maxItems": "at most"}
 _SHORT = 40
 _DESCRIBED = 2
 

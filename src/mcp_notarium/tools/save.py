@@ -1,8 +1,9 @@
 """Handle ``save``: create a note, or change text, tags or trash of one.
 
 What replaces something is a change of the version that the caller has read: if the note is at another one by
-now, the two are merged, or nothing is written. Lines for the end or the top, and a text that is found once, need
-no version: they are put into the newest text. Success means that the store has stored it. Nothing is written
+now, the two are merged, or nothing is written. Lines for the end or the top, a text that is found once, another heading of a
+section, and tags that come or go need no version: they are put into the newest text. A section that is named by its number or line
+does, for these are of a text that was read. Success means that the store has stored it. Nothing is written
 if nothing would change, or if nobody has agreed to sharing the note or dropping most of it.
 """
 
@@ -13,11 +14,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
+from mcp_notarium.markup.section_edit import SectionChange, change_section
+from mcp_notarium.markup.section_names import is_by_place
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -179,20 +183,23 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
             "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
         )
+    _check_section(request, given)
+    _check_tag_arguments(request)
     if (request.find is None) != (request.replace is None):
         raise InvalidRequest(
             "`find` and `replace` belong together.",
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        if not given and not _replaced_fields(request) and not _properties(request):
+        others = (*_replaced_fields(request), *_tag_changes(request), request.heading)
+        if not given and not any(others) and not _properties(request):
             traits = app.library.traits
             more = {"title": traits.titles, "trash": traits.trash, "properties": traits.properties}
             named = "".join(f", `{name}`" for name, there in more.items() if there)
             raise InvalidRequest(
                 "Nothing to save.",
                 resolution_hint="Give one of `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
-                f"`tags`{named}.",
+                f"`section` with `heading`, `tags`, `add_tags`, `remove_tags`{named}.",
             )
         return
     if given and given != ["text"]:
@@ -212,6 +219,41 @@ def _check_shape(app: App, request: SaveRequest) -> None:
         )
 
 
+def _check_section(request: SaveRequest, given: list[str]) -> None:
+    """Raise ``InvalidRequest`` for a section without a change of it, or a change that no section has."""
+    if request.section is None:
+        if request.heading is not None:
+            raise InvalidRequest(
+                "`heading` was given without `section`.",
+                resolution_hint="Name the section by its present heading as `section`.",
+            )
+        return
+    if request.id is None:
+        raise InvalidRequest(
+            "A new note has no section yet.", resolution_hint="Give `id` to change a note."
+        )
+    if given == ["text_patch"] or not (given or request.heading is not None):
+        raise InvalidRequest(
+            "`section` needs one of `append`, `prepend`, `text`, `find` with `replace`, and `heading`.",
+            resolution_hint="`text_patch` has line numbers and takes no `section`.",
+        )
+
+
+def _check_tag_arguments(request: SaveRequest) -> None:
+    """Raise ``InvalidRequest`` for tags that are replaced and changed, or come and go, in one call."""
+    changed = _tag_changes(request)
+    if changed and request.tags is not None:
+        raise InvalidRequest(
+            f"`tags` replaces all tags and stands without `{changed[0]}`.",
+            resolution_hint="Give `add_tags` and `remove_tags` alone; they leave the other tags.",
+        )
+    gone = set(map(tag_key, request.remove_tags or ()))
+    if any(tag_key(tag) in gone for tag in request.add_tags or ()):
+        raise InvalidRequest(
+            "A tag is in both `add_tags` and `remove_tags`.", resolution_hint="Decide for one."
+        )
+
+
 async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     """Return the request without empty values beside another change.
 
@@ -221,6 +263,8 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     emptied = [name for name, value in sent.items() if value in ("", [])]
     others = [name for name in _text_arguments(request) if name not in emptied]
     others += [name for name in ("title", "tags") if sent[name]]
+    others += _tag_changes(request)
+    others += [] if request.heading is None else ["heading"]
     others += [
         name
         for name, given in (("trash", request.trash), ("properties", _properties(request)))
@@ -260,7 +304,14 @@ def _replaced_fields(request: SaveRequest) -> list[str]:
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
     replaces_text = request.text is not None or request.text_patch is not None
-    return not replaces_text and not _replaced_fields(request)
+    counted = request.section is not None and is_by_place(request.section)
+    return not replaces_text and not _replaced_fields(request) and not counted
+
+
+def _tag_changes(request: SaveRequest) -> list[str]:
+    """Return the names of the arguments by which single tags come and go."""
+    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
+    return [name for name, value in given.items() if value]
 
 
 def _check_permitted(app: App, request: SaveRequest) -> None:
@@ -268,11 +319,11 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     if request.id is None:
         return
     policy = app.config.policy
-    if _title(request) is not None or _text_arguments(request):
+    if _title(request) is not None or _text_arguments(request) or request.section is not None:
         policy.require_edit(Field.TEXT)
-    if request.tags is not None:
+    if request.tags is not None or _tag_changes(request):
         policy.require_edit(Field.TAGS)
-    if request.find is not None:
+    if request.find is not None or request.section is not None:
         app.usage_limits.require_read()  # defence: replacing-counts-as-reading
 
 
@@ -281,8 +332,8 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     note = await _find_target(app, request)
     old, title = Content("") if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
-    if request.tags is not None:
-        tags = check_tags(spell_tags(app, request.tags), present=old.tags, spaced=spaced)
+    if (wanted := _wanted_tags(app, request, old.tags)) is not None:
+        tags = check_tags(wanted, present=old.tags, spaced=spaced)
     try:
         text = _text(
             request,
@@ -314,8 +365,24 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     return draft
 
 
+def _wanted_tags(
+    app: App, request: SaveRequest, held: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return the tags that the note is to have; None: nothing is said of them."""
+    if request.tags is not None:
+        return spell_tags(app, request.tags)
+    if not _tag_changes(request):
+        return None
+    gone = set(map(tag_key, spell_tags(app, request.remove_tags or ())))
+    kept = tuple(tag for tag in held if tag_key(tag) not in gone)
+    here = set(map(tag_key, kept))
+    added = spell_tags(app, request.add_tags or ())
+    return (*kept, *(tag for tag in added if tag_key(tag.strip()) not in here))
+
+
 async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
     """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
+    named = "section" if request.find is None else "find"
     for then in await app.library.history.recall(note.id):
         try:
             mine = replace(then, text=_text(request, then.text, titles=True, form=Form.LINES))
@@ -323,7 +390,8 @@ async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None
             continue
         read = replace(note, text=then.text, title=then.title)
         error = VersionConflict(
-            "What `find` looks for has changed since; nothing was saved.", details=versions_of(note)
+            f"What `{named}` looks for has changed since; nothing was saved.",
+            details=versions_of(note),
         )
         raise add_overlaps(app, error, base=read, mine=mine)
 
@@ -371,6 +439,8 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
         return await find_note(app, request.id)
     if request.local_version is None:
         given = [name for name in _text_arguments(request) if name.startswith("text")]
+        if request.section is not None and is_by_place(request.section):
+            given.append("section` by number or line")
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
         raise missing_version_error(
             f"{named} cannot be saved without `local_version`.",
@@ -396,6 +466,16 @@ def _properties(request: SaveRequest) -> dict[str, bool]:
 
 def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
+    if request.section is not None:
+        change = SectionChange(
+            request.section,
+            append=request.append,
+            prepend=request.prepend,
+            text=request.text,
+            replacing=None if request.find is None else (request.find, request.replace or ""),
+            heading=request.heading,
+        )
+        return change_section(old, change, form=form, titles=titles)
     if request.text is not None:
         return request.text
     if request.append is not None:

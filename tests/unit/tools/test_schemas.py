@@ -11,7 +11,7 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import PROPERTIES
 from mcp_notarium.tools import manage
-from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, OldNoteAnswer, SavedAnswer
+from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, NotesAnswer, OldNoteAnswer, SavedAnswer
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
     NOTARIUM,
@@ -61,7 +61,7 @@ def test_roots_are_objects_and_required_arguments_exist():
 
 ANSWERS = {
     "list": (ListAnswer,),
-    "get": (NoteAnswer, OldNoteAnswer),
+    "get": (NoteAnswer, OldNoteAnswer, NotesAnswer),
     "save": (SavedAnswer,),
     "manage": get_args(manage.Answers),
 }
@@ -77,11 +77,11 @@ def test_output_schemas_name_every_field_that_can_appear():
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
-def test_tool_list_costs_at_most_1250_tokens_with_every_store(kind):
+def test_tool_list_costs_at_most_1500_tokens_with_every_store(kind):
     toolset = (TITLED if kind.titles else NOTARIUM).permitted(PERMISSIVE, kind.lacking)
     listed = [wire_form(tool) for tool in toolset.tools]
     size = len(json.dumps({"tools": listed}, separators=(",", ":"), ensure_ascii=False).encode())
-    assert size / BYTES_PER_TOKEN <= 1250
+    assert size / BYTES_PER_TOKEN <= 1500
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)

@@ -1,0 +1,120 @@
+"""Find the block of a Markdown text that has a block id. Pure.
+
+As Obsidian has it, an id (``^`` with letters, digits and hyphens) stands at the end of a paragraph or an item, or in a line
+of its own below any block. An item is meant with its children; within a quote or a table all of that is meant.
+What stands in code is no id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.lines import LF, split_lines, start_of
+from mcp_notarium.markup.sections import Section, markdown_parser
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_MOST = 100
+"""Places of one id that are looked at."""
+_CODE = ("fence", "code_block", "html_block")
+_WHOLE = ("list_item_open", "blockquote_open", "table_open")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Hold a block: its lines from ``start`` to before ``end``, its ``kind``, and the line with its id.
+
+    ``body``: where the body of its section begins. ``own``: the id has a line of its own, below the block. ``section``: the id
+    is that of a heading.
+    """
+
+    name: str
+    kind: str
+    start: int
+    end: int
+    id_line: int
+    body: int = 1
+    own: bool = False
+    section: Section | None = None
+
+
+def id_pattern(name: str) -> re.Pattern[str]:
+    """Return what finds this id at the end of a line."""
+    return re.compile(rf"(?:^|[ \t])\^{re.escape(name)}[ \t]*\r?$", re.MULTILINE)
+
+
+def find_blocks(text: str, sections: Sequence[Section], name: str) -> list[Block]:
+    """Return the blocks with this id."""
+    found: list[Block] = []
+    for count, place in enumerate(id_pattern(name).finditer(text)):
+        line = text.count(LF, 0, place.end()) + 1
+        above = [one for one in sections if one.line <= line][-1:] or [sections[0]]
+        if above[0].number and line < above[0].body:
+            found.append(Block(name, "heading", line, line + 1, line, section=above[0]))
+        elif block := _read(text, sections, above[0], line, name):
+            found.append(block)
+        if count == _MOST:
+            break
+    return found
+
+
+def _read(
+    text: str, sections: Sequence[Section], within: Section, line: int, name: str
+) -> Block | None:
+    """Return the block whose id stands in this line, if it is one."""
+    following = sections[within.number + 1 : within.number + 2]
+    stop = following[0].line if following else within.end
+    part = text[start_of(text, within.body) : start_of(text, stop)].replace("\r\n", LF)
+    at = line - within.body
+    tokens: list[Token] = []
+    parser = markdown_parser()
+    parser.block.parse(part, parser, {}, tokens)
+    blocks = [one for one in tokens if one.map and one.nesting >= 0]
+    around = [one for one in blocks if one.map and one.map[0] <= at < one.map[1]]
+    if not around or any(one.type in _CODE for one in around):
+        return None
+    lines = split_lines(part)
+    own = lines[at].strip() == f"^{name}"
+    meant = next((one for one in reversed(around) if one.type in _WHOLE), around[0])
+    below = False
+    paragraph = next((one for one in around if one.type == "paragraph_open"), None)
+    if own and paragraph is not None and paragraph.map == [at, at + 1]:
+        sibling = _above(blocks, paragraph)
+        if sibling is None and meant is paragraph:
+            return (
+                Block(name, "heading", line, line + 1, line, section=within)
+                if within.number
+                else None
+            )
+        below = sibling is not None
+        meant = sibling or meant
+    start, end = meant.map or [at, at + 1]
+    end = at if below and end > at else end
+    while end > start + 1 and not lines[end - 1].strip():
+        end -= 1
+    return Block(
+        name,
+        meant.type.removesuffix("_open"),
+        within.body + start,
+        within.body + end,
+        line,
+        body=within.body,
+        own=below,
+    )
+
+
+def _above(blocks: Sequence[Token], paragraph: Token) -> Token | None:
+    """Return the block right above a paragraph, in the same quote or item."""
+    found = None
+    for one in blocks:
+        if one is paragraph:
+            break
+        if one.level == paragraph.level:
+            found = one
+        elif one.level < paragraph.level:
+            found = None
+    return found
