@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import LF, split_lines, start_of
-from mcp_notarium.markup.sections import Section, markdown_parser
+from mcp_notarium.markup.heading_reader import markdown_parser
+from mcp_notarium.markup.sections import Section
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -65,13 +65,14 @@ def _change(text: str, part: Part, change: SectionChange, *, form: Form, titles:
         return _change_block(text, part.block, change, form=form)
     lines, ended = split_lines(text), part.body - 1
     first, last = _filled(lines, part)
-    if change.append is not None:
-        return replace_lines(text, last, last, change.append, form=form, ended=ended)
-    if change.prepend is not None:
-        at = first
-        if not titles and part.section is not None and not part.section.number and first < last:
-            at, _ = _filled(lines, Part(first + 1, first + 1, part.end))
-        return replace_lines(text, at, at, change.prepend, form=form, ended=ended)
+    value = change.append if change.prepend is None else change.prepend
+    if value is not None:
+        at = last
+        if change.prepend is not None:
+            has_title = not titles and part.section is not None and not part.section.number
+            above = Part(first + 1, first + 1, part.end)
+            at = _filled(lines, above)[0] if has_title and first < last else first
+        return replace_lines(text, at, at, value, form=form, ended=ended)
     if change.text is None:
         return text
     value = _without_heading(lines, part, change.text)
@@ -111,7 +112,9 @@ def _rename(text: str, section: Section, words: str) -> str:
     """Return the text with other words in the heading."""
     if not section.number:
         raise _no_heading("The part above the first heading has no heading.")
-    said = _MARKED.sub("", words.strip(), count=1) if words.strip().startswith("#") else words.strip()
+    said = (
+        _MARKED.sub("", words.strip(), count=1) if words.strip().startswith("#") else words.strip()
+    )
     if not said or LF in said or "\r" in said or len(said) > LONGEST_HEADING:
         raise _no_heading(
             f"`heading` is not one line with 1 to {LONGEST_HEADING} characters of words."
@@ -152,9 +155,7 @@ def _change_block(text: str, block: Block, change: SectionChange, *, form: Form)
     if change.append is not None:
         return replace_lines(text, below, below, change.append, form=form, ended=ended)
     if change.prepend is not None:
-        return replace_lines(
-            text, block.start, block.start, change.prepend, form=form, ended=ended
-        )
+        return replace_lines(text, block.start, block.start, change.prepend, form=form, ended=ended)
     if change.text is None:
         return text
     if not change.text.strip():

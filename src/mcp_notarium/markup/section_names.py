@@ -84,7 +84,9 @@ def _called(sections: Sequence[Section], asked: str) -> list[Section]:
         ways.append(([marked[3]], len(marked[1]) if marked[2] else 0))
     ways += [(asked.strip(mark).split(mark), 0) for mark in (">", "#") if mark in asked.strip(mark)]
     for parts, level in ways:
-        names = [one.strip().lstrip("#").strip() if len(parts) > 1 else one.strip() for one in parts]
+        names = [
+            one.strip().lstrip("#").strip() if len(parts) > 1 else one.strip() for one in parts
+        ]
         for key in (_exact, _folded, _letters):
             if found := _keyed(sections, [*map(key, names)], key):
                 return [one for one in found if one.level == level] or found
@@ -139,8 +141,9 @@ def _find_block(text: str, sections: Sequence[Section], name: str) -> Part:
         else "No block of the note has this id.",
         subcategory="section",
         details={"found": len(found), "line_numbers": lines},
-        resolution_hint="Use `text_patch` with line numbers." if found else "A block id stands at the end of "
-        "a block as ` ^id`, or in a line of its own below it.",
+        resolution_hint="Use `text_patch` with line numbers."
+        if found
+        else "A block id stands at the end of a block as ` ^id`, or in a line of its own below it.",
     )
     error.tells_text = True
     raise error
@@ -158,7 +161,9 @@ def _several_error(sections: Sequence[Section], found: Sequence[Section]) -> Pat
 
 def _none_error(sections: Sequence[Section], asked: str) -> PatchError:
     if len(sections) == 1:
-        return _error("The note has no headings.", sections, [], count=0, hint="`section` 0 is all of it.")
+        return _error(
+            "The note has no headings.", sections, [], count=0, hint="`section` 0 is all of it."
+        )
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(_folded(asked.lstrip("#"))[:_LONGEST])
 

@@ -40,10 +40,11 @@ from mcp_notarium.tools.tool_prefix import (
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
 Work in this order: `list` to find a note, `get` to read it.
-- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find` and `properties`.
+- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find`, `heading`, single tags and `properties`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \
 all operations at once. For a rewrite use `text` (the whole text).
+- `section` makes `get` and `save` act on one section alone, subsections included; `headings` of a part list them.
 - Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
 (`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
 - On a conflict nothing was written: decide from its `overlaps`, or `get` again, then `save` again.

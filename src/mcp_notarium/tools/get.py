@@ -94,7 +94,7 @@ def _part(
     start, count = request.range_line_start, request.range_line_count
     character, end = request.range_char_start, None
     if request.section is not None and not app.config.policy.hides(Field.TEXT):
-        start, count, end = _within(note.text, request)
+        start, count, end = _within(note.text, request.section, request)
     part = part_fields(app, note, start=start, count=count, character=character, beside=beside)
     if end is not None and not part.get("next_range_char_start"):
         if not count:  # the section has no lines
@@ -104,10 +104,9 @@ def _part(
     return part
 
 
-def _within(text: str, request: GetRequest) -> tuple[int, int, int]:
+def _within(text: str, section: str, request: GetRequest) -> tuple[int, int, int]:
     """Return from which line on, and how many lines of the section, are asked for, and where it ends."""
-    assert request.section is not None
-    found = find_part(text, request.section)
+    found = find_part(text, section)
     start = request.range_line_start or found.line
     if not found.line <= start < max(found.end, found.line + 1):
         raise InvalidRequest(

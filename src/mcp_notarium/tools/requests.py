@@ -369,7 +369,9 @@ class GetRequest(Wire):
             if self.id is None:
                 raise PydanticCustomError("note_id", "Give `id`, or `ids` for several notes")
         elif self.model_fields_set != {"ids"}:
-            raise PydanticCustomError("note_ids", "`ids` stands alone: the notes are read as they are")
+            raise PydanticCustomError(
+                "note_ids", "`ids` stands alone: the notes are read as they are"
+            )
         return self
 
 
@@ -396,7 +398,7 @@ class SaveRequest(Wire):
     prepend: str | None = Field(default=None)
     find: str | None = Field(default=None, description="exact, once")
     replace: Text | None = None
-    section: str | None = Field(default=None, description="changes it alone")
+    section: str | None = None
     heading: str | None = Field(default=None, description="renames it")
     tags: Annotated[Tags, EMPTY] | None = Field(
         default=None, description="replaces all; an e-mail address shares"

@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
-from mcp_notarium.markup.section_edit import SectionChange, change_section
-from mcp_notarium.markup.section_names import is_by_place
+from mcp_notarium.markup.section_edit import change_section
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -37,6 +35,14 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
+from mcp_notarium.tools.partial_saves import (
+    check_section,
+    check_tag_changes,
+    counts,
+    section_change,
+    tag_changes,
+    wanted_tags,
+)
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -46,7 +52,6 @@ from mcp_notarium.tools.save_checks import (
     compare_titles,
     require_meant,
 )
-from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -183,15 +188,15 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
             "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
         )
-    _check_section(request, given)
-    _check_tag_arguments(request)
+    check_section(request, given)
+    check_tag_changes(request)
     if (request.find is None) != (request.replace is None):
         raise InvalidRequest(
             "`find` and `replace` belong together.",
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        others = (*_replaced_fields(request), *_tag_changes(request), request.heading)
+        others = (*_replaced_fields(request), *tag_changes(request), request.heading)
         if not given and not any(others) and not _properties(request):
             traits = app.library.traits
             more = {"title": traits.titles, "trash": traits.trash, "properties": traits.properties}
@@ -219,41 +224,6 @@ def _check_shape(app: App, request: SaveRequest) -> None:
         )
 
 
-def _check_section(request: SaveRequest, given: list[str]) -> None:
-    """Raise ``InvalidRequest`` for a section without a change of it, or a change that no section has."""
-    if request.section is None:
-        if request.heading is not None:
-            raise InvalidRequest(
-                "`heading` was given without `section`.",
-                resolution_hint="Name the section by its present heading as `section`.",
-            )
-        return
-    if request.id is None:
-        raise InvalidRequest(
-            "A new note has no section yet.", resolution_hint="Give `id` to change a note."
-        )
-    if given == ["text_patch"] or not (given or request.heading is not None):
-        raise InvalidRequest(
-            "`section` needs one of `append`, `prepend`, `text`, `find` with `replace`, and `heading`.",
-            resolution_hint="`text_patch` has line numbers and takes no `section`.",
-        )
-
-
-def _check_tag_arguments(request: SaveRequest) -> None:
-    """Raise ``InvalidRequest`` for tags that are replaced and changed, or come and go, in one call."""
-    changed = _tag_changes(request)
-    if changed and request.tags is not None:
-        raise InvalidRequest(
-            f"`tags` replaces all tags and stands without `{changed[0]}`.",
-            resolution_hint="Give `add_tags` and `remove_tags` alone; they leave the other tags.",
-        )
-    gone = set(map(tag_key, request.remove_tags or ()))
-    if any(tag_key(tag) in gone for tag in request.add_tags or ()):
-        raise InvalidRequest(
-            "A tag is in both `add_tags` and `remove_tags`.", resolution_hint="Decide for one."
-        )
-
-
 async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     """Return the request without empty values beside another change.
 
@@ -263,7 +233,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     emptied = [name for name, value in sent.items() if value in ("", [])]
     others = [name for name in _text_arguments(request) if name not in emptied]
     others += [name for name in ("title", "tags") if sent[name]]
-    others += _tag_changes(request)
+    others += tag_changes(request)
     others += [] if request.heading is None else ["heading"]
     others += [
         name
@@ -304,14 +274,7 @@ def _replaced_fields(request: SaveRequest) -> list[str]:
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
     replaces_text = request.text is not None or request.text_patch is not None
-    counted = request.section is not None and is_by_place(request.section)
-    return not replaces_text and not _replaced_fields(request) and not counted
-
-
-def _tag_changes(request: SaveRequest) -> list[str]:
-    """Return the names of the arguments by which single tags come and go."""
-    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
-    return [name for name, value in given.items() if value]
+    return not replaces_text and not _replaced_fields(request) and not counts(request)
 
 
 def _check_permitted(app: App, request: SaveRequest) -> None:
@@ -321,7 +284,7 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     policy = app.config.policy
     if _title(request) is not None or _text_arguments(request) or request.section is not None:
         policy.require_edit(Field.TEXT)
-    if request.tags is not None or _tag_changes(request):
+    if request.tags is not None or tag_changes(request):
         policy.require_edit(Field.TAGS)
     if request.find is not None or request.section is not None:
         app.usage_limits.require_read()  # defence: replacing-counts-as-reading
@@ -332,10 +295,10 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     note = await _find_target(app, request)
     old, title = Content("") if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
-    if (wanted := _wanted_tags(app, request, old.tags)) is not None:
+    if (wanted := wanted_tags(app, request, old.tags)) is not None:
         tags = check_tags(wanted, present=old.tags, spaced=spaced)
     try:
-        text = _text(
+        text = _changed_text(
             request,
             old.text,
             titles=app.library.traits.titles,
@@ -365,27 +328,14 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     return draft
 
 
-def _wanted_tags(
-    app: App, request: SaveRequest, held: tuple[str, ...]
-) -> tuple[str, ...] | None:
-    """Return the tags that the note is to have; None: nothing is said of them."""
-    if request.tags is not None:
-        return spell_tags(app, request.tags)
-    if not _tag_changes(request):
-        return None
-    gone = set(map(tag_key, spell_tags(app, request.remove_tags or ())))
-    kept = tuple(tag for tag in held if tag_key(tag) not in gone)
-    here = set(map(tag_key, kept))
-    added = spell_tags(app, request.add_tags or ())
-    return (*kept, *(tag for tag in added if tag_key(tag.strip()) not in here))
-
-
 async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
     """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
     named = "section" if request.find is None else "find"
     for then in await app.library.history.recall(note.id):
         try:
-            mine = replace(then, text=_text(request, then.text, titles=True, form=Form.LINES))
+            mine = replace(
+                then, text=_changed_text(request, then.text, titles=True, form=Form.LINES)
+            )
         except PatchError:
             continue
         read = replace(note, text=then.text, title=then.title)
@@ -439,7 +389,7 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
         return await find_note(app, request.id)
     if request.local_version is None:
         given = [name for name in _text_arguments(request) if name.startswith("text")]
-        if request.section is not None and is_by_place(request.section):
+        if counts(request):
             given.append("section` by number or line")
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
         raise missing_version_error(
@@ -464,18 +414,16 @@ def _properties(request: SaveRequest) -> dict[str, bool]:
     return {} if given is None else given.model_dump(exclude_none=True)
 
 
-def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+def _changed_text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
-    if request.section is not None:
-        change = SectionChange(
-            request.section,
-            append=request.append,
-            prepend=request.prepend,
-            text=request.text,
-            replacing=None if request.find is None else (request.find, request.replace or ""),
-            heading=request.heading,
-        )
-        return change_section(old, change, form=form, titles=titles)
+    change = section_change(request)
+    if change is None:
+        return _text(request, old, titles=titles, form=form)
+    return change_section(old, change, form=form, titles=titles)
+
+
+def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+    """Return the new text of the whole note."""
     if request.text is not None:
         return request.text
     if request.append is not None:

@@ -11,7 +11,13 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import PROPERTIES
 from mcp_notarium.tools import manage
-from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, NotesAnswer, OldNoteAnswer, SavedAnswer
+from mcp_notarium.tools.answers import (
+    ListAnswer,
+    NoteAnswer,
+    NotesAnswer,
+    OldNoteAnswer,
+    SavedAnswer,
+)
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
     NOTARIUM,

@@ -1,0 +1,88 @@
+"""Read from a ``save`` what it changes of one section, and which single tags come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.markup.section_edit import SectionChange
+from mcp_notarium.markup.section_names import is_by_place
+from mcp_notarium.tools.requests import SaveRequest
+from mcp_notarium.tools.tags import spell_tags
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+
+def check_section(request: SaveRequest, given: list[str]) -> None:
+    """Raise ``InvalidRequest`` for a section without a change of it, or a change that no section has."""
+    if request.section is None:
+        if request.heading is not None:
+            raise InvalidRequest(
+                "`heading` was given without `section`.",
+                resolution_hint="Name the section by its present heading as `section`.",
+            )
+        return
+    if request.id is None:
+        raise InvalidRequest(
+            "A new note has no section yet.", resolution_hint="Give `id` to change a note."
+        )
+    if given == ["text_patch"] or not (given or request.heading is not None):
+        raise InvalidRequest(
+            "`section` needs one of `append`, `prepend`, `text`, `find` with `replace`, and `heading`.",
+            resolution_hint="`text_patch` has line numbers and takes no `section`.",
+        )
+
+
+def check_tag_changes(request: SaveRequest) -> None:
+    """Raise ``InvalidRequest`` for tags that are replaced and changed, or come and go, in one call."""
+    changed = tag_changes(request)
+    if changed and request.tags is not None:
+        raise InvalidRequest(
+            f"`tags` replaces all tags and stands without `{changed[0]}`.",
+            resolution_hint="Give `add_tags` and `remove_tags` alone; they leave the other tags.",
+        )
+    gone = set(map(tag_key, request.remove_tags or ()))
+    if any(tag_key(tag) in gone for tag in request.add_tags or ()):
+        raise InvalidRequest(
+            "A tag is in both `add_tags` and `remove_tags`.", resolution_hint="Decide for one."
+        )
+
+
+def section_change(request: SaveRequest) -> SectionChange | None:
+    """Return what becomes of the section; None: the request names none."""
+    if request.section is None:
+        return None
+    return SectionChange(
+        request.section,
+        append=request.append,
+        prepend=request.prepend,
+        text=request.text,
+        replacing=None if request.find is None else (request.find, request.replace or ""),
+        heading=request.heading,
+    )
+
+
+def counts(request: SaveRequest) -> bool:
+    """Tell whether the section is named by what only the text says that was read."""
+    return request.section is not None and is_by_place(request.section)
+
+
+def tag_changes(request: SaveRequest) -> list[str]:
+    """Return the names of the arguments by which single tags come and go."""
+    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
+    return [name for name, value in given.items() if value]
+
+
+def wanted_tags(app: App, request: SaveRequest, held: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the tags that the note is to have; None: nothing is said of them."""
+    if request.tags is not None:
+        return spell_tags(app, request.tags)
+    if not tag_changes(request):
+        return None
+    gone = set(map(tag_key, spell_tags(app, request.remove_tags or ())))
+    kept = tuple(tag for tag in held if tag_key(tag) not in gone)
+    here = set(map(tag_key, kept))
+    added = spell_tags(app, request.add_tags or ())
+    return (*kept, *(tag for tag in added if tag_key(tag.strip()) not in here))
