@@ -87,7 +87,7 @@ def _called(sections: Sequence[Section], asked: str) -> list[Section]:
         names = [
             one.strip().lstrip("#").strip() if len(parts) > 1 else one.strip() for one in parts
         ]
-        for key in (_exact, _folded, _letters):
+        for key in (_exact, _folded, letters_of):
             if found := _keyed(sections, [*map(key, names)], key):
                 return [one for one in found if one.level == level] or found
     if asked.endswith(_CUT):
@@ -121,7 +121,7 @@ def _folded(words: str) -> str:
     return " ".join(unicodedata.normalize("NFC", words).casefold().split())
 
 
-def _letters(words: str) -> str:
+def letters_of(words: str) -> str:
     """Return it as links may write it, without punctuation and marks of Markdown."""
     return " ".join(re.findall(r"\w+", _folded(words)))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.section_edit import SectionChange
-from mcp_notarium.markup.section_names import is_by_place
-from mcp_notarium.tools.requests import SaveRequest
+from mcp_notarium.markup.section_names import find_part, is_by_place
+from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest
 from mcp_notarium.tools.tags import spell_tags
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ def check_section(request: SaveRequest, given: list[str]) -> None:
     if request.id is None:
         raise InvalidRequest(
             "A new note has no section yet.", resolution_hint="Give `id` to change a note."
+        )
+    if request.heading is not None and isinstance(request, PathSaveRequest) and request.title:
+        raise InvalidRequest(
+            "`title` and `heading` came in one call; both may change links.",
+            resolution_hint="Make two calls.",
         )
     if given == ["text_patch"] or not (given or request.heading is not None):
         raise InvalidRequest(
@@ -62,6 +67,12 @@ def section_change(request: SaveRequest) -> SectionChange | None:
         replacing=None if request.find is None else (request.find, request.replace or ""),
         heading=request.heading,
     )
+
+
+def section_number(request: SaveRequest, text: str) -> int:
+    """Return the number of the section that the request names, in this text; 0: it names none of a heading."""
+    part = None if request.section is None else find_part(text, request.section)
+    return 0 if part is None or part.section is None else part.section.number
 
 
 def counts(request: SaveRequest) -> bool:

@@ -437,7 +437,7 @@ class PathSaveRequest(TitledSaveRequest):
         default=None, description="file name; another renames, Folder/Name moves"
     )
     rewrite_links: StrictBool | None = Field(
-        default=None, description="links that a new title breaks"
+        default=None, description="links that a new title or heading breaks"
     )
 
 

@@ -27,7 +27,7 @@ from mcp_notarium.tools.consent import (
     name_note,
     require_consent,
 )
-from mcp_notarium.tools.link_changes import LinkChanges, with_links
+from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -40,6 +40,7 @@ from mcp_notarium.tools.partial_saves import (
     check_tag_changes,
     counts,
     section_change,
+    section_number,
     tag_changes,
     wanted_tags,
 )
@@ -319,6 +320,11 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
         content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))
+    elif note is not None and app.library.traits.ids.paths and request.heading is not None:
+        number = section_number(request, old.text)
+        content, elsewhere = with_heading_links(
+            app, note, content, number, wanted=_rewrites_links(request)
+        )
     draft = make_draft(app, note, content)
     draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
     if draft.asks and request.local_version is not None and note is not None:
