@@ -63,7 +63,9 @@ def _change(text: str, part: Part, change: SectionChange, *, form: Form, titles:
         return replace_once(text, *change.replacing, within=within)
     if part.block is not None:
         return _change_block(text, part.block, change, form=form)
-    lines, ended = split_lines(text), part.body - 1
+    lines = split_lines(text)
+    of_item = part.line < part.body and lines[part.line - 1].startswith("- ")
+    ended = 0 if of_item else part.body - 1
     first, last = _filled(lines, part)
     value = change.append if change.prepend is None else change.prepend
     if value is not None:
