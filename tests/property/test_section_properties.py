@@ -75,8 +75,8 @@ def test_a_change_of_a_section_leaves_every_other_byte(
     kind = data.draw(st.sampled_from(["append", "prepend", "text"]))
     value = data.draw(st.sampled_from(["new", "- new", "a\nb\n", "> q", "| r |"]))
     form = data.draw(st.sampled_from([Form.LINES, Form.FILE]))
-    change = SectionChange(str(one.number), **{kind: value})
-    assume(len([each for each in sections if each.words == str(one.number)]) == 0)
+    change = SectionChange(str(one.ordinal), **{kind: value})
+    assume(len([each for each in sections if each.words == str(one.ordinal)]) == 0)
     changed = change_section(text, change, form=form)
     lines = split_lines(text)
     above, below = "".join(lines[: one.body - 1]), "".join(lines[one.end - 1 :])
@@ -109,7 +109,7 @@ def test_a_renamed_heading_is_one_or_nothing_is_changed(text: str, number: int, 
     with suppress(InvalidRequest):
         changed = change_section(text, SectionChange(f"line {one.line}", heading=words))
         assert [each.level for each in read_sections(changed)] == [each.level for each in sections]
-        assert read_sections(changed)[one.number].words in words
+        assert read_sections(changed)[one.ordinal].words in words
     start = sum(map(len, split_lines(text)[: one.line - 1]))
     stop = sum(map(len, split_lines(text)[one.body - 1 :]))
     assert changed[:start] == text[:start]

@@ -54,7 +54,7 @@ def find_blocks(text: str, sections: Sequence[Section], name: str) -> list[Block
     for count, place in enumerate(id_pattern(name).finditer(text)):
         line = text.count(LF, 0, place.end()) + 1
         above = [one for one in sections if one.line <= line][-1:] or [sections[0]]
-        if above[0].number and line < above[0].body:
+        if above[0].ordinal and line < above[0].body:
             found.append(Block(name, "heading", line, line + 1, line, section=above[0]))
         elif block := _read(text, sections, above[0], line, name):
             found.append(block)
@@ -67,7 +67,7 @@ def _read(
     text: str, sections: Sequence[Section], within: Section, line: int, name: str
 ) -> Block | None:
     """Return the block whose id stands in this line, if it is one."""
-    following = sections[within.number + 1 : within.number + 2]
+    following = sections[within.ordinal + 1 : within.ordinal + 2]
     stop = following[0].line if following else within.end
     part = text[start_of(text, within.body) : start_of(text, stop)].replace("\r\n", LF)
     at = line - within.body
@@ -88,7 +88,7 @@ def _read(
         if sibling is None and meant is paragraph:
             return (
                 Block(name, "heading", line, line + 1, line, section=within)
-                if within.number
+                if within.ordinal
                 else None
             )
         below = sibling is not None

@@ -38,9 +38,9 @@ def find_renamed(
         parts = (unquote(link.part, errors="replace") if written else link.part).split("#")
         keys = [*map(letters_of, parts)]
         meant = _find(before, keys)
-        if meant is None or number not in (*meant.within, meant.number):
+        if meant is None or number not in (*meant.within, meant.ordinal):
             continue
-        if (_find(after, keys) or before[0]).number == meant.number:
+        if (_find(after, keys) or before[0]).ordinal == meant.ordinal:
             continue
         old = letters_of(before[number].words)
         new = [words if key == old else part for key, part in zip(keys, parts, strict=True)]

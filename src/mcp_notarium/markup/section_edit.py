@@ -71,7 +71,7 @@ def _change(text: str, part: Part, change: SectionChange, *, form: Form, titles:
     if value is not None:
         at = last
         if change.prepend is not None:
-            has_title = not titles and part.section is not None and not part.section.number
+            has_title = not titles and part.section is not None and not part.section.ordinal
             above = Part(first + 1, first + 1, part.end)
             at = _filled(lines, above)[0] if has_title and first < last else first
         return replace_lines(text, at, at, value, form=form, ended=ended)
@@ -98,7 +98,7 @@ def _filled(lines: list[str], part: Part) -> tuple[int, int]:
 def _without_heading(lines: list[str], part: Part, value: str) -> str:
     """Return the new body without the heading, if it begins with that. Raises ``InvalidRequest`` if it begins with another one."""
     section = part.section
-    if section is None or not section.number:
+    if section is None or not section.ordinal:
         return value
     given = split_lines(value.lstrip("\r\n"))
     heading = [line.strip() for line in lines[part.line - 1 : part.body - 1]]
@@ -112,7 +112,7 @@ def _without_heading(lines: list[str], part: Part, value: str) -> str:
 
 def _rename(text: str, section: Section, words: str) -> str:
     """Return the text with other words in the heading."""
-    if not section.number:
+    if not section.ordinal:
         raise _no_heading("The part above the first heading has no heading.")
     said = (
         _MARKED.sub("", words.strip(), count=1) if words.strip().startswith("#") else words.strip()
@@ -133,7 +133,7 @@ def _rename(text: str, section: Section, words: str) -> str:
         new = [f"{blanks[0] if blanks else ''}{said}{end_of(lines[0])}", lines[-1]]
     changed = text[:start] + "".join(new) + text[stop:]
     before, after = read_sections(text), read_sections(changed)
-    one = after[section.number] if len(after) == len(before) else None
+    one = after[section.ordinal] if len(after) == len(before) else None
     meant = " ".join(said.split())
     if one is None or (one.level, one.line, " ".join(one.words.split())) != (
         section.level,

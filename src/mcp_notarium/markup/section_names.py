@@ -48,8 +48,8 @@ def find_part(text: str, name: str) -> Part:
     asked, sections = name.strip(), read_sections(text)
     if (found := _BLOCK.fullmatch(asked)) is not None:
         return _find_block(text, sections, found[1])
-    found_sections = {one.number: one for one in _called(sections, asked)}
-    found_sections |= {one.number: one for one in _placed(sections, asked)}
+    found_sections = {one.ordinal: one for one in _called(sections, asked)}
+    found_sections |= {one.ordinal: one for one in _placed(sections, asked)}
     fitting = [*found_sections.values()]
     if len(fitting) != 1:
         raise _several_error(sections, fitting) if fitting else _none_error(sections, asked)
@@ -65,7 +65,7 @@ def is_by_place(name: str) -> bool:
 
 def path_of(sections: Sequence[Section], one: Section) -> str:
     """Return the path of headings that leads to a section."""
-    return " > ".join(sections[at].words for at in (*one.within, one.number))[:_LONGEST]
+    return " > ".join(sections[at].words for at in (*one.within, one.ordinal))[:_LONGEST]
 
 
 def _placed(sections: Sequence[Section], asked: str) -> list[Section]:
@@ -188,7 +188,7 @@ def _error(
         {
             "line": one.line,
             "heading": one.shown,
-            "number": one.number,
+            "number": one.ordinal,
         }
         | ({"path": path_of(sections, one)} if one.within else {})
         for one in named[:MOST_NAMED]

@@ -25,11 +25,11 @@ _DEEPEST = 6
 class Section:
     """Hold a heading and the lines that belong to it, numbered from 1; ``end`` is the first line that does not.
 
-    ``number`` counts the headings from 1; 0 is the part above the first one, which has no heading. ``body``: the first line
+    ``ordinal`` counts the headings from 1; 0 is the part above the first one, which has no heading. ``body``: the first line
     below the heading. ``within``: the headings above it in the outline, by number, the highest first.
     """
 
-    number: int
+    ordinal: int
     level: int
     words: str
     line: int

@@ -138,7 +138,7 @@ def part_fields(
     shown = outline(read_sections(note.text, looks=LOOKS), most=bytes_ // 3 // _HEADING_BYTES)
     if not shown:
         return part
-    rows = [Heading(line=one.line, heading=one.shown, number=one.number) for one in shown]
+    rows = [Heading(line=one.line, heading=one.shown, number=one.ordinal) for one in shown]
     size = json_bytes("".join(one.shown for one in shown)) + _HEADING_FRAME * len(shown)
     beside = {**beside, "headings": rows}
     return text_fields(app, note, **lines, beside=beside, most=most - size) | {"headings": rows}

@@ -72,7 +72,7 @@ def section_change(request: SaveRequest) -> SectionChange | None:
 def section_number(request: SaveRequest, text: str) -> int:
     """Return the number of the section that the request names, in this text; 0: it names none of a heading."""
     part = None if request.section is None else find_part(text, request.section)
-    return 0 if part is None or part.section is None else part.section.number
+    return 0 if part is None or part.section is None else part.section.ordinal
 
 
 def counts(request: SaveRequest) -> bool:

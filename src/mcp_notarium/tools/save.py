@@ -205,7 +205,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             raise InvalidRequest(
                 "Nothing to save.",
                 resolution_hint="Give one of `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
-                f"`section` with `heading`, `tags`, `add_tags`, `remove_tags`{named}.",
+                f"`section` with `heading`, `add_tags`, `remove_tags`, `tags`{named}.",
             )
         return
     if given and given != ["text"]:

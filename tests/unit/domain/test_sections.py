@@ -44,7 +44,7 @@ def test_of_too_many_the_deepest_are_left_out():
     assert [level for _, level in shown(chapters * 5)] == (["# Chapter"] + ["## Part"] * 9) * 5
     assert len(shown("# Chapter\n" * 99)) == MOST_SHOWN
     assert shown("# " + "x" * 200)[0][1] == "# " + "x" * 77 + "…"
-    numbers = [one.number for one in outline(read_sections(chapters * 5))]
+    numbers = [one.ordinal for one in outline(read_sections(chapters * 5))]
     assert numbers[9:12] == [10, 20, 21], "the numbers count the headings that are left out"
 
 
@@ -52,7 +52,7 @@ def test_a_section_ends_at_the_next_heading_of_the_same_or_a_higher_level():
     text = "a\n# One\nb\n### Deep\nc\n## Two\n# Three\n"
     assert spans(text) == [("One", 2, 7), ("Deep", 4, 6), ("Two", 6, 7), ("Three", 7, 8)]
     above, *rest = read_sections(text)
-    assert (above.number, above.line, above.end) == (0, 1, 2)
+    assert (above.ordinal, above.line, above.end) == (0, 1, 2)
     assert [one.within for one in rest] == [(), (1,), (1,), ()]
     assert read_sections("")[0].end == 1
     front = read_sections("---\na: 1\n---\nabove\n# One")[0]
