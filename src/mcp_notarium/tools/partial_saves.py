@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.section_edit import SectionChange
-from mcp_notarium.markup.section_names import find_part, is_by_place
+from mcp_notarium.markup.section_names import find_part
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest
 from mcp_notarium.tools.tags import spell_tags
 
@@ -42,10 +42,9 @@ def check_section(request: SaveRequest, given: list[str]) -> None:
 
 def check_tag_changes(request: SaveRequest) -> None:
     """Raise ``InvalidRequest`` for tags that are replaced and changed, or come and go, in one call."""
-    changed = tag_changes(request)
-    if changed and request.tags is not None:
+    if request.tags is not None:
         raise InvalidRequest(
-            f"`tags` replaces all tags and stands without `{changed[0]}`.",
+            "`tags` replaces all tags, and stands without `add_tags` and `remove_tags`.",
             resolution_hint="Give `add_tags` and `remove_tags` alone; they leave the other tags.",
         )
     gone = set(map(tag_key, request.remove_tags or ()))
@@ -55,12 +54,10 @@ def check_tag_changes(request: SaveRequest) -> None:
         )
 
 
-def section_change(request: SaveRequest) -> SectionChange | None:
-    """Return what becomes of the section; None: the request names none."""
-    if request.section is None:
-        return None
+def section_change(request: SaveRequest, section: str) -> SectionChange:
+    """Return what becomes of the section."""
     return SectionChange(
-        request.section,
+        section,
         append=request.append,
         prepend=request.prepend,
         text=request.text,
@@ -75,23 +72,8 @@ def section_number(request: SaveRequest, text: str) -> int:
     return 0 if part is None or part.section is None else part.section.ordinal
 
 
-def counts(request: SaveRequest) -> bool:
-    """Tell whether the section is named by what only the text says that was read."""
-    return request.section is not None and is_by_place(request.section)
-
-
-def tag_changes(request: SaveRequest) -> list[str]:
-    """Return the names of the arguments by which single tags come and go."""
-    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
-    return [name for name, value in given.items() if value]
-
-
-def wanted_tags(app: App, request: SaveRequest, held: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the tags that the note is to have; None: nothing is said of them."""
-    if request.tags is not None:
-        return spell_tags(app, request.tags)
-    if not tag_changes(request):
-        return None
+def changed_tags(app: App, request: SaveRequest, held: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tags that the note is to have after single ones came and went."""
     gone = set(map(tag_key, spell_tags(app, request.remove_tags or ())))
     kept = tuple(tag for tag in held if tag_key(tag) not in gone)
     here = set(map(tag_key, kept))

@@ -20,6 +20,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.markup.section_edit import change_section
+from mcp_notarium.markup.section_names import is_by_place
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -36,13 +37,11 @@ from mcp_notarium.tools.note_lookup import (
     versions_of,
 )
 from mcp_notarium.tools.partial_saves import (
+    changed_tags,
     check_section,
     check_tag_changes,
-    counts,
     section_change,
     section_number,
-    tag_changes,
-    wanted_tags,
 )
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
@@ -53,6 +52,7 @@ from mcp_notarium.tools.save_checks import (
     compare_titles,
     require_meant,
 )
+from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -189,15 +189,17 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
             "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
         )
-    check_section(request, given)
-    check_tag_changes(request)
+    if request.section is not None or request.heading is not None:
+        check_section(request, given)
+    if _tag_changes(request):
+        check_tag_changes(request)
     if (request.find is None) != (request.replace is None):
         raise InvalidRequest(
             "`find` and `replace` belong together.",
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        others = (*_replaced_fields(request), *tag_changes(request), request.heading)
+        others = (*_replaced_fields(request), *_tag_changes(request), request.heading)
         if not given and not any(others) and not _properties(request):
             traits = app.library.traits
             more = {"title": traits.titles, "trash": traits.trash, "properties": traits.properties}
@@ -234,7 +236,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     emptied = [name for name, value in sent.items() if value in ("", [])]
     others = [name for name in _text_arguments(request) if name not in emptied]
     others += [name for name in ("title", "tags") if sent[name]]
-    others += tag_changes(request)
+    others += _tag_changes(request)
     others += [] if request.heading is None else ["heading"]
     others += [
         name
@@ -275,7 +277,18 @@ def _replaced_fields(request: SaveRequest) -> list[str]:
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
     replaces_text = request.text is not None or request.text_patch is not None
-    return not replaces_text and not _replaced_fields(request) and not counts(request)
+    return not replaces_text and not _replaced_fields(request) and not _counts(request)
+
+
+def _counts(request: SaveRequest) -> bool:
+    """Tell whether the section is named by what only the text says that was read."""
+    return request.section is not None and is_by_place(request.section)
+
+
+def _tag_changes(request: SaveRequest) -> list[str]:
+    """Return the names of the arguments by which single tags come and go."""
+    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
+    return [name for name, value in given.items() if value]
 
 
 def _check_permitted(app: App, request: SaveRequest) -> None:
@@ -285,7 +298,7 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     policy = app.config.policy
     if _title(request) is not None or _text_arguments(request) or request.section is not None:
         policy.require_edit(Field.TEXT)
-    if request.tags is not None or tag_changes(request):
+    if request.tags is not None or _tag_changes(request):
         policy.require_edit(Field.TAGS)
     if request.find is not None or request.section is not None:
         app.usage_limits.require_read()  # defence: replacing-counts-as-reading
@@ -296,7 +309,10 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     note = await _find_target(app, request)
     old, title = Content("") if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
-    if (wanted := wanted_tags(app, request, old.tags)) is not None:
+    if request.tags is not None:
+        tags = check_tags(spell_tags(app, request.tags), present=old.tags, spaced=spaced)
+    elif _tag_changes(request):
+        wanted = changed_tags(app, request, old.tags)
         tags = check_tags(wanted, present=old.tags, spaced=spaced)
     try:
         text = _changed_text(
@@ -395,7 +411,7 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
         return await find_note(app, request.id)
     if request.local_version is None:
         given = [name for name in _text_arguments(request) if name.startswith("text")]
-        if counts(request):
+        if _counts(request):
             given.append("section` by number or line")
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
         raise missing_version_error(
@@ -422,9 +438,9 @@ def _properties(request: SaveRequest) -> dict[str, bool]:
 
 def _changed_text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
-    change = section_change(request)
-    if change is None:
+    if request.section is None:
         return _text(request, old, titles=titles, form=form)
+    change = section_change(request, request.section)
     return change_section(old, change, form=form, titles=titles)
 
 
