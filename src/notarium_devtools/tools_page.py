@@ -61,7 +61,6 @@ Models and the programs between them and a server do not send every value in its
 | one tag as text, or several with commas between (`"work, home"`: no tag that is saved holds a comma) | the list of them | `tags`, `add_tags`, `remove_tags` |
 | another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
 | `id` under the name `uuid` | `id` | our tools |
-| a list as `id` | `ids` | `get` |
 | `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |
 | `text: ""` beside another change of the text; `title: ""`, `tags: []` of a new note; `replace: ""` without `find` | not given | `save` |
 | `text: ""`, `title: ""`, `tags: []` beside another change | refused with "leave it out" if the note has what would go, else not given. In a call of its own it is meant | `save`; `title` and `content` of `update_note` |

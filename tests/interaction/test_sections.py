@@ -274,4 +274,5 @@ async def test_several_notes_are_read_in_the_order_asked(folder: Path, store: st
             assert (await refused(place, "get", **wrong))["subcategory"] == "arguments"
         error = await refused(place, "get", ids=[str(number) for number in range(21)])
         assert "20" in error["message"]
-        assert len((await place.call("get", id=[note, ids[0]]))["notes"]) == 2
+        as_text = json.dumps([note, ids[0]])
+        assert len((await place.call("get", ids=as_text))["notes"]) == 2

@@ -355,13 +355,6 @@ class GetRequest(Wire):
     range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = None
     range_char_start: Positive | None = None
 
-    @classmethod
-    def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments with several ids under their own name."""
-        if isinstance(read.get("id"), list) and "ids" not in read:
-            return {"ids" if name == "id" else name: value for name, value in read.items()}
-        return read
-
     @model_validator(mode="after")
     def names_notes(self) -> Self:
         """Refuse a request that names no note, or several in two ways."""
