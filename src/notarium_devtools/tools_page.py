@@ -198,7 +198,7 @@ emoji, and joiners between two letters of scripts that spell with them, such as 
 | `3` | the third heading of the note, as `headings` count them |
 | `line 12` | the heading in this line; for headings with the same words |
 | `0` | what stands above the first heading, below front matter |
-| `^id` | the block with this id: a paragraph, an item with its children, and a table, quote or list with the id in a line of its own below it |
+| `^id` | the block with this id: a paragraph, an item with its children, and a table, quote or list with the id in a line of its own below it. In a section of up to 100,000 characters |
 
 A section begins with its heading and ends at the next heading of the same or a higher level, so its subsections belong to it. Headings
 are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`. Front matter,

@@ -8,11 +8,14 @@ What stands in code is no id.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import LF, split_lines, start_of
+from mcp_notarium.errors import PatchError
 from mcp_notarium.markup.heading_reader import markdown_parser
 from mcp_notarium.markup.sections import Section
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST = 100
 """Places of one id that are looked at."""
+_LONGEST = 100_000
+"""Characters of a section that are read for blocks: that takes a second at most, in a list."""
 _CODE = ("fence", "code_block", "html_block")
 _WHOLE = ("list_item_open", "blockquote_open", "table_open")
 
@@ -48,32 +53,53 @@ def id_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^|[ \t])\^{re.escape(name)}[ \t]*\r?$", re.MULTILINE)
 
 
-def find_blocks(text: str, sections: Sequence[Section], name: str) -> list[Block]:
-    """Return the blocks with this id."""
+def find_blocks(text: str, sections: Sequence[Section], name: str, *, most: int) -> list[Block]:
+    """Return the blocks with this id, and no more than ``most``. Raises ``PatchError`` for a section that is too long."""
     found: list[Block] = []
-    for count, place in enumerate(id_pattern(name).finditer(text)):
+    parsed: dict[int, list[Token]] = {}
+    lines = [one.line for one in sections]
+    for place in islice(id_pattern(name).finditer(text), _MOST):
         line = text.count(LF, 0, place.end()) + 1
-        above = [one for one in sections if one.line <= line][-1:] or [sections[0]]
-        if above[0].ordinal and line < above[0].body:
-            found.append(Block(name, "heading", line, line + 1, line, section=above[0]))
-        elif block := _read(text, sections, above[0], line, name):
-            found.append(block)
-        if count == _MOST:
+        above = sections[max(0, bisect_right(lines, line) - 1)]
+        if above.ordinal and line < above.body:
+            found.append(Block(name, "heading", line, line + 1, line, section=above))
+        else:
+            if above.ordinal not in parsed:
+                parsed[above.ordinal] = _parse(_own_part(text, sections, above))
+            part = _own_part(text, sections, above)
+            if block := _read(part, parsed[above.ordinal], above, line, name):
+                found.append(block)
+        if len(found) == most:
             break
     return found
 
 
-def _read(
-    text: str, sections: Sequence[Section], within: Section, line: int, name: str
-) -> Block | None:
-    """Return the block whose id stands in this line, if it is one."""
+def _own_part(text: str, sections: Sequence[Section], within: Section) -> str:
+    """Return what stands in a section above its first subsection."""
     following = sections[within.ordinal + 1 : within.ordinal + 2]
     stop = following[0].line if following else within.end
-    part = text[start_of(text, within.body) : start_of(text, stop)].replace("\r\n", LF)
-    at = line - within.body
+    return text[start_of(text, within.body) : start_of(text, stop)].replace("\r\n", LF)
+
+
+def _parse(part: str) -> list[Token]:
+    if len(part) > _LONGEST:
+        raise PatchError(
+            f"The section with this block id has {len(part)} characters; blocks are read in up to {_LONGEST}.",
+            subcategory="section",
+            details={"characters": len(part)},
+            resolution_hint="Use `find` with `replace`, or `text_patch`.",
+        )
     tokens: list[Token] = []
     parser = markdown_parser()
     parser.block.parse(part, parser, {}, tokens)
+    return tokens
+
+
+def _read(
+    part: str, tokens: Sequence[Token], within: Section, line: int, name: str
+) -> Block | None:
+    """Return the block whose id stands in this line, if it is one."""
+    at = line - within.body
     blocks = [one for one in tokens if one.map and one.nesting >= 0]
     around = [one for one in blocks if one.map and one.map[0] <= at < one.map[1]]
     if not around or any(one.type in _CODE for one in around):

@@ -83,26 +83,24 @@ def _called(sections: Sequence[Section], asked: str) -> list[Section]:
     if marked:
         ways.append(([marked[3]], len(marked[1]) if marked[2] else 0))
     ways += [(asked.strip(mark).split(mark), 0) for mark in (">", "#") if mark in asked.strip(mark)]
+    called: dict[str, list[Section]] = {}
+    for one in sections[1:]:
+        called.setdefault(one.words, []).append(one)
     for parts, level in ways:
         names = [
             one.strip().lstrip("#").strip() if len(parts) > 1 else one.strip() for one in parts
         ]
         for key in (_exact, _folded, letters_of):
-            if found := _keyed(sections, [*map(key, names)], key):
+            *above, last = map(key, names)
+            if not (last and all(above)):
+                continue
+            fitting = [one for words in called if key(words) == last for one in called[words]]
+            if found := [one for one in fitting if _is_below(sections, one, above, key)]:
                 return [one for one in found if one.level == level] or found
     if asked.endswith(_CUT):
         start = asked.removesuffix(_CUT)
         return [one for one in sections[1:] if one.shown == asked or one.words.startswith(start)]
     return []
-
-
-def _keyed(
-    sections: Sequence[Section], wanted: list[str], key: Callable[[str], str]
-) -> list[Section]:
-    if not all(wanted):
-        return []
-    found = [one for one in sections[1:] if key(one.words) == wanted[-1]]
-    return [one for one in found if _is_below(sections, one, wanted[:-1], key)]
 
 
 def _is_below(
@@ -127,7 +125,7 @@ def letters_of(words: str) -> str:
 
 
 def _find_block(text: str, sections: Sequence[Section], name: str) -> Part:
-    found = find_blocks(text, sections, name)
+    found = find_blocks(text, sections, name, most=MOST_NAMED + 1)
     if len(found) == 1:
         [block] = found
         if block.section is not None:
@@ -136,7 +134,7 @@ def _find_block(text: str, sections: Sequence[Section], name: str) -> Part:
         return Part(block.start, block.start, block.end, block=block)
     lines = [one.id_line for one in found[:MOST_NAMED]]
     error = PatchError(
-        f"The block id stands at {len(found)} blocks, at lines {', '.join(map(str, lines))}."
+        f"The block id stands at {'several' if len(found) > MOST_NAMED else len(found)} blocks, at lines {', '.join(map(str, lines))}."
         if found
         else "No block of the note has this id.",
         subcategory="section",

@@ -39,7 +39,7 @@ from mcp_notarium.tools.tool_prefix import (
 # A line that names a tool is left out where that tool is switched off (``static_replies``).
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
-Work in this order: `list` to find a note, `get` to read it.
+Work in this order: `list` to find a note, `get` to read it (`ids` for several).
 - `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find`, `heading`, single tags and `properties`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \

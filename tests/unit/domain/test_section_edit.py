@@ -1,5 +1,7 @@
 """Test how a section or a block is named, and what becomes of it; all else of a text stays byte for byte."""
 
+import time
+
 import pytest
 
 from mcp_notarium.domain.block_gaps import Form
@@ -263,3 +265,16 @@ def test_only_the_block_changes_and_keeps_its_id(name, change, old, new):
 
 def test_a_task_keeps_its_box():
     assert changed("* [x] a ^t\n* b\n", "^t", text="c") == "* [x] c ^t\n* b\n"
+
+
+def test_blocks_of_a_hostile_note_are_looked_for_in_bounded_time():
+    began = time.process_time()
+    for text in ("- x ^a\n" * 12_000, "- x ^a\n" * 140_000):
+        with pytest.raises(PatchError):
+            find_part(text, "^a")
+    assert lines("^a", f"{'> ' * 30_000}x ^a\n") == (1, 2)
+    text = "".join(f"## Head {number}\nwords\n" for number in range(10_000))
+    assert changed(text, "Head 5000", append="x") != text
+    with pytest.raises(PatchError):
+        find_part(text, "Head > nowhere#at all")
+    assert time.process_time() - began < 10.0, "two seconds on a machine with nothing else to do"
