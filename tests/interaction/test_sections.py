@@ -12,6 +12,7 @@ import pytest
 
 from support.sync_rig import quick_folder
 from support.undo_places import PLACES, Place
+from support.whole import Server, store_environment
 
 pytestmark = pytest.mark.anyio
 LINES = "# Plan\n\nAbove.\n\n## Costs\n\nRent.\n\n### Old\n\nLess.\n\n## Next\n\nCall Ann.\n"
@@ -276,3 +277,40 @@ async def test_several_notes_are_read_in_the_order_asked(folder: Path, store: st
         assert "20" in error["message"]
         as_text = json.dumps([note, ids[0]])
         assert len((await place.call("get", ids=as_text))["notes"]) == 2
+
+
+def test_links_of_several_notes_are_left_out_where_there_is_no_room(tmp_path: Path) -> None:
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    links = "".join(f"[[A folder with a long name/and a note {number}]]\n" for number in range(60))
+    parts = "".join(f"## A heading of usual length {number}\n" for number in range(60))
+    for number in range(20):
+        (vault / f"N{number}.md").write_text(f"{links}{parts}{'words' * 9}\n")
+    (vault / "Few.md").write_text("[[N1]]\n")
+    with Server(store_environment(tmp_path, "vault", VAULT_PATH=str(vault))) as server:
+        server.loaded(21)
+        several = server.tool("get", ids=[f"N{number}" for number in range(20)])
+        assert len(json.dumps(several, ensure_ascii=False, separators=(",", ":"))) < 31_000
+        for number, row in enumerate(several["notes"]):
+            assert row["id"] == f"N{number}.md"
+            assert row["links_left_out"] == 60 + (number == 1)
+            assert "links" not in row
+            assert row["text"]
+            assert row["headings"][0]["heading"] == "## A heading of usual length 0"
+        few, missing = server.tool("get", ids=["[[Few]]", "[[Nowhere]]"])["notes"]
+        assert few["links"] == [{"link": "N1", "id": "N1.md"}]
+        assert missing["asked"] == "[[Nowhere]]"
+        assert server.leave() == 0
+
+
+async def test_a_section_that_was_renamed_since_is_a_conflict(folder: Path) -> None:
+    async with opened(folder, "local") as (place, note):
+        await place.call("save", id=note, section="Costs", heading="Spending")
+        error = await refused(place, "save", id=note, section="Costs", append="x")
+        assert error["subcategory"] == "conflict"
+        assert "`section`" in error["message"]
+        assert error["details"]["current_local_version"] == await place.version(note)
+        version = str(await place.version(note) - 1)
+        old = await place.call("get", id=note, version=version, section="Costs", range_line_count=1)
+        assert (old["text"], old["old_version"]) == ("## Costs\n", version)
+        assert [one["heading"] for one in old["headings"]][1] == "## Costs"

@@ -69,10 +69,10 @@ def read_sections(text: str, *, looks: int | None = None) -> list[Section]:
 
 
 def outline(sections: list[Section], *, most: int = MOST_SHOWN) -> list[Section]:
-    """Return the sections that an outline names: if there are too many, the lowest levels are left out."""
+    """Return the sections that an outline names: if there are too many, the lowest levels are left out, then the last ones."""
     most = max(0, min(most, MOST_SHOWN))
     levels = Counter(one.level for one in sections[1:])
-    deepest = _DEEPEST
-    while deepest > 1 and sum(levels[level] for level in range(1, deepest + 1)) > most:
+    deepest, highest = _DEEPEST, min(levels, default=1)
+    while deepest > highest and sum(levels[level] for level in range(1, deepest + 1)) > most:
         deepest -= 1
     return list(islice((one for one in sections[1:] if one.level <= deepest), most))

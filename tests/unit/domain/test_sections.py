@@ -43,6 +43,7 @@ def test_of_too_many_the_deepest_are_left_out():
     chapters = "# Chapter\n" + "## Part\n" * 9 + "### Place\n" * 9
     assert [level for _, level in shown(chapters * 5)] == (["# Chapter"] + ["## Part"] * 9) * 5
     assert len(shown("# Chapter\n" * 99)) == MOST_SHOWN
+    assert len(shown("## Chapter\n### Part\n" * 99)) == MOST_SHOWN, "no heading is above these"
     assert shown("# " + "x" * 200)[0][1] == "# " + "x" * 77 + "…"
     numbers = [one.ordinal for one in outline(read_sections(chapters * 5))]
     assert numbers[9:12] == [10, 20, 21], "the numbers count the headings that are left out"
