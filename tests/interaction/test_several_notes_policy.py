@@ -63,6 +63,15 @@ async def test_each_note_that_was_read_is_on_record(tmp_path: Path) -> None:
     assert error["subcategory"] == "arguments"
 
 
+async def test_invisible_characters_are_named_in_the_row_of_their_note(tmp_path: Path) -> None:
+    async with client_under(tmp_path, Policy()) as (client, harness):
+        harness.store.put("e" * 32, "a\nb\u200bc", tags=["open"])
+        await harness.sync()
+        plain, odd = (await call(client, "get", ids=[NOTE, "e" * 32]))["notes"]
+    assert "findings" not in plain
+    assert odd["findings"] == [{"kind": "zero_width", "count": 1, "first_line": 2}]
+
+
 async def test_the_limits_of_the_policy_count_each_note(tmp_path: Path) -> None:
     limits = Limits(notes_per_call=1)
     async with client_under(tmp_path, Policy(limits=limits)) as (client, _):
