@@ -57,8 +57,8 @@ Models and the programs between them and a server do not send every value in its
 | `"3"`, `3.0` for a whole number | 3 | every number |
 | `"true"`, `"False"` for a flag | the flag; `1` and `"yes"` are refused | every flag, `confirm` too |
 | a number for a text | its digits: an id of digits may have lost its quotes | ids, texts, titles, tags, queries |
-| a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
-| one tag as text, or several with commas between (`"work, home"`: no tag that is saved holds a comma) | the list of them | `tags` |
+| a list or an object as JSON text, one object for a list of them | the list, the object | `tags`, `add_tags`, `remove_tags`, `ids`, `text_patch`, `properties`, `labels`, `checkItems`, `images` |
+| one tag as text, or several with commas between (`"work, home"`: no tag that is saved holds a comma) | the list of them | `tags`, `add_tags`, `remove_tags` |
 | another letter case of a choice | the choice | `action`, `sort_by`, `sort_order`, `operation` |
 | `id` under the name `uuid` | `id` | our tools |
 | `null`, `""`, `[]`, `{}`, and `0` where numbers begin at 1 | not given | every argument that need not be given and whose emptiness means nothing, so also `append`, `prepend`, `find` and `id` |
@@ -66,9 +66,9 @@ Models and the programs between them and a server do not send every value in its
 | `text: ""`, `title: ""`, `tags: []` beside another change | refused with "leave it out" if the note has what would go, else not given. In a call of its own it is meant | `save`; `title` and `content` of `update_note` |
 | `null` or `[]` for `title`, `labels`, `checkItems`, `images` | empty, as the contract of the cards says | `update_note` |
 | `title: ""`, `content: ""` | refused in the words of the contract | `AddNote`, `UpdateNote` |
-| `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
+| `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `add_tags`, `remove_tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
-| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
+| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`, and each of `ids`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
 | `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
@@ -80,7 +80,7 @@ An error that the agent can act on is a *tool error*: `isError` with this JSON a
 | field | |
 |---|---|
 | `category` | `AUTH`, `VALIDATION`, `NOT_FOUND`, `BACKEND_API`, `TIMEOUT`, `DB_OPERATION`, `INTERNAL` |
-| `subcategory` | finer: `arguments`, `query`, `patch`, `too_large`, `not_trashed`, \
+| `subcategory` | finer: `arguments`, `query`, `patch`, `section`, `too_large`, `not_trashed`, \
 `confirmation_required`, `declined`, `conflict`, `version_changed`, `login_required`, `other_account`, \
 `unavailable`, `timeout`, `rate_limit`, `rejected`, `clock`, `in_doubt`, `not_recorded`, `locked`, `policy`, \
 `loading`, `policy_changed`, `settings_missing`, ... |
@@ -144,10 +144,10 @@ the version before the last save of a note has no room, its name is left: `histo
 
 | what would be lost without a version | by | where |
 |---|---|---|
-| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | every store |
+| lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`, `heading`; `UpdateNote`, `update_note` | every store |
 | a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | every store that has titles |
-| links in other notes | `save` with `title` and `rewrite_links` | vault |
-| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | every store |
+| links in other notes | `save` with `title` or `heading`, and `rewrite_links` | vault |
+| tags | `save` with `tags` or `remove_tags`, `update_note` with `labels`, `rename_tag` | every store |
 | pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
@@ -187,6 +187,38 @@ the suggestions (the kinds). Both are absent if there are none:
 Ordinary writing needs some of them, and they are not reported: joiners and a choice of colour inside an
 emoji, and joiners between two letters of scripts that spell with them, such as Persian or Hindi.
 
+## Sections and blocks
+
+`section` of `get` and `save` names a part of a note, in every store:
+
+| `section` | means |
+|---|---|
+| `Costs`, `## Costs`, `#Costs` | the section whose heading has these words: exactly, else in any letter case, else by letters and digits alone (`Costs 2026` for `Costs: *2026*`). Several `#` with a blank prefer that level |
+| `Plan > Costs`, `Plan#Costs` | the section of this heading somewhere below that one |
+| `3` | the third heading of the note, as `headings` count them |
+| `line 12` | the heading in this line; for headings with the same words |
+| `0` | what stands above the first heading, below front matter |
+| `^id` | the block with this id: a paragraph, an item with its children, and a table, quote or list with the id in a line of its own below it. In a section of up to 100,000 characters |
+
+A section begins with its heading and ends at the next heading of the same or a higher level, so its subsections belong to it. Headings
+are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`. Front matter,
+code, HTML, and comments (`<!-- -->`, lines between two that begin with `%%`) have none. `tests/property/test_section_properties.py`
+compares that with another parser. If no section has the name, or several have it, the error `section` names up to five in
+`details.sections`: heading, `line`, `number`, `path`.
+
+| `save` with `section` and | does | `local_version` |
+|---|---|---|
+| `append` | adds lines at the end of the section, below its subsections; of a block, below that | not needed |
+| `prepend` | adds lines right below the heading; of a block, above that | not needed |
+| `text` | replaces all below the heading, subsections too. It may begin with the heading, as `get` shows it. Of a block: its words; the id stays, and so do the mark of an item, the box of a task, `>` | needed |
+| `find` and `replace` | changes one place within the section | not needed |
+| `heading`, also beside one of these | gives the heading other words; level, form and line stay | not needed |
+
+A section that is named by number or `line` needs `local_version` in any case, because both are of a text that was read. Added lines are
+kept apart from what stands beside them as everywhere ([`save`](#save)). No byte outside the section changes. In a vault, links such as
+`[[Plan#Costs]]` would not find a heading with other words: the error `links_would_break` counts them, and `rewrite_links` decides, as
+for another title. Cards of canvases that show a section are not changed.
+
 ## The first contract
 
 The four tools were first written down as schemas. What those demand of an answer is there, under the same names, and what they permit
@@ -202,7 +234,8 @@ in a call is taken: `tests/interaction/test_first_contract.py` holds the answers
 | `get` | a `local_version` without a meaning | `version_changed` if the note has another one | parts of two versions must not be mixed |
 | `get` | `local_version` always | not of an old version (`version`) | nothing can be saved over it |
 | `save` | `text` in the answer | `changed`; the text with `return_text` | the agent has just sent it |
-| `save` | `local_version` with every `id` | not with `append`, `prepend`, `find`, `properties` | they replace nothing unread |
+| `get` | one `id` | or `ids`, answered as `notes` | each call costs a turn |
+| `save` | `local_version` with every `id` | not with `append`, `prepend`, `find`, `heading`, `add_tags`, `remove_tags`, `properties` | they replace nothing unread |
 | `manage` | `local_version` with every action on a note | not with `pin`, `unpin`, `undo`, `history` | they replace nothing unread |
 | `manage` | three values of `status` | more, for the actions that came later | |
 
@@ -297,8 +330,14 @@ _BEHAVIOUR = {
   note that it means, as Obsidian resolves it (the whole path, else its end: below the note's folder first, then the shortest
   path; else an alias). A link without `id` leads to no note. `linked_from` are the notes that link to this one. Each names at
   most 50; `links_left_out` says how many more there are. What stands in code is no link.
-* There, too, a note that does not fit into the answer has its `headings` with their lines (50 at most; then the deepest are left
-  out), outside code, as far as they are written with `#`. They tell which lines to ask for.
+* An answer with a part of the text has the `headings` of the note, with line and number: 50 at most, then the deepest are left
+  out, and of a text with more than 20,000 lines that may begin a block, those of the first ones. They name a `section`.
+* `section` reads [one section or block](#sections-and-blocks), heading included. `range_line_start` and `range_line_count` then choose lines of it;
+  give `section` again to go on with a long one.
+* `ids` reads up to 20 notes at once, each id as `id` is taken, without other arguments. `notes` has them in this order, each with the fields of a single
+  answer. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
+  the notes, `links_left_out` counts them. A note that cannot be read has a row with `asked` and `error` instead. The policy's limits count
+  each note, and so does the audit log.
 * Where the notes are those of an app with colours, reminders and images, `in_app` has these, by the app's own names. Of images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
 * An unknown id is `NOT_FOUND`; `get` does not search. Simplenote, Trilium and Memento are asked for it first, for it may be that of a note
@@ -306,8 +345,9 @@ _BEHAVIOUR = {
 """,
     "save": """\
 * Create: `text` (it may be empty), optionally `tags` and `trash`. Change: `id` and one of `text`, `text_patch`, `append`,
-  `prepend`, `find` with `replace`; or `tags`, `trash`, `properties`, with one of these or alone.
-* `append`, `prepend`, `find` and `properties` need no `local_version` and compare none: they change the newest text,
+  `prepend`, `find` with `replace`; or `tags`, `add_tags`, `remove_tags`, `trash`, `properties`, with one of these or alone. With `section`
+  the change is one of [that section](#sections-and-blocks), and `heading` renames it.
+* `append`, `prepend`, `find`, `heading`, `add_tags`, `remove_tags` and `properties` need no `local_version` and compare none: they change the newest text,
   whatever has come since. All else needs the `local_version` that was read.
 * `append` puts lines at the end, `prepend` at the top: above the text where the store has titles, elsewhere below the
   first line that is not blank (the title) and the blank lines after it. If somebody else has added the
@@ -344,6 +384,7 @@ _BEHAVIOUR = {
   kept beside a note of the notebooks. Notes of the other stores have them if their text begins with a block of front matter. A property
   is changed where it stands, also as `key:: value` in a text; nothing else of the text changes. A name that none may have there is an error. Tags are no property.
 * Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.
+* `add_tags` and `remove_tags` name single tags, in any spelling of theirs; the others stay. They stand without `tags`. A new note takes `add_tags` for its `tags`.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no comma, white space
   only where the store has tags of several words, and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
 * A text has at most 1,048,576 bytes, or what the store allows. A note that is larger already may shrink.

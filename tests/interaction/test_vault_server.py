@@ -263,12 +263,12 @@ def test_a_long_note_names_its_headings_and_their_lines(env: dict[str, str], vau
         note = server.tool("get", id="Long.md")
         assert note["text_is_partial"]
         assert note["headings"] == [
-            {"line": 4, "heading": "# One"},
-            {"line": 905, "heading": "## Zebras"},
+            {"line": 4, "heading": "# One", "number": 1},
+            {"line": 905, "heading": "## Zebras", "number": 2},
         ]
         asked = server.tool("get", id="Long.md", range_line_start=905, range_line_count=2)
         assert asked["text"].startswith("## Zebras\n")
-        assert "headings" not in asked
+        assert asked["headings"] == note["headings"]
         assert "headings" not in server.tool("get", id="Projects/Plan.md")
         found = server.tool("list", query="zebra")["content"]
         assert [one["uuid"] for one in found] == ["Long.md"]

@@ -82,7 +82,7 @@ def set_apart(lines: Sequence[str], at: int, added: list[str], *, front: int) ->
     if above and below and _are_alike([above[-1], *added, below[0]]):
         return added
     start = [""] if _needs_blank(above, added) else []
-    end = [""] if _needs_blank(added, below) else []
+    end = [""] if _needs_blank([*above, *start, *added], below) else []
     return [*start, *added, *end]
 
 

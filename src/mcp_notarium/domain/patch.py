@@ -119,20 +119,47 @@ def prepend(text: str, value: str, *, below_title: bool, form: Form = Form.LINES
     return apply_patch(text, [Operation("addition", above + 1, value)], form=form)
 
 
-def replace_once(text: str, find: str, replacement: str) -> str:
+def replace_lines(
+    text: str, first: int, after: int, value: str, *, form: Form = Form.LINES, ended: int = 0
+) -> str:
+    """Return the text with these lines in the place of those from ``first`` to before ``after``; '' removes them.
+
+    ``ended``: so many lines at its top end with a block that nothing carries on, such as a heading.
+    """
+    lines = split_lines(text)
+    kept = lines[: first - 1] + lines[after - 1 :]
+    added = _contents(Operation("addition", first, value)) if value else []
+    if form is not Form.LINES:
+        front = max(find_text(text, form), ended)
+        added = set_apart(kept, first - 1, added, front=front)
+    patched = _replace_lines(kept, {first: added} if added else {}, {}, newline=newline_of(text))
+    return _join(patched, final_end=text.endswith(LF))
+
+
+def replace_once(
+    text: str, find: str, replacement: str, *, within: tuple[int, int] | None = None
+) -> str:
     """Return the text with ``replacement`` in the one place where it says ``find``.
 
-    Raises ``PatchError`` if ``find`` is empty, nowhere, or in several places (naming their lines).
+    ``within``: from which character to before which it is looked for. Raises ``PatchError`` if ``find`` is empty, nowhere,
+    or in several places (naming their lines).
     """
-    found = [(start, start + len(find)) for start in _places(text, find)]
-    if not found and LF in find and CRLF in text:
-        found = _places_of_lines(text, find)
+    begin, stop = within or (0, len(text))
+    part, above = text[begin:stop], text.count(LF, 0, begin)
+    found = [(start, start + len(find)) for start in _places(part, find)]
+    if not found and LF in find and CRLF in part:
+        found = _places_of_lines(part, find)
     if len(found) == 1:
-        [(start, end)] = found
+        start, end = (begin + place for place in found[0])
         newline = newline_of(text[start:end] if LF in text[start:end] else text)
         return text[:start] + _with_ends(replacement, newline) + text[end:]
-    lines = [text.count(LF, 0, start) + 1 for start, _ in found[:_NAMED]]
-    raise _not_once_error(len(found), lines) if found else _nowhere_error(text, find)
+    where = "note" if within is None else "section"
+    lines = [above + part.count(LF, 0, start) + 1 for start, _ in found[:_NAMED]]
+    raise (
+        _not_once_error(len(found), lines, where)
+        if found
+        else _nowhere_error(part, find, above, where)
+    )
 
 
 def _places_of_lines(text: str, find: str) -> list[tuple[int, int]]:
@@ -152,24 +179,24 @@ def _place_in(text: str, plain: str, at: int) -> int:
     return start + at - (plain.rfind(LF, 0, at) + 1)
 
 
-def _nowhere_error(text: str, find: str) -> PatchError:
+def _nowhere_error(text: str, find: str, above: int, where: str) -> PatchError:
     near = find_near_miss(text, find)
-    said = f" Line {near.line} {near.differs}." if near else ""
+    said = f" Line {above + near.line} {near.differs}." if near else ""
     error = PatchError(
-        f"`find` is nowhere in the note.{said}",
+        f"`find` is nowhere in the {where}.{said}",
         details={"found": 0, "line_numbers": []}
-        | ({"nearest_line": near.line, "nearest_text": near.text} if near else {}),
+        | ({"nearest_line": above + near.line, "nearest_text": near.text} if near else {}),
         resolution_hint="Give the exact text, with its blanks and line ends, as `get` returns it.",
     )
     error.tells_text = True
     return error
 
 
-def _not_once_error(count: int, lines: Sequence[int]) -> PatchError:
+def _not_once_error(count: int, lines: Sequence[int], where: str) -> PatchError:
     named = ", ".join(map(str, lines)) + (f" and {count - _NAMED} more" if count > _NAMED else "")
     at_least = "at least " * (count > _MOST_PLACES)
     error = PatchError(
-        f"`find` is in the note {at_least}{count} times, from lines {named}.",
+        f"`find` is in the {where} {at_least}{count} times, from lines {named}.",
         details={"found": count, "line_numbers": list(lines)},
         resolution_hint="Give more of the text around the one place, or use `text_patch`.",
     )

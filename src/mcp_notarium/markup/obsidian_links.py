@@ -22,8 +22,8 @@ from urllib.parse import quote, unquote
 from mcp_notarium.domain.characters import path_key, replace_surrogates
 from mcp_notarium.markup.code_parts import without_code
 
-Link = tuple[str, bool]
-"""A target as written, and whether it stands in a Markdown link, not in a wikilink."""
+Link = tuple[str, bool] | tuple[str, bool, str]
+"""A target as written, and whether it stands in a Markdown link, not in a wikilink; perhaps what is written behind its ``#``."""
 MOST = 1000
 """Links of one note, each target once, that are looked at."""
 _LONGEST = 1024
@@ -39,6 +39,8 @@ _DEFINITION = (
 )
 """``[1]: target``, for links such as ``[shown][1]``; not a footnote."""
 _LINK = re.compile(f"{_DEFINITION}|{_WIKI}|{_INLINE}")
+_PART = re.compile(r"\s*#([^|\[\]<>()\n\"']+?)(?=\]\]|[|>)]|\s+[\"'(]|$)")
+"""What a link means of its note, behind the target."""
 _BEGINNINGS = ("[[", "](", "]:")
 _ESCAPED_BRACKET = re.compile(r"(\\\\)|\\\[[^\[\]\n]*\](?=\()|\\[\[\]]")
 """Also the other bracket of a Markdown link whose first one is escaped; not one behind two backslashes."""
@@ -77,21 +79,31 @@ def find_targets(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``."""
+    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``.
+
+    ``part``: what is written behind its ``#``, from ``part_start`` on; '' if it has none.
+    """
 
     target: str
     start: int
     end: int
     form: str
+    part: str = ""
+    part_start: int = 0
 
     @property
     def link(self) -> Link:
         """Return what tells it from links that mean something else."""
         return self.target, self.form != "wiki"
 
+    @property
+    def whole(self) -> Link:
+        """Return the same with the part of the note that is meant."""
+        return self.target, self.form != "wiki", self.part
 
-def find_links(text: str) -> Iterator[Occurrence]:
-    """Yield the links of a text, in order."""
+
+def find_links(text: str, *, within: bool = False) -> Iterator[Occurrence]:
+    """Yield the links of a text, in order; ``within``: also those to parts of the same note, whose target is ''."""
     if not any(one in text for one in _BEGINNINGS):
         return
     for place, line in _prose(text):
@@ -102,14 +114,17 @@ def find_links(text: str) -> Iterator[Occurrence]:
                 target = shown = (
                     written.strip().removesuffix("\\").rstrip()
                 )  # a table escapes the bar behind it
-            elif ELSEWHERE.match(written):
+            elif ELSEWHERE.match(written) and not (within and written.startswith("#")):
                 continue
             else:
                 shown = written.partition("#")[0].strip()
                 target = unquote(_ESCAPED.sub(r"\1", shown), errors="replace").strip()
-            if 0 < len(target) <= _LONGEST:
-                start = place + link.start(group) + written.index(shown)
-                yield Occurrence(target, start, start + len(shown), form)
+            at = link.start(group) + written.index(shown)
+            found = _PART.match(line, at + len(shown), link.end())
+            part = found[1].rstrip("\\") if found else ""
+            if 0 < len(target) <= _LONGEST or (within and part and not target):
+                start, begins = place + at, place + (found.start(1) if found else 0)
+                yield Occurrence(target, start, start + len(shown), form, part, begins)
 
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:
@@ -315,20 +330,25 @@ def _relative(path: str, source: str) -> str:
 
 def count_links(text: str, changes: Changes) -> int:
     """Return how many links of a text have these targets."""
-    return sum(one.link in changes for one in find_links(text))
+    return sum(one.link in changes or one.whole in changes for one in find_links(text, within=True))
 
 
 def rewrite_links(text: str, changes: Changes) -> str:
-    """Return the text with other targets in its links; a link that cannot have its own stays."""
+    """Return the text with other targets, or other parts of them, in its links; a link that cannot have its own stays."""
     kept, at = [], 0
-    for link in find_links(text):
-        if link.link not in changes:
+    for link in find_links(text, within=True):
+        start, end = link.start, link.end
+        if link.link in changes:
+            written = _write(link, changes[link.link], text[start:end])
+        elif link.whole in changes:
+            written, start = changes[link.whole], link.part_start
+            end = start + len(link.part)
+        else:
             continue
-        written = _write(link, changes[link.link], text[link.start : link.end])
         if written is None:
             continue
-        kept += [text[at : link.start], written]
-        at = link.end
+        kept += [text[at:start], written]
+        at = end
     return "".join((*kept, text[at:]))
 
 

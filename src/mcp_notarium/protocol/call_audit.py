@@ -28,6 +28,7 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.tools.requests import MOST_READ
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -247,11 +248,8 @@ class Recording:
 
     def _entry(self, log: AuditLog | None, *, outcome: str) -> AuditEntry:
         notes = self._notes
-        asked_id = next(
-            filter(None, map(self._call.arguments.get, ("id", "uuid", "noteId", "path"))), None
-        )
-        if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
-            notes = (asked_id,)
+        if not notes and log is not None:
+            notes = tuple(filter(log.has_note, self._asked_ids()))
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte
             self._digest = log.digest(self._call.tool, self._call.arguments)
         return AuditEntry(
@@ -265,6 +263,14 @@ class Recording:
             bytes_out=self._bytes,
             refers=self._number,
         )
+
+    def _asked_ids(self) -> list[str]:
+        """Return what may be the ids of notes in the arguments, at most as many as one call reads."""
+        given = self._call.arguments
+        one = next(filter(None, map(given.get, ("id", "uuid", "noteId", "path"))), None)
+        several = given.get("ids")
+        asked = several[:MOST_READ] if isinstance(several, list) else [one]
+        return [name for name in asked if isinstance(name, str)]
 
     def _decided(self) -> Decision:
         """Return the user's answer; it goes before what the tool made of it."""

@@ -191,23 +191,27 @@ _THE_ID = "Give the `id` of a note: the `uuid` of a row of `list`."
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     """Say which arguments are wrong and why, without repeating what was sent."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
     problems = [
         {
             "field": ".".join(str(part) for part in at["loc"])[:SHOWN],
             "problem": _PROBLEMS.get(at["type"], at["msg"]),
         }
-        for at in error.errors(include_url=False, include_input=False, include_context=False)
+        for at in found
     ]
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
-    named = "; ".join(f"{problem['field']}: {problem['problem']}" for problem in problems[:5])
+    no_id = missing == ["id"] or {at["type"] for at in found} == {"note_id"}
+    named = "; ".join(
+        ": ".join(filter(None, (problem["field"], problem["problem"]))) for problem in problems[:5]
+    )
     described = describe_arguments(tool, wrong)
     return InvalidRequest(
         f"`{tool.name}` refuses {named}",
         subcategory="arguments",
         details={"problems": problems[:20]},
         resolution_hint=_THE_ID
-        if (missing == ["id"] or list(wrong) == ["id"]) and not tool.stands_for
+        if (no_id or list(wrong) == ["id"]) and not tool.stands_for
         else f"`{tool.name}` takes{described and ':'} {described or 'no arguments'}.",
     )
 

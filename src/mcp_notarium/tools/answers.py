@@ -122,12 +122,21 @@ class NoteFields(FromNotes):
     findings: list[InvisibleText] | None = None
 
 
+class Heading(Answer):
+    """Hold a heading of a note, with its line and its number among all headings."""
+
+    line: int
+    heading: str
+    number: int
+
+
 class NoteAnswer(NoteFields):
-    """Hold a note, or lines of it, as ``get`` returns it."""
+    """Hold a note, or lines of it, as ``get`` returns it. ``headings``: those of a note that is not here as a whole."""
 
     text: str
     range_line_start: int | None = None
     range_line_count: int | None = None
+    headings: list[Heading] | None = None
 
 
 def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
@@ -177,20 +186,9 @@ class NoteLink(Answer):
     id: str | None = None
 
 
-class Heading(Answer):
-    """Hold a heading of a note, as written, and its line."""
-
-    line: int
-    heading: str
-
-
 class LinkedNoteAnswer(NoteAnswer):
-    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are.
+    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
 
-    ``headings`` are those of a note that does not fit into one answer.
-    """
-
-    headings: list[Heading] | None = None
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
@@ -200,6 +198,19 @@ class AppNoteAnswer(LinkedNoteAnswer):
     """Hold a note with what the app of its store shows beside title, text, tags and properties."""
 
     in_app: dict[str, Any] | None = None
+
+
+class NoteNotRead(Answer):
+    """Say why a note cannot be read; ``asked``: its id as it was sent."""
+
+    asked: str
+    error: dict[str, Any]
+
+
+class NotesAnswer(FromNotes):
+    """Hold several notes as ``get`` returns them, in the order of ``ids``."""
+
+    notes: list[AppNoteAnswer | NoteNotRead]
 
 
 class OldNoteAnswer(NoteAnswer):

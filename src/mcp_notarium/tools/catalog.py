@@ -39,11 +39,12 @@ from mcp_notarium.tools.tool_prefix import (
 # A line that names a tool is left out where that tool is switched off (``static_replies``).
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
-Work in this order: `list` to find a note, `get` to read it.
-- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find` and `properties`.
+Work in this order: `list` to find a note, `get` to read it (`ids` for several).
+- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find`, `heading`, single tags and `properties`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \
 all operations at once. For a rewrite use `text` (the whole text).
+- `section` makes `get` and `save` act on one section alone, subsections included; `headings` of a part list them.
 - Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
 (`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
 - On a conflict nothing was written: decide from its `overlaps`, or `get` again, then `save` again.
@@ -81,7 +82,7 @@ TOOLS: tuple[Tool, ...] = (
         ),
         request=requests.GetRequest,
         answer=answers.NoteAnswer,
-        other_answer=answers.OldNoteAnswer,
+        other_answers=(answers.OldNoteAnswer, answers.NotesAnswer),
         read_only=True,
         idempotent=True,
         handle=get.handle,
@@ -90,7 +91,7 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace` and "
+            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
             "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),
@@ -230,7 +231,7 @@ def _whole_form(tool: Tool) -> dict[str, Any]:
 
 
 def _output_schema(tool: Tool) -> dict[str, Any]:
-    answers = (tool.answer, tool.other_answer or tool.answer)
+    answers = (tool.answer, *tool.other_answers)
     names: dict[str, Any] = {name: {} for answer in answers for name in answer.model_fields}
     return {"properties": names, "type": "object"}
 
@@ -261,7 +262,7 @@ def _describe_values(schema: dict[str, Any]) -> str:
     return f" ({said or ', '.join(bounds)})" if bounds or 0 < len(said) <= _SHORT else ""
 
 
-_BOUNDS = {"minimum": "at least", "maximum": "at most"}
+_BOUNDS = {"minimum": "at least", "maximum": "at most", "maxItems": "at most"}
 _SHORT = 40
 _DESCRIBED = 2
 

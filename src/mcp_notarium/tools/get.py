@@ -1,6 +1,7 @@
-"""Handle ``get``: return one note by its id, whole or by lines, never two versions mixed.
+"""Handle ``get``: return one note by its id, whole, by lines or by a section, never two versions mixed; or several notes.
 
-Raises ``NoteNotFound`` for an unknown id; it never searches. With ``local_version`` the answer is of
+Several notes share the room of one answer: short ones are whole, and long ones get equal parts. Which of them cannot be read is
+said in their place. Raises ``NoteNotFound`` for an unknown id; it never searches. With ``local_version`` the answer is of
 exactly that version, or an error names the current one. Sizes are those of the text as JSON in UTF-8,
 because that is what is sent.
 """
@@ -8,25 +9,36 @@ because that is what is sent.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium import logs
 from mcp_notarium.domain.lines import LF, count_lines, split_lines, start_of
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.markup.headings import find_headings
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NoteNotFound,
+    StillLoading,
+    StoreError,
+    VersionConflict,
+)
+from mcp_notarium.markup.section_names import find_part
+from mcp_notarium.markup.sections import LOOKS, outline, read_sections
 from mcp_notarium.tools.answers import (
+    Answer,
     AppNoteAnswer,
     Heading,
     NoteAnswer,
     NoteLink,
+    NoteNotRead,
+    NotesAnswer,
     OldNoteAnswer,
     note_fields,
 )
-from mcp_notarium.tools.note_lookup import find_note, versions_of
+from mcp_notarium.tools.note_lookup import find_id, find_note, versions_of
 from mcp_notarium.tools.requests import GetRequest
 from mcp_notarium.tools.tool import CallContext
 
@@ -51,49 +63,88 @@ MOST_LINKS = 50
 """Links of a note, and links to it, that an answer names."""
 RESERVED_BYTES = 1_000
 """Bytes reserved for the fields around a text; tags are counted separately."""
+_HEADING_FRAME, _HEADING_BYTES = 45, 75
+"""Bytes of a row of an outline without its words, and with usual ones."""
+_ROW_BYTES = 400
+"""Bytes of what says that a text is a part."""
 
 
-async def handle(app: App, request: GetRequest, call: CallContext) -> NoteAnswer:
-    """Return the note, or the requested lines."""
+async def handle(
+    app: App, request: GetRequest, call: CallContext
+) -> NoteAnswer | OldNoteAnswer | NotesAnswer:
+    """Return the note, or the requested lines; or several notes."""
     del call  # a read asks the user nothing
-    note = await find_note(app, request.id)
+    if request.ids is not None:
+        return await read_notes(app, request.ids)
+    note = await find_note(app, request.id or "")
     if request.version is not None:
         found = await app.library.history.read(note.id, request.version)
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
-    beside = _link_fields(app, note) | _app_fields(app, note)
+    beside = link_fields(app, note) | app_fields(app, note)
     part = _part(app, note, request, beside)
-    asked = (request.range_line_start, request.range_line_count, request.range_char_start)
-    if part["text_is_partial"] and asked == (None, None, None):
-        beside |= _heading_fields(app, note)
-        part = _part(app, note, request, beside)
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 
 
 def _part(
     app: App, note: Note, request: GetRequest, beside: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the requested part of the text, as far as it fits beside these fields."""
-    return text_fields(
-        app,
-        note,
-        start=request.range_line_start,
-        count=request.range_line_count,
-        character=request.range_char_start,
-        beside=beside,
-    )
+    """Return the requested part of the text, as far as it fits beside these fields, with the outline of the note."""
+    start, count = request.range_line_start, request.range_line_count
+    character, end = request.range_char_start, None
+    if request.section is not None and not app.config.policy.hides(Field.TEXT):
+        start, count, end = _within(note.text, request.section, request)
+    part = part_fields(app, note, start=start, count=count, character=character, beside=beside)
+    if end is not None and not part.get("next_range_char_start"):
+        if not count:  # the section has no lines
+            part |= {"text": "", "range_line_count": 0, "next_range_line_start": None}
+        elif (part.get("next_range_line_start") or end) >= end:
+            part["next_range_line_start"] = None
+    return part
 
 
-def _heading_fields(app: App, note: Note) -> dict[str, Any]:
-    """Return the headings of a note that does not fit into the answer: they tell which lines to ask for."""
-    if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
-        return {}
-    found = [Heading(line=line, heading=words) for line, words in find_headings(note.text)]
-    return {"headings": found} if found else {}
+def _within(text: str, section: str, request: GetRequest) -> tuple[int, int, int]:
+    """Return from which line on, and how many lines of the section, are asked for, and where it ends."""
+    found = find_part(text, section)
+    start = request.range_line_start or found.line
+    if not found.line <= start < max(found.end, found.line + 1):
+        raise InvalidRequest(
+            f"Line {start} is not in the section, which has the lines {found.line} to {found.end - 1}.",
+            details={"line": found.line, "lines": found.end - found.line},
+            resolution_hint="Leave out `range_line_start` for the beginning of the section.",
+        )
+    left = found.end - start
+    return start, min(request.range_line_count or left, left), found.end
 
 
-def _link_fields(app: App, note: Note) -> dict[str, Any]:
+def part_fields(
+    app: App,
+    note: Note,
+    *,
+    start: int | None = None,
+    count: int | None = None,
+    character: int | None = None,
+    beside: Mapping[str, Any] = MappingProxyType({}),
+    most: int = ANSWER_BYTES,
+) -> dict[str, Any]:
+    """Return the text as :func:`text_fields` does, with an outline if that is not the whole text."""
+    lines = {"start": start, "count": count, "character": character}
+    part = text_fields(app, note, **lines, beside=beside, most=most)
+    if not part["text_is_partial"] or app.config.policy.hides(Field.TEXT):
+        return part
+    room = app.usage_limits.bytes_left
+    bytes_ = most if room is None else min(most, room)
+    shown = outline(read_sections(note.text, looks=LOOKS), most=bytes_ // 3 // _HEADING_BYTES)
+    if not shown:
+        return part
+    rows = [Heading(line=one.line, heading=one.shown, number=one.ordinal) for one in shown]
+    size = json_bytes("".join(one.shown for one in shown)) + _HEADING_FRAME * len(shown)
+    beside = {**beside, "headings": rows}
+    return text_fields(app, note, **lines, beside=beside, most=most - size) | {"headings": rows}
+
+
+def link_fields(app: App, note: Note) -> dict[str, Any]:
     """Return the links of a note and those to it, as many as an answer may name, if the store has any."""
     if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
         return {}
@@ -109,10 +160,83 @@ def _link_fields(app: App, note: Note) -> dict[str, Any]:
     }
 
 
-def _app_fields(app: App, note: Note) -> dict[str, Any]:
+def app_fields(app: App, note: Note) -> dict[str, Any]:
     """Return what the app of the notes shows beside a note, such as a reminder."""
     found = {} if app.config.policy.hides(Field.TEXT) else app.library.shown_beside(note)
     return {"in_app": found} if found else {}
+
+
+async def read_notes(app: App, asked: Sequence[str]) -> NotesAnswer:
+    """Return these notes, in this order, within the room of one answer."""
+    names = list(dict.fromkeys(asked))
+    most = app.usage_limits.limit_rows(len(names))
+    found = [await _find(app, name) for name in names[:most]]
+    found += [NoteNotRead(asked=name, error=_too_many(most)) for name in names[most:]]
+    notes = [one for one in found if isinstance(one, Note)]
+    left = app.usage_limits.bytes_left
+    room = min(ANSWER_BYTES, ANSWER_BYTES if left is None else left - RESERVED_BYTES)
+    beside = [link_fields(app, note) | app_fields(app, note) for note in notes]
+    if json_bytes(repr(beside)) * 2 > room:
+        beside = [_without_links(one) for one in beside]
+    rows = [
+        AppNoteAnswer(**note_fields(note, app.config.policy), **fields, text="")
+        for note, fields in zip(notes, beside, strict=True)
+    ]
+    frames = [_size(row) + _ROW_BYTES // 4 for row in rows]
+    room -= sum(frames) + sum(_size(one) for one in found if isinstance(one, NoteNotRead))
+    shares = iter(share_out([json_bytes(note.text) for note in notes], room))
+    filled = iter(
+        row.model_copy(update=_portion(app, note, most=next(shares)))
+        for note, row in zip(notes, rows, strict=True)
+    )
+    return NotesAnswer(notes=[next(filled) if isinstance(one, Note) else one for one in found])
+
+
+async def _find(app: App, name: str) -> Note | NoteNotRead:
+    try:
+        return await find_note(app, find_id(app, name))
+    except (NoteNotFound, StillLoading, StoreError) as error:
+        said = error.to_dict(logs.scrub_for_client)
+        kept = ("category", "subcategory", "message", "resolution_hint", "retryable")
+        return NoteNotRead(asked=name, error={key: said[key] for key in kept if key in said})
+
+
+def _too_many(most: int) -> dict[str, Any]:
+    return {
+        "category": "VALIDATION",
+        "subcategory": "policy",
+        "message": f"The user's policy permits {most} notes in one answer.",
+        "retryable": True,
+    }
+
+
+def _without_links(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the number of links only."""
+    rows = [fields.get(name) or [] for name in ("links", "linked_from")]
+    count = sum(map(len, rows)) + (fields.get("links_left_out") or 0)
+    kept = {name: one for name, one in fields.items() if name not in ("links", "linked_from")}
+    return kept | {"links_left_out": count or None}
+
+
+def _size(row: Answer) -> int:
+    return len(row.model_dump_json(exclude_none=True).encode("utf-8", "replace"))
+
+
+def _portion(app: App, note: Note, *, most: int) -> dict[str, Any]:
+    """Return the text if it fits into so many bytes, else its beginning."""
+    if json_bytes(note.text) > most:
+        most = max(0, most - _ROW_BYTES)
+    return part_fields(app, note, most=most)
+
+
+def share_out(needs: Sequence[int], room: int) -> list[int]:
+    """Return how much of the room each gets: what it needs, or as much as any other that needs more."""
+    shares, left = [0] * len(needs), max(0, room)
+    order = sorted(range(len(needs)), key=needs.__getitem__)
+    for done, at in enumerate(order):
+        shares[at] = min(needs[at], left // (len(needs) - done))
+        left -= shares[at]
+    return shares
 
 
 def _old_answer(app: App, note: Note, found: Version, request: GetRequest) -> OldNoteAnswer:
@@ -153,16 +277,15 @@ def text_fields(
     count: int | None = None,
     character: int | None = None,
     beside: Mapping[str, Any] = MappingProxyType({}),
+    most: int = ANSWER_BYTES,
 ) -> dict[str, Any]:
     """Return the text on the wire: as much of it as is requested, fits ``beside`` that, and may be read."""
     if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.usage_limits.bytes_left
     used = RESERVED_BYTES + json_bytes("".join(note.tags)) + json_bytes(repr(beside))
-    most = ANSWER_BYTES if room is None else room - used
-    part = cut_portion(
-        note.text, start=start, count=count, character=character, most=min(most, ANSWER_BYTES)
-    )
+    most = most if room is None else min(room - used, most)
+    part = cut_portion(note.text, start=start, count=count, character=character, most=most)
     fields: dict[str, Any] = {
         "text": part.text,
         "text_is_partial": not part.whole,

@@ -1,4 +1,4 @@
-"""Tell which links a new name of a note breaks, and rewrite them if the caller wants that.
+"""Tell which links a new name of a note, or of a heading, breaks, and rewrite them if the caller wants that.
 
 Only links that would mean no note or another one change, in notes that the caller may see.
 """
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, NotPermitted
+from mcp_notarium.markup.heading_links import find_renamed
 from mcp_notarium.markup.obsidian_links import count_links, rewrite_links
+from mcp_notarium.markup.sections import read_sections
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -53,17 +55,53 @@ async def with_links(
         return content, LinkChanges()
     links = await app.library.find_broken_links(note, content)
     cards = await app.library.find_cards(note, content)
+    return _follow(app, note, content, links, cards, wanted=wanted, what="name")
+
+
+def with_heading_links(
+    app: App, note: Note, content: Content, number: int, *, wanted: bool | None
+) -> tuple[Content, LinkChanges]:
+    """Return the same for a heading that has other words; ``number`` is that of its section."""
+    if wanted is False or note.trash:
+        return content, LinkChanges()
+    before, after = read_sections(note.text), read_sections(content.text)
+    linked = app.library.find_links(note.id)
+    links: dict[str, Changes] = {}
+    for source in (note.id, *linked.linked_from):
+        other = note if source == note.id else app.library.get(source)
+        if other is None:
+            continue
+        own = {""} if source == note.id else set()
+        found = app.library.find_links(source).links
+        targets = own | {target for target, to in found if to == note.id}
+        text = content.text if source == note.id else other.text
+        if changes := find_renamed(text, targets.__contains__, before, after, number):
+            links[source] = changes
+    return _follow(app, note, content, links, {}, wanted=wanted, what="heading")
+
+
+def _follow(
+    app: App,
+    note: Note,
+    content: Content,
+    links: dict[str, Changes],
+    cards: Mapping[str, int | None],
+    *,
+    wanted: bool | None,
+    what: str,
+) -> tuple[Content, LinkChanges]:
+    """Return the content with the note's own links rewritten, and what else is to be."""
     readable = {one: count for one, count in cards.items() if count}
     if not links and not readable:
         return content, LinkChanges({}, cards)
     if wanted is None:
-        raise _ask_error(app, links, readable)
+        raise _ask_error(app, note, content, links, readable, what=what)
     own = links.pop(note.id, None)
     left = app.usage_limits.writes_left
     others = len(links) + len(readable)
     if left is not None and left <= others:
         raise NotPermitted(
-            f"The new name means a change of {others + 1} notes and canvases; {left} more may be changed now.",
+            f"The new {what} means a change of {others + 1} notes and canvases; {left} more may be changed now.",
             details={"notes": others + 1, "left": left},
             resolution_hint="Tell the user, who can rename it in their editor, or save it with `rewrite_links`: false.",
         )
@@ -71,13 +109,26 @@ async def with_links(
     return (replace(content, text=text) if own else content), LinkChanges(links, cards)
 
 
-def _ask_error(app: App, links: Mapping[str, Changes], cards: Mapping[str, int]) -> InvalidRequest:
-    counts = {one: count for one in links if (count := _count(app, one, links[one]))}
+def _ask_error(
+    app: App,
+    note: Note,
+    content: Content,
+    links: Mapping[str, Changes],
+    cards: Mapping[str, int],
+    *,
+    what: str,
+) -> InvalidRequest:
+    def count(one: str) -> int:
+        if one == note.id:
+            return count_links(content.text, links[one])
+        return _count(app, one, links[one])
+
+    counts = {one: found for one in links if (found := count(one))}
     total = sum(counts.values()) + sum(cards.values())
     places = [_number(len(counts), "note")] if counts or not cards else []
     places += [_canvases(len(cards))] if cards else []
     return InvalidRequest(
-        f"The new name would break {_number(total, 'link')} in {' and '.join(places)}; nothing was saved.",
+        f"The new {what} would break {_number(total, 'link')} in {' and '.join(places)}; nothing was saved.",
         subcategory="links_would_break",
         http_status_code=409,
         details={"links": total, "notes": len(counts), "ids": list(counts)[:MOST_NAMED]}

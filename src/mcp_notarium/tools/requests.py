@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from annotated_types import Ge
 from pydantic import (
@@ -274,6 +274,8 @@ ID_NAMES = AliasChoices("id", "uuid")
 """The names under which the id of a note may be sent; rows of ``list`` have it as ``uuid``."""
 MOST_ROWS = 100
 MOST_PREVIEW_LINES = 20
+MOST_READ = 20
+"""Notes that one call reads."""
 
 
 class Wire(BaseModel):
@@ -339,14 +341,28 @@ class PathListRequest(ListRequest):
 
 
 class GetRequest(Wire):
-    """Hold the arguments of ``get``."""
+    """Hold the arguments of ``get``: one of ``id`` and ``ids``, and ``ids`` stands alone."""
 
-    id: NoteId = Field(validation_alias=ID_NAMES)
+    id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
+    ids: list[NoteId] | None = Field(default=None, max_length=MOST_READ, description="up to 20")
+    section: str | None = Field(default=None, description="heading, A > B, number, ^block")
     local_version: Positive | None = None
     version: VersionName | None = None
     range_line_start: Positive | None = None
     range_line_count: Annotated[int, Field(ge=0), BeforeValidator(_whole)] | None = None
     range_char_start: Positive | None = None
+
+    @model_validator(mode="after")
+    def names_notes(self) -> Self:
+        """Refuse a request that names no note, or several in two ways."""
+        if self.ids is None:
+            if self.id is None:
+                raise PydanticCustomError("note_id", "Give `id`, or `ids` for several notes")
+        elif self.model_fields_set != {"ids"}:
+            raise PydanticCustomError(
+                "note_ids", "`ids` stands alone: the notes are read as they are"
+            )
+        return self
 
 
 class PatchOperation(Wire):
@@ -372,9 +388,13 @@ class SaveRequest(Wire):
     prepend: str | None = Field(default=None)
     find: str | None = Field(default=None, description="exact, once")
     replace: Text | None = None
+    section: str | None = None
+    heading: str | None = Field(default=None, description="renames it")
     tags: Annotated[Tags, EMPTY] | None = Field(
         default=None, description="replaces all; an e-mail address shares"
     )
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
     trash: StrictBool | None = None
     properties: PropertyChanges | None = Field(default=None, description="any; null removes")
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
@@ -407,7 +427,7 @@ class PathSaveRequest(TitledSaveRequest):
         default=None, description="file name; another renames, Folder/Name moves"
     )
     rewrite_links: StrictBool | None = Field(
-        default=None, description="links that a new title breaks"
+        default=None, description="links that a new title or heading breaks"
     )
 
 

@@ -1,8 +1,9 @@
 """Handle ``save``: create a note, or change text, tags or trash of one.
 
 What replaces something is a change of the version that the caller has read: if the note is at another one by
-now, the two are merged, or nothing is written. Lines for the end or the top, and a text that is found once, need
-no version: they are put into the newest text. Success means that the store has stored it. Nothing is written
+now, the two are merged, or nothing is written. Lines for the end or the top, a text that is found once, another heading of a
+section, and tags that come or go need no version: they are put into the newest text. A section that is named by its number or line
+does, for these are of a text that was read. Success means that the store has stored it. Nothing is written
 if nothing would change, or if nobody has agreed to sharing the note or dropping most of it.
 """
 
@@ -19,6 +20,8 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
+from mcp_notarium.markup.section_edit import change_section
+from mcp_notarium.markup.section_names import is_by_place
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
@@ -26,13 +29,20 @@ from mcp_notarium.tools.consent import (
     name_note,
     require_consent,
 )
-from mcp_notarium.tools.link_changes import LinkChanges, with_links
+from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
     find_note,
     missing_version_error,
     versions_of,
+)
+from mcp_notarium.tools.partial_saves import (
+    changed_tags,
+    check_section,
+    check_tag_changes,
+    section_change,
+    section_number,
 )
 from mcp_notarium.tools.properties import Changes, read_changes, with_properties
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
@@ -181,21 +191,26 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
             "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
         )
+    if request.section is not None or request.heading is not None:
+        check_section(request, given)
+    if _tag_changes(request):
+        check_tag_changes(request)
     if (request.find is None) != (request.replace is None):
         raise InvalidRequest(
             "`find` and `replace` belong together.",
             resolution_hint='Give both; `replace`: "" removes what is found.',
         )
     if request.id is not None:
-        traits = app.library.traits
-        if not given and not _replaced_fields(request) and not _property_changes(app, request):
+        others = (*_replaced_fields(request), *_tag_changes(request), request.heading)
+        if not given and not any(others) and not _property_changes(app, request):
+            traits = app.library.traits
             has_any = traits.properties or traits.other_properties is not PropertyPlace.NOWHERE
             more = {"title": traits.titles, "trash": traits.trash, "properties": has_any}
             named = "".join(f", `{name}`" for name, there in more.items() if there)
             raise InvalidRequest(
                 "Nothing to save.",
                 resolution_hint="Give one of `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
-                f"`tags`{named}.",
+                f"`section` with `heading`, `add_tags`, `remove_tags`, `tags`{named}.",
             )
         return
     if given and given != ["text"]:
@@ -224,6 +239,8 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
     emptied = [name for name, value in sent.items() if value in ("", [])]
     others = [name for name in _text_arguments(request) if name not in emptied]
     others += [name for name in ("title", "tags") if sent[name]]
+    others += _tag_changes(request)
+    others += [] if request.heading is None else ["heading"]
     others += [
         name
         for name, given in (("trash", request.trash), ("properties", request.properties))
@@ -263,7 +280,18 @@ def _replaced_fields(request: SaveRequest) -> list[str]:
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
     replaces_text = request.text is not None or request.text_patch is not None
-    return not replaces_text and not _replaced_fields(request)
+    return not replaces_text and not _replaced_fields(request) and not _counts(request)
+
+
+def _counts(request: SaveRequest) -> bool:
+    """Tell whether the section is named by what only the text says that was read."""
+    return request.section is not None and is_by_place(request.section)
+
+
+def _tag_changes(request: SaveRequest) -> list[str]:
+    """Return the names of the arguments by which single tags come and go."""
+    given = {"add_tags": request.add_tags, "remove_tags": request.remove_tags}
+    return [name for name, value in given.items() if value]
 
 
 def _check_permitted(app: App, request: SaveRequest) -> None:
@@ -271,15 +299,15 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
     if request.id is None:
         return
     policy = app.config.policy
-    if _title(request) is not None or _text_arguments(request):
+    if _title(request) is not None or _text_arguments(request) or request.section is not None:
         policy.require_edit(Field.TEXT)
     if not _property_changes(app, request).keys() <= app.library.traits.properties:
         policy.require_edit(Field.TEXT)
         if app.library.traits.names_are_tags:
             policy.require_edit(Field.TAGS)
-    if request.tags is not None:
+    if request.tags is not None or _tag_changes(request):
         policy.require_edit(Field.TAGS)
-    if request.find is not None:
+    if request.find is not None or request.section is not None:
         app.usage_limits.require_read()  # defence: replacing-counts-as-reading
 
 
@@ -290,8 +318,11 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     tags, spaced = old.tags, app.library.traits.spaced_tags
     if request.tags is not None:
         tags = check_tags(spell_tags(app, request.tags), present=old.tags, spaced=spaced)
+    elif _tag_changes(request):
+        wanted = changed_tags(app, request, old.tags)
+        tags = check_tags(wanted, present=old.tags, spaced=spaced)
     try:
-        text = _text(
+        text = _changed_text(
             request,
             old.text,
             titles=app.library.traits.titles,
@@ -314,6 +345,11 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
         content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))
+    elif note is not None and app.library.traits.ids.paths and request.heading is not None:
+        number = section_number(request, old.text)
+        content, elsewhere = with_heading_links(
+            app, note, content, number, wanted=_rewrites_links(request)
+        )
     draft = make_draft(app, note, content)
     draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
     if draft.asks and request.local_version is not None and note is not None:
@@ -325,14 +361,18 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
 
 async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None:
     """Raise ``VersionConflict`` with the lines of now if the note said lately what is to be found."""
+    named = "section" if request.find is None else "find"
     for then in await app.library.history.recall(note.id):
         try:
-            mine = replace(then, text=_text(request, then.text, titles=True, form=Form.LINES))
+            mine = replace(
+                then, text=_changed_text(request, then.text, titles=True, form=Form.LINES)
+            )
         except PatchError:
             continue
         read = replace(note, text=then.text, title=then.title)
         error = VersionConflict(
-            "What `find` looks for has changed since; nothing was saved.", details=versions_of(note)
+            f"What `{named}` looks for has changed since; nothing was saved.",
+            details=versions_of(note),
         )
         raise add_overlaps(app, error, base=read, mine=mine)
 
@@ -374,6 +414,8 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
         return await find_note(app, request.id)
     if request.local_version is None:
         given = [name for name in _text_arguments(request) if name.startswith("text")]
+        if _counts(request):
+            given.append("section` by number or line")
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
         raise missing_version_error(
             f"{named} cannot be saved without `local_version`.",
@@ -397,8 +439,16 @@ def _rewrites_links(request: SaveRequest) -> bool | None:
     return request.rewrite_links if isinstance(request, PathSaveRequest) else None
 
 
-def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+def _changed_text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
+    if request.section is None:
+        return _text(request, old, titles=titles, form=form)
+    change = section_change(request, request.section)
+    return change_section(old, change, form=form, titles=titles)
+
+
+def _text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+    """Return the new text of the whole note."""
     if request.text is not None:
         return request.text
     if request.append is not None:

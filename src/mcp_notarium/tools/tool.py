@@ -51,7 +51,7 @@ class Tool:
     request: type[BaseModel]
     answer: type[BaseModel]
     handle: Handler
-    other_answer: type[BaseModel] | None = None
+    other_answers: tuple[type[BaseModel], ...] = ()
     """Describe what some calls get instead."""
     read_only: bool = False
     """Tell a client, as the next three do, what it may rely on when it decides whether to ask its user."""

@@ -104,6 +104,8 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
         return value | {"duplicates": [_row(row) for row in value["duplicates"]]}
     if isinstance(value.get("properties"), list):
         return value | {"properties": [_row(row) for row in value["properties"]]}
+    if isinstance(value.get("notes"), list):
+        return value | {"notes": [add_findings(one) for one in value["notes"]]}
     findings = [*value.get("findings", ()), *_findings(value)]
     return {"findings": None} | value | {"findings": findings} if findings else value
 

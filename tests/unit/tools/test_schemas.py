@@ -11,7 +11,13 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.stores import registry
 from mcp_notarium.tools import manage
-from mcp_notarium.tools.answers import ListAnswer, NoteAnswer, OldNoteAnswer, SavedAnswer
+from mcp_notarium.tools.answers import (
+    ListAnswer,
+    NoteAnswer,
+    NotesAnswer,
+    OldNoteAnswer,
+    SavedAnswer,
+)
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
     NOTARIUM,
@@ -61,7 +67,7 @@ def test_roots_are_objects_and_required_arguments_exist():
 
 ANSWERS = {
     "list": (ListAnswer,),
-    "get": (NoteAnswer, OldNoteAnswer),
+    "get": (NoteAnswer, OldNoteAnswer, NotesAnswer),
     "save": (SavedAnswer,),
     "manage": get_args(manage.Answers),
 }

@@ -1,0 +1,78 @@
+"""Read which lines of a Markdown text belong to the section of each heading. Pure.
+
+A section ends at the next heading of the same or a higher level, so it holds its subsections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+
+from mcp_notarium.domain.lines import LF, count_lines
+from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.markup.heading_reader import HeadingReader
+
+MOST_SHOWN = 50
+"""Headings that an outline names, at most."""
+LOOKS = 20_000
+"""Lines of a text, at most, that are looked at for an outline: that takes 0.1 s."""
+_LONGEST = 80
+_DEEPEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Hold a heading and the lines that belong to it, numbered from 1; ``end`` is the first line that does not.
+
+    ``ordinal`` counts the headings from 1; 0 is the part above the first one, which has no heading. ``body``: the first line
+    below the heading. ``within``: the headings above it in the outline, by number, the highest first.
+    """
+
+    ordinal: int
+    level: int
+    words: str
+    line: int
+    body: int
+    end: int
+    within: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Return the heading as an outline shows it."""
+        words = f"{'#' * self.level} {self.words}".rstrip()
+        return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+
+
+def read_sections(text: str, *, looks: int | None = None) -> list[Section]:
+    """Return the part above the first heading, and the sections of all headings, in order.
+
+    ``looks``: how many lines are looked at that may begin a block; None: all. Where the last sections end is only
+    right then.
+    """
+    found = HeadingReader(text).read(looks)
+    last = count_lines(text) + 1
+    ends = [last] * len(found)
+    within: list[tuple[int, ...]] = [()] * len(found)
+    open_: list[int] = []
+    for at, one in enumerate(found):
+        while open_ and found[open_[-1]].level >= one.level:
+            ends[open_.pop()] = one.line
+        within[at] = tuple(above + 1 for above in open_)
+        open_.append(at)
+    first = text.count(LF, 0, text_start(text)) + 1
+    above = Section(0, 0, "", first, first, found[0].line if found else last)
+    return [above] + [
+        Section(at + 1, one.level, one.words, one.line, one.body, ends[at], within[at])
+        for at, one in enumerate(found)
+    ]
+
+
+def outline(sections: list[Section], *, most: int = MOST_SHOWN) -> list[Section]:
+    """Return the sections that an outline names: if there are too many, the lowest levels are left out, then the last ones."""
+    most = max(0, min(most, MOST_SHOWN))
+    levels = Counter(one.level for one in sections[1:])
+    deepest, highest = _DEEPEST, min(levels, default=1)
+    while deepest > highest and sum(levels[level] for level in range(1, deepest + 1)) > most:
+        deepest -= 1
+    return list(islice((one for one in sections[1:] if one.level <= deepest), most))

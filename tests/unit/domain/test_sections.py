@@ -1,0 +1,119 @@
+"""Test which lines of a Markdown text are headings, and which section each begins."""
+
+import time
+
+import pytest
+
+from mcp_notarium.markup.sections import LOOKS, MOST_SHOWN, outline, read_sections
+
+TEXT = """---
+# a comment
+tags: [a]
+---
+# Plan
+#no heading, a tag
+## Costs #money  \r
+```sh
+# a comment
+```
+    # code
+- ### Of Logseq
+####### seven
+text
+"""
+
+
+def shown(text: str) -> list[tuple[int, str]]:
+    return [(one.line, one.shown) for one in outline(read_sections(text))]
+
+
+def spans(text: str) -> list[tuple[str, int, int]]:
+    return [(one.words, one.line, one.end) for one in read_sections(text)[1:]]
+
+
+def test_headings_are_found_outside_code_and_front_matter():
+    assert shown(TEXT) == [(5, "# Plan"), (7, "## Costs #money"), (12, "### Of Logseq")]
+    assert shown("\ufeff# First\n---\n# Second\n") == [(1, "# First"), (3, "# Second")]
+    assert shown("") == []
+    assert shown("---\n# no end of the block\n") == [(2, "# no end of the block")]
+    assert shown("+++\n# a comment\n+++\n# First") == [(4, "# First")]
+
+
+def test_of_too_many_the_deepest_are_left_out():
+    chapters = "# Chapter\n" + "## Part\n" * 9 + "### Place\n" * 9
+    assert [level for _, level in shown(chapters * 5)] == (["# Chapter"] + ["## Part"] * 9) * 5
+    assert len(shown("# Chapter\n" * 99)) == MOST_SHOWN
+    assert len(shown("## Chapter\n### Part\n" * 99)) == MOST_SHOWN, "no heading is above these"
+    assert shown("# " + "x" * 200)[0][1] == "# " + "x" * 77 + "…"
+    numbers = [one.ordinal for one in outline(read_sections(chapters * 5))]
+    assert numbers[9:12] == [10, 20, 21], "the numbers count the headings that are left out"
+
+
+def test_a_section_ends_at_the_next_heading_of_the_same_or_a_higher_level():
+    text = "a\n# One\nb\n### Deep\nc\n## Two\n# Three\n"
+    assert spans(text) == [("One", 2, 7), ("Deep", 4, 6), ("Two", 6, 7), ("Three", 7, 8)]
+    above, *rest = read_sections(text)
+    assert (above.ordinal, above.line, above.end) == (0, 1, 2)
+    assert [one.within for one in rest] == [(), (1,), (1,), ()]
+    assert read_sections("")[0].end == 1
+    front = read_sections("---\na: 1\n---\nabove\n# One")[0]
+    assert (front.line, front.end) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("One\ntwo\n===\nthree\n---\n", [("One two", 1, 6), ("three", 4, 6)]),
+        ("- a\n---\n# b", [("b", 3, 4)]),
+        ("- a\nlazy\n===\n", []),
+        ("- # a\nnot lazy\n===\n", [("a", 1, 2), ("not lazy", 2, 4)]),
+        ("> quote\nlazy\n===\n\nnew\n===", [("new", 5, 7)]),
+        ("- a\n\n  ```\n  # code\n  ```\n# b", [("b", 6, 7)]),
+        ("- ```\n# b\n", [("b", 2, 3)]),
+        ("````\n```\n# code\n````\n# b", [("b", 5, 6)]),
+        ("~~~\n```\n# code\n~~~\n# b", [("b", 5, 6)]),
+        ("```\n# the fence never ends", []),
+        ("\t# code\n# b", [("b", 2, 3)]),
+        ("<!--\n\n# hidden\n-->\n# b", [("b", 5, 6)]),
+        ("<div>\n# hidden\n\n# b", [("b", 4, 5)]),
+        ("%%\n\n# hidden\n%%\n# b", [("b", 5, 6)]),
+        ("an %%inline%% comment\n%%one line%%\n# b", [("b", 3, 4)]),
+        ("%%\n# never closed", [("never closed", 2, 3)]),
+        ("| a |\n|---|\n| b |\n===\n# c", [("c", 5, 6)]),
+        ("[a]: /b\n===\n# c", [("c", 3, 4)]),
+        ("# a ##\r\n## C# ##\r\n##\r\n", [("a", 1, 4), ("C#", 2, 3), ("", 3, 4)]),
+        ("  # in\n   # three\n    # code", [("in", 1, 2), ("three", 2, 4)]),
+        ("1. a\n   # of the item\n# b", [("b", 3, 4)]),
+        ("a\n2. no item\n   # heading", [("heading", 3, 4)]),
+    ],
+)
+def test_blocks_are_told_apart_as_commonmark_does(text, found):
+    assert spans(text) == found
+
+
+HOSTILE = {
+    "headings": "# a\n" * 250_000,
+    "one line": "# " + "#" * 1_000_000,
+    "fence": "```\n" + "# a\n" * 250_000,
+    "quotes": "> a\nb\n===\n" * 100_000,
+    "items": "- a\nb\n===\n" * 100_000,
+    "tables": "a | b\n===\n" * 100_000,
+    "definitions": "[a]: /b\n===\n" * 90_000,
+    "tags": "a\n<b>\n" * 160_000,
+    "nested": "\n".join(" " * level + "- a" for level in range(1_400)),
+    "comments": "%% a\n" * 200_000,
+    "blank": "-\n\n" * 330_000,
+    "signs": ">" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_megabyte_is_read_in_bounded_time(text):
+    began = time.process_time()
+    sections = read_sections(text)
+    seconds = time.process_time() - began
+    assert seconds < 5.0, "about one second on a machine with nothing else to do"
+    began = time.process_time()
+    outline(read_sections(text, looks=LOOKS))
+    assert time.process_time() - began < 2.0
+    assert len(sections) <= 250_001
