@@ -160,6 +160,8 @@ class Recording:
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
         self._notes: tuple[str, ...] = ()
+        self._asked: str | None = None
+        """The note that was meant, however it was named."""
         self._bytes = 0
         self._digest: str | None = None
         self.flush_due = False
@@ -194,6 +196,7 @@ class Recording:
         self._log, self._setting = log, setting
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
+        self._asked = next((one for name in _ASKED if (one := getattr(request, name, None))), None)
         action = getattr(request, "action", None)
         if isinstance(action, str):
             self._name += f".{action}"
@@ -247,9 +250,7 @@ class Recording:
 
     def _entry(self, log: AuditLog | None, *, outcome: str) -> AuditEntry:
         notes = self._notes
-        asked_id = next(
-            filter(None, map(self._call.arguments.get, ("id", "uuid", "noteId", "path"))), None
-        )
+        asked_id = self._asked or next(filter(None, map(self._call.arguments.get, _ASKED)), None)
         if not notes and isinstance(asked_id, str) and log is not None and log.has_note(asked_id):
             notes = (asked_id,)
         if log is not None and self._digest is None:  # once a call: a note may have a megabyte
@@ -270,6 +271,10 @@ class Recording:
         """Return the user's answer; it goes before what the tool made of it."""
         answer = self._call.decision
         return self._decision if answer is Decision.ALLOWED else answer
+
+
+_ASKED = ("id", "uuid", "noteId", "path")
+"""The arguments that name the note that a call is about."""
 
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
