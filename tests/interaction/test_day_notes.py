@@ -48,7 +48,7 @@ async def _count(place: Place) -> int:
 async def test_the_note_of_a_day_is_made_once_and_then_changed(store: str, tmp_path: Path) -> None:
     async with PLACES[store](tmp_path, _nothing) as place:
         missing = await _refusal(place, "get", id=ID)
-        assert (missing["category"], missing["details"]["id"]) == ("NOT_FOUND", ID)
+        assert (missing["category"], missing["details"]["day"]) == ("NOT_FOUND", DAY)
         assert "`save`" in missing["resolution_hint"]
         before = await _count(place)
         made = await place.call("save", id=ID, append="milk")
@@ -76,9 +76,7 @@ async def test_the_note_of_a_day_is_made_once_and_then_changed(store: str, tmp_p
 async def test_two_calls_at_once_make_one_note_and_lose_nothing(store: str, tmp_path: Path) -> None:
     async with PLACES[store](tmp_path, _nothing) as place:
         items = [f"item {number}" for number in range(4)]
-        saved = await asyncio.gather(
-            *(place.call("save", id=ID, append=item) for item in items)
-        )
+        saved = await asyncio.gather(*(place.call("save", id=ID, append=item) for item in items))
         assert len({one["id"] for one in saved}) == 1
         text = (await place.call("get", id=ID))["text"]
         assert sorted(line for line in text.split("\n") if "item" in line) == items

@@ -103,13 +103,14 @@ async def _find_id(app: App, request: BaseModel, named: str) -> str:
     assert day is not None  # noqa: S101 - the caller has asked
     note = await find_note_of(app, day)
     if note is not None:
+        _require_not_trashed(request, note)
         return note.id
     if isinstance(request, SaveRequest):
         return f"{DAY_PREFIX}{day.isoformat()}"
     writes = app.config.policy.offers("save")
     raise NoteNotFound(
         f"There is no note of {day.isoformat()} yet.",
-        details={"id": f"{DAY_PREFIX}{day.isoformat()}"},
+        details={"day": day.isoformat()},
         resolution_hint="`save` with this id and `append` or `text` makes it."
         if writes
         else "None can be made here.",
@@ -159,6 +160,7 @@ async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | No
     if (day := _missing_day(app, request)) is not None:
         note = await find_note_of(app, day)
         if note is not None:
+            _require_not_trashed(request, note)
             return request.model_copy(update={"id": note.id}), None
         return await _begin_day(app, _require_new(request), day)
     name = request.template if isinstance(request, PathSaveRequest) else None
@@ -271,6 +273,16 @@ def _shown_text(app: App, note: Note | None) -> str | None:
     if note is None or note.trash or app.config.policy.hides(Field.TEXT):
         return None
     return note.text
+
+
+def _require_not_trashed(request: BaseModel, note: Note) -> None:
+    """Raise ``InvalidRequest`` for a save to a note in the trash: what is written there nobody looks for."""
+    if note.trash and isinstance(request, SaveRequest) and request.trash is not False:
+        raise InvalidRequest(
+            "The note of this day is in the trash; nothing was saved.",
+            subcategory="day",
+            resolution_hint="`manage` with `untrash` and this id brings it back.",
+        )
 
 
 def _missing_day(app: App, request: SaveRequest) -> date | None:
