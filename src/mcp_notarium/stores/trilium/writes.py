@@ -89,6 +89,8 @@ class NoteWrites:
         # defence: day-made-is-that-day =False
         if not is_possible_id(note.id) or not note_codec.is_of_day(note, day):
             raise StoreProtocolError("Trilium answered another note than that of the day")
+        if note.protected:
+            raise protected_error()
         return note.id
 
     async def _keep_revision(self, note_id: str) -> None:
