@@ -37,9 +37,8 @@ class Account:
         for name, said in files.items():
             path = self.vault / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(said, dict | list):
-                said = json.dumps(said)
-            path.write_bytes(said.encode() if isinstance(said, str) else said)
+            text = json.dumps(said) if isinstance(said, dict | list) else said
+            path.write_bytes(text.encode() if isinstance(text, str) else text)
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result = await self.client.call_tool(tool, arguments)
@@ -180,7 +179,6 @@ def _folder(path: Path, _target: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.attack(44)
 @pytest.mark.parametrize("make", [_symlink, _hard_link, _pipe, _folder])
 @pytest.mark.parametrize("name", [DAILY, LOGSEQ, PERIODIC])
 async def test_settings_that_are_no_file_of_the_vault_are_not_read(
@@ -201,7 +199,6 @@ async def test_settings_that_are_no_file_of_the_vault_are_not_read(
         assert outside.read_text() == said
 
 
-@pytest.mark.attack(44)
 async def test_a_settings_folder_that_is_a_link_is_not_followed(account: Account) -> None:
     outside = account.vault.parent / "outside"
     outside.mkdir()
@@ -292,11 +289,8 @@ async def test_logseqs_journal_template_is_told_to_be_left_out(account: Account)
     async with opened(account, {LOGSEQ: '{:default-templates {:journals "Day"}}'}):
         saved = await account.call("save", id=ID, append="- milk")
         assert "not filled" in saved["note"]
-    empty = (
-        Account(account.vault.parent / "second")
-        if (account.vault.parent / "second").mkdir() is None
-        else account
-    )
+    (account.vault.parent / "second").mkdir()
+    empty = Account(account.vault.parent / "second")
     async with opened(empty, {LOGSEQ: '{:default-templates {:journals ""}}'}):
         assert "note" not in await empty.call("save", id=ID, append="- milk")
 

@@ -70,6 +70,7 @@ class DayNotes:
     @property
     def names_betray(self) -> bool:
         """Tell whether a name that is taken would tell of a hidden note."""
+        # defence: taken-day-betrays-nothing =False
         return self._index.rules.hides_beside_seen
 
     async def find(self, day: datetime) -> Note | None:
@@ -125,7 +126,6 @@ class DayNotes:
             return NewDay(day.date().isoformat())
         place = await self._place(day)
         title = place.path[: -len(".md")]
-        # defence: taken-day-betrays-nothing =False
         return NewDay(title, "" if self.names_betray else place.path, place)
 
     async def make(self, day: date) -> Note | None:

@@ -136,9 +136,9 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
     if day is None or not app.library.days.made_elsewhere:
         return request
     request = _require_new(request)
+    # The service would answer with a hidden note as with a new one.
+    # defence: made-day-betrays-nothing =False
     if app.config.policy.visibility.has_rules:
-        # The service would answer with a hidden note as with a new one.
-        # defence: made-day-betrays-nothing -raise
         raise NotPermitted(
             "No note of a day can be made here, because the user's policy hides notes.",
             resolution_hint="Ask the user to open that day in their app; once the note is there, `save` can change it. Or make a note "
