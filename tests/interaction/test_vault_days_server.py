@@ -62,7 +62,7 @@ def test_servers_that_save_at_once_make_one_note_and_lose_no_line(
             answers: list[dict[str, object]] = []
             threads = [
                 threading.Thread(
-                    target=lambda s=server, w=which, n=number: answers.append(
+                    target=lambda s=server, w=which, n=number, a=answers: a.append(
                         s.result("save", id=f"daily:2031-02-0{n}", append=f"- server {w}")
                     )
                 )
