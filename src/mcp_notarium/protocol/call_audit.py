@@ -28,6 +28,7 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
+from mcp_notarium.tools.requests import named_notes
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Recording:
         self._log, self._setting = log, setting
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
-        self._asked = next((one for name in _ASKED if (one := getattr(request, name, None))), None)
+        self._asked = next(iter(named_notes(request).values()), None)
         action = getattr(request, "action", None)
         if isinstance(action, str):
             self._name += f".{action}"
