@@ -53,6 +53,8 @@ async def test_the_note_of_a_day_is_made_once_and_then_changed(store: str, tmp_p
         before = await _count(place)
         made = await place.call("save", id=ID, append="milk")
         assert not made["id"].startswith("daily:")
+        history = await place.call("manage", action="history", id=ID)
+        assert history["history"][0]["by"].startswith("agent")
         after = await _count(place)
         again = await place.call("save", id=f" DAILY:{DAY}", append="bread")
         assert again["id"] == made["id"]
@@ -97,6 +99,29 @@ async def test_a_text_alone_is_the_whole_text_and_needs_no_version(
         stale = await _refusal(place, "save", id="daily:2025-06-21", text="x", local_version=3)
         assert stale["category"] == "NOT_FOUND"
         assert "Leave the version out" in stale["resolution_hint"]
+
+
+@pytest.mark.parametrize("store", PLACES)
+async def test_tags_beside_the_first_text_are_added_to_those_of_the_app(
+    store: str, tmp_path: Path
+) -> None:
+    async with PLACES[store](tmp_path, _nothing) as place:
+        traits = place.harness.app.library.traits
+        if not traits.tags:
+            return
+        made = await place.call("save", id=ID, text="milk #x", tags=["home"])
+        assert {"home"} <= {*made["tags"]}
+        assert (await place.call("get", id=ID))["id"] == made["id"]
+
+
+async def test_a_first_line_that_is_the_date_is_not_doubled(tmp_path: Path) -> None:
+    async with PLACES["simplenote"](tmp_path, _nothing) as place:
+        for number, text in enumerate((f"{DAY}\nmilk", f"# {DAY}\nmilk", f"{DAY}1\nmilk"), 20):
+            day = f"2025-06-{number}"
+            said = text.replace(DAY, day)
+            await place.call("save", id=f"daily:{day}", text=said)
+            read = await place.call("get", id=f"daily:{day}")
+            assert read["text"] == (said if number < 22 else f"{day}\n{said}")
 
 
 @pytest.mark.parametrize("store", PLACES)

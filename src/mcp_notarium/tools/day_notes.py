@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _NAMED = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FORMS = "Write `daily:today`, `daily:yesterday`, `daily:tomorrow` or a day of the calendar like `daily:2026-11-28`."
+_HEADING = re.compile(r"\s*#{1,6}\s+")
 MOST_TEMPLATES = 50
 """Templates that a refusal names."""
 _CODE = "The template has code of Templater (`<% %>`), which is not run; it stands in the note as it is."
@@ -149,7 +150,10 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
         note = await app.library.days.make(day)
     if note is None:
         raise NoteNotFound("The note of this day was made and is gone again; nothing was saved.")
-    return request.model_copy(update={"id": note.id, "local_version": note.local_version})
+    named = {"id": note.id, "local_version": note.local_version}
+    if request.tags is None:
+        return request.model_copy(update=named)
+    return request.model_copy(update={**named, "tags": [*note.tags, *request.tags]})
 
 
 async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | None]:
@@ -183,13 +187,14 @@ async def _begin_day(app: App, request: SaveRequest, day: date) -> tuple[SaveReq
     if new.place is None:
         if traits.titles:
             return request, Begun(Content("", title=new.title), key=key)
-        if request.text is not None and not request.text.startswith(new.title):
+        if request.text is not None and _first_line(request.text) != new.title:
             request = request.model_copy(update={"text": f"{new.title}\n{request.text}"})
         return request, Begun(Content(f"{new.title}\n"), key=key)
     said = [_OTHER_NAME if not new.path else "", _UNFILLED if new.place.unfilled else ""]
     text = ""
     if new.place.template and request.text is None:
         template = _shown_text(app, app.library.days.find_at(new.place.template))
+        _require_loaded(app, template)
         said.append(_NO_TEMPLATE if template is None else _CODE if has_code(template) else "")
         settings = await app.library.days.read_templates()
         filling = Filling(at, new.place.title, new.place.date_format)
@@ -221,6 +226,7 @@ async def _begin_from_template(app: App, name: str, request: SaveRequest) -> Beg
     )
     chosen = _choose(found, name, settings.folder)
     template = None if chosen is None else _shown_text(app, app.library.get(chosen))
+    _require_loaded(app, template)
     if template is None:
         raise InvalidRequest(
             "There is no template of this name, or there are several.",
@@ -268,6 +274,12 @@ def _with_text_below(request: SaveRequest, begun: Begun) -> SaveRequest:
     return request.model_copy(update={"text": None, "append": request.text})
 
 
+def _require_loaded(app: App, template: str | None) -> None:
+    """Raise ``StillLoading`` if a template that is not found may be among the notes that are not here yet."""
+    if template is None and not app.library.status().complete:
+        raise still_loading(app, "whether the template is there shows when all are here.")
+
+
 def _shown_text(app: App, note: Note | None) -> str | None:
     """Return the text of a template; None if there is none that may be read."""
     if note is None or note.trash or app.config.policy.hides(Field.TEXT):
@@ -283,6 +295,11 @@ def _require_not_trashed(request: BaseModel, note: Note) -> None:
             subcategory="day",
             resolution_hint="`manage` with `untrash` and this id brings it back.",
         )
+
+
+def _first_line(text: str) -> str:
+    """Return the first line without what makes it a heading."""
+    return _HEADING.sub("", text.partition("\n")[0]).strip()
 
 
 def _missing_day(app: App, request: SaveRequest) -> date | None:
