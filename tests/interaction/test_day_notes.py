@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.tool_harness import NOW
+from support.tool_client import connected
+from support.tool_harness import NOW, ToolHarness
 from support.undo_places import PLACES, Place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow("each test opens an account of its own")]
@@ -199,6 +200,19 @@ async def test_the_newest_of_several_notes_of_a_day_counts_and_none_in_the_trash
             "manage", action="trash", id=second["id"], local_version=second["local_version"]
         )
         assert (await place.call("get", id=ID))["id"] == first["id"]
+
+
+async def test_while_notes_are_loading_no_second_note_of_a_title_is_made(tmp_path: Path) -> None:
+    harness = ToolHarness(tmp_path)
+    harness.store.put("a" * 32, f"{DAY}\ntheirs")
+    async with connected(harness.opened) as client:
+        for tool, more in (("save", {"append": "x"}), ("get", {})):
+            refused = await client.call_tool(tool, {"id": ID, **more})
+            assert json.loads(refused.content[0].text)["subcategory"] == "loading"
+        await harness.sync()
+        saved = await client.call_tool("save", {"id": ID, "append": "ours"})
+        assert saved.structured_content["id"] == "a" * 32
+    harness.close()
 
 
 async def test_a_native_tool_takes_a_day_as_well(tmp_path: Path) -> None:

@@ -61,11 +61,14 @@ def _account(tmp_path: Path) -> Account:
 
 
 @asynccontextmanager
-async def opened(account: Account, files: Files, policy: Policy = ALL) -> Any:
+async def opened(
+    account: Account, files: Files, policy: Policy = ALL, *, loaded: bool = True
+) -> Any:
     account.write(files)
     harness = ToolHarness(account.vault.parent, remote=VaultStore(account.vault), policy=policy)
     account.harness = harness
-    await harness.sync()
+    if loaded:
+        await harness.sync()
     try:
         async with connected(
             harness.opened, toolset=find_toolset("with_paths"), seconds=60
@@ -345,6 +348,21 @@ async def test_a_daily_note_in_the_trash_is_not_written_to(account: Account) -> 
         await account.call("manage", action="untrash", id=ID, local_version=version)
         saved = await account.call("save", id=ID, append="x")
         assert account.read(saved["id"]) == "old\n\nx"
+
+
+async def test_before_all_notes_are_here_nothing_is_made_without_its_template(
+    account: Account,
+) -> None:
+    files: Files = {DAILY: daily(template="Day"), "Day.md": "# Day\n", "2025-06-20.md": "theirs\n"}
+    files |= {TEMPLATES: {"folder": "T"}, "T/A.md": "a"}
+    async with opened(account, files, loaded=False):
+        assert (await account.call("save", id=ID, append="milk"))["id"] == "2025-06-20.md"
+        for asked in ({"id": "daily:2025-06-21", "append": "x"}, {"title": "New", "template": "A"}):
+            assert (await account.call("save", **asked))["subcategory"] == "loading"
+        assert account.notes() == {"Day.md", "2025-06-20.md", "T/A.md"}
+        await account.harness.sync()
+        await account.call("save", id="daily:2025-06-21", append="x")
+        assert account.read("2025-06-21.md") == "# Day\nx\n"
 
 
 # The policy.
