@@ -170,10 +170,13 @@ async def test_where_rules_hide_notes_no_day_is_made_and_none_betrayed(
             continue
         (tmp_path / str(there)).mkdir()
         async with opened(tmp_path / str(there), policy, put=put) as account:
+            before = len(account.sim.requests)
             said = [await account.call("get", id=ID), await account.call("save", id=ID, append="x")]
             assert said[1]["subcategory"] == "policy"
             assert account.asked() == []
-            answers.append(said)
+            answers.append(
+                (said, [(one.method, one.path) for one in account.sim.requests[before:]])
+            )
     assert all(said == answers[0] for said in answers)
 
 
@@ -200,6 +203,20 @@ async def test_making_counts_as_a_write_and_needs_the_right_to(tmp_path: Path) -
         assert "`save`" not in missing["resolution_hint"]
         assert "message" in await account.call("save", id=ID, append="milk")
         assert account.asked() == []
+
+
+async def test_the_audit_log_knows_of_the_call_before_the_calendar_is_asked(tmp_path: Path) -> None:
+    async with opened(tmp_path) as account:
+        known: list[list[str]] = []
+
+        def look(request: Any) -> None:
+            if "/calendar/" in request.path:
+                table = account.harness.app.audit.table
+                known.append([one.act for one in table.records() if one.outcome == ""])
+
+        account.sim.before_request = look
+        await account.call("save", id=ID, append="milk")
+        assert known == [["tool.save"]]
 
 
 async def test_calls_at_once_make_one_note(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def daily(folder: str = "", form: str = "", template: str = "") -> dict[str, str
         ({DAILY: daily("Daily"), PERIODIC: {"daily": {"enabled": True, "folder": "P"}}}, "Daily/2025-06-20.md"),
         ({DAILY: daily("Daily"), PLUGINS: ["periodic-notes"], PERIODIC: {"daily": {"enabled": True, "folder": "P"}}}, "P/2025-06-20.md"),
         ({DAILY: daily("Daily"), PLUGINS: ["periodic-notes"], PERIODIC: {"daily": {"enabled": False, "folder": "P"}}}, "Daily/2025-06-20.md"),
+        ({PLUGINS: ["other"], PERIODIC: {"daily": {"enabled": True, "folder": "P"}}}, "2025-06-20.md"),
         ({PLUGINS: ["periodic-notes"], PERIODIC: {"calendarSets": [{"id": "Work", "day": {"enabled": True, "folder": "W", "format": "D-M-YY"}}, {"id": "Home", "day": {}}], "activeCalendarSet": "Work"}}, "W/20-6-25.md"),
         ({LOGSEQ: "{}"}, "journals/2025_06_20.md"),
         ({LOGSEQ: '{:meta/version 1 ; settings\n :journal/page-title-format "MMM do, yyyy"\n :journals-directory "days"\n #_:hidden #_["x"] :journal/file-name-format "yyyy-MM-dd", :feature/enable-journals? true}'}, "days/2025-06-20.md"),
@@ -147,6 +148,7 @@ async def test_a_daily_note_is_made_where_the_app_makes_it(
         daily(form="HH:mm"),
         daily(form="YYYY-MM-DD?"),
         daily(form="YYYY" * 300),
+        daily(form="YYYY-MM-DD/" * 28),
         daily(form="dddd" * 74),
         daily("/".join("a" * 64)),
         daily("x" * 300),
@@ -164,6 +166,23 @@ async def test_settings_that_lead_nowhere_are_refused_and_nothing_is_made(
             assert "folder and date format" in refused["resolution_hint"]
         after = {str(one) for one in account.vault.parent.rglob("*") if "cache" not in str(one)}
         assert after == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '{:journals-directory "../x"}',
+        '{:journals-directory "logseq/bak"}',
+        '{:journal/file-name-format "' + "yyyy/" * 61 + '"}',
+    ],
+)
+async def test_settings_of_logseq_that_lead_nowhere_are_refused(
+    account: Account, settings: str
+) -> None:
+    async with opened(account, {LOGSEQ: settings}):
+        refused = await account.call("save", id=ID, append="milk")
+        assert refused["subcategory"] == "daily_settings"
+        assert account.notes() == set()
 
 
 def _symlink(path: Path, target: Path) -> None:
@@ -444,6 +463,8 @@ async def test_a_hidden_template_gives_nothing(account: Account, policy: Policy)
         assert refused["subcategory"] == "template"
         assert "templates" not in refused.get("details", {})
         await account.call("save", id=ID, append="milk")
+        made = await account.call("save", id="daily:2025-06-22", tags=["x"])
+        assert made["tags"] == ["x"]
         others = [account.read(one) for one in account.notes() - {"Secret/Day.md"}]
         assert not any("words" in text for text in others)
 
