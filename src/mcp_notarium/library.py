@@ -28,6 +28,7 @@ from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED
 from mcp_notarium.stores.extensions import find_replaced
+from mcp_notarium.sync.day_notes import DayNotes
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_transfer import NoteTransfer
@@ -69,7 +70,9 @@ class Statistics:
 
 
 class Library:
-    """Hold the notes of one account, in ``history`` their versions, and in ``transfer`` what export and import need.
+    """Hold the notes of one account, in ``history`` their versions, in ``transfer`` what export and import need.
+
+    ``days`` finds the notes of days.
 
     ``native`` is what the native tools of its store read; None if it has none.
     """
@@ -90,6 +93,7 @@ class Library:
         self.history = History(cache, store)
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
+        self.days = DayNotes(cache, store)
 
     @property
     def traits(self) -> Traits:
@@ -251,12 +255,14 @@ class Library:
         """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
         return self._writer.call(key)
 
-    def preview(self, note: Note | None, content: Content) -> tuple[str, Content]:
+    def preview(
+        self, note: Note | None, content: Content, *, path: str = ""
+    ) -> tuple[str, Content]:
         """Return what the policy has to judge of a save: the path or id, and the content with the tags in its text.
 
-        Raises ``StoreRejected``.
+        ``path``: the one that a new note gets, if that is known. Raises ``StoreRejected``.
         """
-        place = self.find_place(content) if note is None else note.id
+        place = (path or self.find_place(content)) if note is None else note.id
         if not (self.traits.tags_in_text or self.traits.ids.paths):
             return place, content
         base = None if note is None else self._cache.notes.base(note.id)
@@ -365,12 +371,18 @@ class Library:
         note: Note | None,
         content: Content,
         act: Act,
+        path: str = "",
         exact: bool = False,
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
         canvases: Sequence[str] = (),
     ) -> Saved:
-        """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path."""
+        """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path.
+
+        ``path``: the only one that a new note may get, '' for any; see :meth:`Writer.revive`.
+        """
+        if note is None and path:
+            return await self.revive(path, content, act=act)
         save = partial(
             self._writer.save,
             note=note,
@@ -394,7 +406,7 @@ class Library:
         )
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
-        """Make a removed note again; see :meth:`Writer.revive`."""
+        """Make a note under this id; see :meth:`Writer.revive`."""
         return await self._writer.revive(note_id, content, act=act)
 
     async def remove(self, note: Note, *, act: Act, keeps: bool = False) -> None:

@@ -69,8 +69,31 @@ Models and the programs between them and a server do not send every value in its
 | `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `add_tags`, `remove_tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
 | `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`, and each of `ids`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
+| `daily:today`, `daily:yesterday`, `daily:tomorrow`, `daily:2026-11-28`, in any letter case | the [note of that day](#notes-of-days) | every `id`, `noteId` and `path`, unless a note has just this id |
 | `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
+
+## Notes of days
+
+`daily:today` is the note of today as the user's app would have it; `yesterday`, `tomorrow` and a day like `2026-11-28` go as well. Days are those of the
+local time zone of the computer that the server runs on.
+
+| where | the note of a day |
+|---|---|
+| [vault](vault.md#daily-notes-and-templates) | the file that the settings of Obsidian or Logseq name by folder and format |
+| [Trilium](trilium.md#notes-of-days) | the one in its calendar that has the label `dateNote` with that day |
+| elsewhere | the note outside the trash whose title, or first line, is the date as `2026-11-28`; of several the one that was changed last |
+
+* `save` makes the note if there is none, and then needs no `local_version`. First the note is what the app's template makes of it, then comes the change: `append`
+  goes below the template, `find` and `text_patch` find their place in it. `text` alone is the whole text, without the template. Elsewhere than in a vault or Trilium there
+  is no template, and the note gets its title (where there are no titles, the date as the first line). `title` and `template` are refused.
+* Every other call answers `NOT_FOUND` for a day without a note; no note is made by looking. Another word than these is an error (`day`) that names the forms.
+* The answer and the audit log have the id of the note, never the day.
+* Two calls at once make one note, and the second is put into it. So it is with two servers on one vault, where nothing overwrites a file, and on one
+  Trilium, which answers both with the same note. On Simplenote, Memento and the local notebook each server looks again right before it writes; two that write within the
+  same moment, or devices that have not synced yet, can make two notes with the title. Both stay, and the one that is changed last counts.
+* While the index is still loading, such a call is answered with `loading` where the note could be among those that are not here yet.
+* A note that the policy hides does not exist here either; [what `save` does then](policy.md#notes-that-are-hidden).
 
 ## Errors
 
@@ -393,6 +416,8 @@ _BEHAVIOUR = {
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
   first lines (of what was sent) that differ, and `tags`, `trash`, `title` or a property if they do. The answer is
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
+* In a vault `template` begins a new note with a [template of Obsidian](vault.md#daily-notes-and-templates): its path, its path below the folder of templates, or its name. `text`
+  stands below it, and may be left out. The error for an unknown one names up to 50 that there are.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
     "manage": """\

@@ -6,6 +6,7 @@ Tests that need something a store need not have ask ``traits`` and nothing else.
 from __future__ import annotations
 
 from contract.bench import Bench
+from contract.days import DaysContract
 from contract.failing import FailingContract
 from contract.reading import ReadingContract
 from contract.writing import WritingContract
@@ -13,5 +14,5 @@ from contract.writing import WritingContract
 __all__ = ["Bench", "StoreContract"]
 
 
-class StoreContract(ReadingContract, WritingContract, FailingContract):
+class StoreContract(ReadingContract, WritingContract, DaysContract, FailingContract):
     """Subclass, give ``open_bench``, inherit the tests."""

@@ -33,6 +33,7 @@ from support.sync_rig import DATABASE
 _SERVERS = ("a", "b")
 _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
 """What choices say about something that goes wrong."""
+DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
 
@@ -58,6 +59,8 @@ class Plan:
     """What a person changes about the account: "policy" or "key"."""
     script: Mapping[str, tuple[str, ...]] | None = None
     """What each does, where that is no choice."""
+    days: bool = False
+    """Servers save the note of one day, and little else."""
 
 
 class World:
@@ -440,6 +443,8 @@ class World:
         acts |= {"wait": self._wait, "ask for a history": self._history}
         if traits.ids.named:
             acts["create under the same name"] = self._create_namesake
+        if self.plan.days:
+            return {"save a day": self._save_day, "append": self._append, "wait": self._wait}
         return acts | self._more_acts.acts()
 
     async def _create(self, server: Server) -> None:
@@ -454,6 +459,15 @@ class World:
         word = self.word(server.name)
         self.oracle.perhaps_twice.add(word)
         await self._promising(server, word, "save", text=f"the same name\n{word}\n")
+
+    async def _save_day(self, server: Server) -> None:
+        """Make the note of a day, or add to it."""
+        word, twice = self.word(server.name), self.oracle.perhaps_twice
+        if self.place.traits.ids.named:
+            twice.add(word)  # as of a new note
+        saved = await self._promising(server, word, "save", id=DAY, append=f"{word}\n")
+        if saved.ok:
+            twice.discard(word)
 
     async def _append(self, server: Server) -> None:
         await self._change(server, lambda word: {"append": f"{word}\n"})
@@ -757,6 +771,9 @@ WORLDS: dict[str, Plan] = {
     },
     "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
     "vault files, links": Plan(VaultPlace, world=_links),
+    "vault files, days": Plan(VaultPlace, days=True),
+    "trilium over http, days": Plan(_HTTP["trilium over http"], days=True),
+    "local files, days": Plan(LocalPlace, days=True),
     **{
         f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
         for changes in ("policy", "key")

@@ -75,7 +75,7 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
     ),
     "new-note-judged-by-place": (
         "library.py",
-        "self.find_place(content) if note is None",
+        "(path or self.find_place(content)) if note is None",
         '"" if note is None',
     ),
     "report-without-script": (

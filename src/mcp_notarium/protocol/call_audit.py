@@ -28,7 +28,7 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
 from mcp_notarium.storage.audit_log import Act, AuditLog
-from mcp_notarium.tools.requests import MOST_READ
+from mcp_notarium.tools.requests import MOST_READ, named_notes
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ class Recording:
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
         self._notes: tuple[str, ...] = ()
+        self._asked: str | None = None
+        """The note that was meant, however it was named."""
         self._bytes = 0
         self._digest: str | None = None
         self.flush_due = False
@@ -195,6 +197,7 @@ class Recording:
         self._log, self._setting = log, setting
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
+        self._asked = next(iter(named_notes(request).values()), None)
         action = getattr(request, "action", None)
         if isinstance(action, str):
             self._name += f".{action}"
@@ -267,7 +270,7 @@ class Recording:
     def _asked_ids(self) -> list[str]:
         """Return what may be the ids of notes in the arguments, at most as many as one call reads."""
         given = self._call.arguments
-        one = next(filter(None, map(given.get, ("id", "uuid", "noteId", "path"))), None)
+        one = self._asked or next(filter(None, map(given.get, _ASKED)), None)
         several = given.get("ids")
         asked = several[:MOST_READ] if isinstance(several, list) else [one]
         return [name for name in asked if isinstance(name, str)]
@@ -276,6 +279,10 @@ class Recording:
         """Return the user's answer; it goes before what the tool made of it."""
         answer = self._call.decision
         return self._decision if answer is Decision.ALLOWED else answer
+
+
+_ASKED = ("id", "uuid", "noteId", "path")
+"""The arguments that name the note that a call is about."""
 
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:

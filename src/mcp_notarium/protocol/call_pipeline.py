@@ -40,8 +40,9 @@ from mcp_notarium.protocol.connection import INTERNAL_ERROR
 from mcp_notarium.protocol.stdio import FlowControl
 from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
+from mcp_notarium.tools.day_notes import with_days
 from mcp_notarium.tools.note_lookup import with_ids
-from mcp_notarium.tools.requests import named_notes
+from mcp_notarium.tools.requests import is_day, named_notes
 from mcp_notarium.tools.tool import Tool
 from mcp_notarium.tools.tool_prefix import ToolNames
 from mcp_notarium.tools.untrusted_text import (
@@ -130,6 +131,8 @@ class CallPipeline:
         request = _request(tool, arguments)
         app.cache.notes.visibility.require_match()
         if named := named_notes(request):
+            if any(map(is_day, named.values())):
+                request, named = await with_days(app, request, named)
             request = with_ids(app, request, named)
         rule, action = tool.rule
         # defence: policy-before-each-call

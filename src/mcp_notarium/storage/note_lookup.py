@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,6 +53,51 @@ def find_called(database: Database, name: str, *, titles: bool) -> list[str]:
         if ids := active or [row[0] for row in found]:
             return list(dict.fromkeys(ids))[:2]
     return []
+
+
+def find_at(database: Database, path: str) -> str | None:
+    """Return the id of the note at a path, in whatever letter case; one that is written just so comes first."""
+    forms = [unicodedata.normalize(form, path) for form in ("NFC", "NFD")]
+    for found in (database.rows(_BY_ID, (*forms,)), database.rows(_BY_PATH, (path_key(path),))):
+        if found:
+            return str(found[0][0])
+    return None
+
+
+def find_starting(database: Database, start: str) -> list[str]:
+    """Return the notes outside the trash whose paths begin so, in whatever letter case, the last made first."""
+    key = path_key(start)
+    return [
+        str(row[0]) for row in database.rows(_STARTING, (key, key[:-1] + chr(ord(key[-1]) + 1)))
+    ]
+
+
+def find_titled(database: Database, title: str) -> list[str]:
+    """Return the notes outside the trash with this title, or first line, last changed first.
+
+    Before a first line may stand what makes it a heading.
+    """
+    rows = database.rows(_TITLED, (title_key(title),))
+    return [row[0] for row in rows if _HEADING.sub("", row[1]).strip() == title]
+
+
+def find_tagged_with(database: Database, tag: str, raw: bytes) -> list[str]:
+    """Return the notes outside the trash with this tag whose base has these bytes, in the order they came."""
+    return [row[0] for row in database.rows(_TAGGED_WITH, (tag_key(tag), raw))]
+
+
+_HEADING = re.compile(r"\s*#{1,6}\s+")
+_STARTING = """
+SELECT n.id FROM note_names m JOIN notes n ON n.pk = m.pk
+WHERE m.kind = 'path' AND m.key >= ? AND m.key < ? AND n.trash = 0 ORDER BY n.created_at DESC, n.pk DESC
+"""
+_TITLED = """
+SELECT id, heading FROM notes WHERE title_key = ? AND trash = 0 ORDER BY modified_at DESC, pk DESC
+"""
+_TAGGED_WITH = """
+SELECT n.id FROM notes n JOIN note_base b ON b.pk = n.pk
+WHERE n.pk IN (SELECT pk FROM note_tags WHERE key = ?) AND n.trash = 0 AND instr(b.raw, ?) > 0 ORDER BY n.pk
+"""
 
 
 def _stem(path: str) -> str:

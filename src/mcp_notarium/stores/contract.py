@@ -84,6 +84,14 @@ class Versions(Enum):
     BY_ETAG = "as LISTED, and each may be read by the etag that it had as the newest"
 
 
+class Days(Enum):
+    """Name how the note of a day is known, and who makes it. See ``DayPlacingStore`` and ``DayMakingStore``."""
+
+    TITLED = "by its title, or first line, which is the date: any program may have made it"
+    PLACED = "by its path, which the settings of the app give"
+    MADE = "by what the service writes into it, which makes it when it is asked for the first time"
+
+
 def _is_lines(_revision: Revision) -> bool:
     return False
 
@@ -139,6 +147,10 @@ class Traits:
     ``Content`` does not say."""
     shares_by_tag: bool = False
     """Share a note with the person whose e-mail address is a tag of it."""
+    days: Days = Days.TITLED
+    """Say how the note of a day is known."""
+    templates: bool = False
+    """Tell where templates of notes lie: see ``TemplateStore``."""
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
     """Return what the store's app shows of a note and no ``Content`` says, by its own names; pure."""
     exact: str = ""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.contract import Store
 
 
@@ -82,6 +84,70 @@ class FolderStore(Store, Protocol):
 
     async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
         """Let these canvases show the note at its new path; return those that do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayPlace:
+    """Hold where an app keeps the note of a day, and how it begins.
+
+    ``template``: the path of the note whose text it begins with, as the settings name it; '' if there is none.
+    ``title`` and ``date_format`` are those that the template gets. ``unfilled``: the app begins it with something that is
+    not to be had here.
+    """
+
+    path: str
+    title: str
+    template: str = ""
+    date_format: str = DATE_FORMAT
+    unfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSettings:
+    """Hold in which folder the templates of notes lie, and how they write dates and times."""
+
+    folder: str
+    date_format: str = DATE_FORMAT
+    time_format: str = TIME_FORMAT
+
+
+class DayPlacingStore(Store, Protocol):
+    """Reach a store with the trait ``Days.PLACED``."""
+
+    async def place_day(self, day: datetime) -> DayPlace:
+        """Return where the app keeps the note of this day, there or not.
+
+        Raises ``InvalidRequest`` if its settings name no place that a note can have.
+        """
+
+
+class TemplateStore(Store, Protocol):
+    """Reach a store with the trait ``templates``."""
+
+    async def read_templates(self) -> TemplateSettings | None:
+        """Return where the app keeps templates; None: it keeps none."""
+
+
+class DayMakingStore(Store, Protocol):
+    """Reach a store with the trait ``Days.MADE``. Days are named like ``2026-11-28``."""
+
+    day_tag: str
+    """Name the tag that the note of each day has."""
+
+    def day_of(self, revision: Revision) -> str:
+        """Return the day that this is the note of; '' for any other note. Pure.
+
+        The day stands in ``Revision.raw`` as it is.
+        """
+
+    async def find_day(self, day: str) -> str | None:
+        """Ask the service for the note of this day, without making it. Return its id; None if there is none."""
+
+    async def make_day(self, day: str) -> str:
+        """Let the service make the note of this day, unless it is there. Return its id.
+
+        However often and from wherever it is called, there is one note of the day.
+        """
 
 
 class NativeReads(Protocol):

@@ -77,7 +77,7 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note, whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "Read a note (`daily:today`: the day's), whole or by lines (from 1), with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
@@ -91,7 +91,7 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
+            "Create a note (`text`) or change one (`id`, also `daily:today`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
             "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),

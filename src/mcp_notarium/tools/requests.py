@@ -90,6 +90,15 @@ def named_notes(request: BaseModel) -> dict[str, str]:
     return {name: value for name, value in request if name in _NAMING and isinstance(value, str)}
 
 
+DAY_PREFIX = "daily:"
+"""Begins an id that means the note of a day; see ``tools/day_notes.py``."""
+
+
+def is_day(note_id: str) -> bool:
+    """Tell whether an id begins as that of a day does."""
+    return note_id.lstrip()[: len(DAY_PREFIX)].lower() == DAY_PREFIX
+
+
 def _is_absent(field: _Field, value: Any) -> bool:
     """Tell whether a value can only mean that there is none."""
     if value is None:
@@ -429,6 +438,7 @@ class PathSaveRequest(TitledSaveRequest):
     rewrite_links: StrictBool | None = Field(
         default=None, description="links that a new title or heading breaks"
     )
+    template: str | None = Field(default=None, description="of a new note")
 
 
 Action = Literal[

@@ -29,6 +29,7 @@ from mcp_notarium.tools.consent import (
     name_note,
     require_consent,
 )
+from mcp_notarium.tools.day_notes import Begun, begin, with_made_day
 from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -45,7 +46,7 @@ from mcp_notarium.tools.partial_saves import (
     section_number,
 )
 from mcp_notarium.tools.properties import Changes, read_changes, with_properties
-from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
+from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
     check_front_matter,
@@ -79,10 +80,30 @@ class Draft:
     asks: tuple[str, ...]
     on_newest: bool = False
     """Tell that it is made from the newest text, whatever that is."""
+    begun: Begun | None = None
+    """Hold what a new note begins with, if that is a template or the note of a day."""
     elsewhere: LinkChanges | None = None
     """Say what a new name changes elsewhere; None: the name stays."""
     loses: bool = False
     """Tell that it takes away for good what it replaces."""
+
+    @property
+    def key(self) -> str:
+        """Return what the calls have in common that would make or change the same note."""
+        if self.note is not None:
+            return self.note.id
+        return (self.begun.key if self.begun else "") or self.content.text
+
+    @property
+    def path(self) -> str:
+        """Return the only id that a new note may get; '' for any."""
+        return self.begun.path if self.begun else ""
+
+    @property
+    def may_follow(self) -> bool:
+        """Tell whether it can be made once more, from what somebody has written just now."""
+        # A note at its only path was made by somebody else just now, who has not been asked about that.
+        return not self.loses and (self.on_newest if self.note else bool(self.path))
 
     @property
     def changes_nothing(self) -> bool:
@@ -99,9 +120,12 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     _check_shape(app, request)
     _check_permitted(app, request)
     request = await _meant(app, request)
+    if _is_day(request):
+        request = await with_made_day(app, request, call)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     asked = _title(request) if app.library.traits.ids.paths else None
     said = [compare_titles(asked, note.title)] if asked else []
+    said += [draft.begun.said] if draft.begun else []
     said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
     return make_answer(
         app,
@@ -125,8 +149,7 @@ async def carry_out(
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         await require_consent(call, " ".join(agreed.asks))
-    key = agreed.note.id if agreed.note is not None else agreed.content.text
-    async with app.library.writing(key):
+    async with app.library.writing(agreed.key):
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again if the index has changed while the user was asked or another write ran. What has changed at
             # the store alone is found before the write.
@@ -144,6 +167,7 @@ async def carry_out(
                 with app.usage_limits.write():
                     saved = await app.library.save(
                         note=draft.note,
+                        path=draft.path,
                         content=draft.content,
                         act=call.act,
                         exact=exact or draft.loses,
@@ -153,13 +177,20 @@ async def carry_out(
                     )
                 _count_others(app, saved)
             except VersionConflict as error:
-                if draft.note is None or exact or draft.loses:
-                    raise
-                if not draft.on_newest or attempt == _ATTEMPTS:
-                    raise add_overlaps(app, error, base=draft.note, mine=draft.content) from None
+                if attempt == _ATTEMPTS or exact or not draft.may_follow:
+                    raise _with_overlaps(app, error, draft, exact=exact) from None
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+def _with_overlaps(
+    app: App, error: VersionConflict, draft: Draft, *, exact: bool
+) -> VersionConflict:
+    """Add the lines that both changed to a conflict, where the caller can still decide about them."""
+    if draft.note is None or exact or draft.loses:
+        return error
+    return add_overlaps(app, error, base=draft.note, mine=draft.content)
 
 
 def _count_others(app: App, saved: Saved) -> None:
@@ -223,7 +254,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             "A version was given without `id`.",
             resolution_hint="Give `id` to change a note; leave the version out to create one.",
         )
-    if request.text is None:
+    if request.text is None and not _template(request):
         raise InvalidRequest(
             "A new note needs `text`; it may be empty.",
             resolution_hint="Give `id` to change a note.",
@@ -246,7 +277,7 @@ async def _meant(app: App, request: SaveRequest) -> SaveRequest:
         for name, given in (("trash", request.trash), ("properties", request.properties))
         if given
     ]
-    if request.id is None or not emptied or len(emptied) + len(others) < _TWO:
+    if request.id is None or _is_day(request) or not emptied or len(emptied) + len(others) < _TWO:
         return request
     note = await find_note(app, request.id)
     # In folders the title is the name of the file, which an empty one does not change.
@@ -313,8 +344,12 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
 
 async def _draft(app: App, request: SaveRequest) -> Draft:
     """Return the content to write, checked against the note as the caller has read it, or as it is now."""
-    note = await _find_target(app, request)
-    old, title = Content("") if note is None else note.content, _title(request)
+    begun = None
+    if _is_day(request) or _template(request):
+        request, begun = await begin(app, request)
+    note = None if begun else await _find_target(app, request)
+    first = begun.content if begun else Content("")
+    old, title = first if note is None else note.content, _title(request)
     tags, spaced = old.tags, app.library.traits.spaced_tags
     if request.tags is not None:
         tags = check_tags(spell_tags(app, request.tags), present=old.tags, spaced=spaced)
@@ -326,7 +361,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
             request,
             old.text,
             titles=app.library.traits.titles,
-            form=Form.LINES if note is None else app.library.form_of(note),
+            form=_form(app, note, begun),
         )
     except PatchError as error:
         if note is not None and error.details.get("found") == 0:
@@ -350,7 +385,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         content, elsewhere = with_heading_links(
             app, note, content, number, wanted=_rewrites_links(request)
         )
-    draft = make_draft(app, note, content)
+    draft = make_draft(app, note, content, begun)
     draft = replace(draft, on_newest=_is_on_newest(request), elsewhere=elsewhere)
     if draft.asks and request.local_version is not None and note is not None:
         # What a person has to agree to is never merged with a text that nobody has seen with it.
@@ -377,7 +412,13 @@ async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None
         raise add_overlaps(app, error, base=read, mine=mine)
 
 
-def make_draft(app: App, note: Note | None, content: Content) -> Draft:
+def _form(app: App, note: Note | None, begun: Begun | None) -> Form:
+    if note is not None:
+        return app.library.form_of(note)
+    return begun.form if begun else Form.LINES
+
+
+def make_draft(app: App, note: Note | None, content: Content, begun: Begun | None = None) -> Draft:
     """Check what the note is to become; None: a new note. Raises ``InvalidRequest``, ``NotPermitted``."""
     old = Content("") if note is None else note.content
     if content.text != old.text:
@@ -388,11 +429,12 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         if given is not None:
             content = replace(content, text=given.text, native=given.native)
     has_block = content.text.startswith(STARTS) and not content.native
+    has_block = has_block and not (begun and begun.content.text.startswith(STARTS))
     if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
-        known_as, judged = app.library.preview(note, content)
+        known_as, judged = app.library.preview(note, content, path=begun.path if begun else "")
         app.config.policy.require_write(known_as, None if note is None else old, judged)
     shares = app.library.traits.shares_by_tag
 
@@ -402,8 +444,10 @@ def make_draft(app: App, note: Note | None, content: Content) -> Draft:
         return name_note(app, old.title or old.text, note_id=note.id)
 
     if note is None and not shares:
-        return Draft(note, content, ())
-    return Draft(note, content, ask_before_save(old, content, name=name, shares=shares))
+        return Draft(note, content, (), begun=begun)
+    return Draft(
+        note, content, ask_before_save(old, content, name=name, shares=shares), begun=begun
+    )
 
 
 async def _find_target(app: App, request: SaveRequest) -> Note | None:
@@ -433,6 +477,14 @@ def _title(request: SaveRequest) -> str | None:
 def _property_changes(app: App, request: SaveRequest) -> Changes:
     given = request.properties
     return {} if given is None else read_changes(given, marks=app.library.traits.properties)
+
+
+def _is_day(request: SaveRequest) -> bool:
+    return request.id is not None and is_day(request.id)
+
+
+def _template(request: SaveRequest) -> str | None:
+    return request.template if isinstance(request, PathSaveRequest) else None
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:

@@ -23,6 +23,7 @@ from notarium_devtools.trilium.bodies import (
     parse_body,
     seconds_of,
 )
+from notarium_devtools.trilium.calendar import day_note, monday_of, read_day
 from notarium_devtools.trilium.document import ROOT, Document
 from notarium_devtools.trilium.parts import Handler, Parts
 from notarium_devtools.trilium.records import Note, branch_object, utc_date
@@ -47,7 +48,6 @@ _CREATABLE = frozenset(
 _PATCHABLE = frozenset({"title", "type", "mime", "dateCreated", "utcDateCreated"})
 _ENTITY_ID = re.compile(r"[A-Za-z0-9_]{1,32}")
 _UTC = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 MOST_LOGINS = 10
 
 OBJECT = "[object Object]"
@@ -383,14 +383,13 @@ class Etapi:
         return json_answer(200, {"results": [self.document.note_object(note) for note in found]})
 
     def _calendar(self, parts: list[str]) -> Response:
-        """Answer a calendar request, which creates the note it asks for."""
-        date = parts[-1]
+        """Answer a calendar request, which makes the note of a day unless it is there."""
+        day = read_day(parts[-1])
         if parts[1] == "week-first-day" and not self.version.week_first_day:
             raise NoRoute
-        if not _DAY.fullmatch(date):
+        if day is None:
             if self.version.hangs:
                 raise NoAnswer
-            raise Failure(400, "DATE_INVALID", f'Date "{date}" is not valid.')
-        made = self.document.create(self.document.make_id(), date, "text", "text/html", b"")
-        self.document.place(made.id, ROOT)
+            raise Failure(400, "DATE_INVALID", f'Date "{parts[-1]}" is not valid.')
+        made = day_note(self.document, monday_of(day) if parts[1] == "week-first-day" else day)
         return json_answer(200, self.document.note_object(made))

@@ -17,7 +17,7 @@ _TOKEN = re.compile(r'"((?:\\.|[^"\\])*)"|\'([^\']*)\'|(\S+)')
 _COMPARISON = re.compile(
     r'^note\.([\w.]+)\s*(!=|>=|<=|\*=\*|=\*|\*=|%=|=|>|<)\s*("[^"]*"|\'[^\']*\'|\S+)(.*)$'
 )
-_LABEL = re.compile(r"^#(!?)([\w:]+)(?:\s*=\s*(\S*))?\s*$")
+_LABEL = re.compile(r'^#(!?)([\w:]+)(?:\s*=\s*(?:"([^"]*)"|(\S*)))?\s*$')
 _RELATIVE = re.compile(r"^(TODAY|NOW|MONTH|YEAR)([+-]\d+)?$")
 _SECONDS = {"NOW": 1, "TODAY": 86_400, "MONTH": 86_400 * 31, "YEAR": 86_400 * 366}
 Test = Callable[[Note], bool]
@@ -84,10 +84,11 @@ class Search:
     def _expression(self, expression: str) -> Test:
         label = _LABEL.match(expression)
         if label is not None:
+            wanted = label[3] or label[4]
             return lambda note: (
                 bool(label[1])
                 != any(
-                    one.name.lower() == label[2].lower() and (not label[3] or one.value == label[3])
+                    one.name.lower() == label[2].lower() and (not wanted or one.value == wanted)
                     for one in self._document.effective(note.id)
                     if one.type == "label"
                 )

@@ -46,6 +46,8 @@ _LABEL_NAME = re.compile(r"[\w:]+")
 _DEFINITION = re.compile(r"(label|relation):")
 _BOOKMARK = "internalBookmark"
 """A label that 0.103 makes of each bookmark in the text by itself: no tag of a person's."""
+DAY = "dateNote"
+"""The label whose value names the day of a note of the calendar."""
 _NEW = "New note"
 _TWO = 2
 _LONGEST_TITLE = 100
@@ -253,6 +255,17 @@ def given(text: str, base: Revision | None, **fields: Any) -> Content:
 def is_markdown(revision: Revision) -> bool:
     """Tell whether a note is HTML, which is Markdown here; the content of others is as it is."""
     return bool(json.loads(revision.raw)["type"] == HTML)
+
+
+def day_of(revision: Revision) -> str:
+    """Return the day that a note of the calendar is of, '' for any other note."""
+    labels = json.loads(revision.raw)["labels"]
+    return next((str(one[2]) for one in labels if one[1] == DAY), "")
+
+
+def is_of_day(note: NoteObject, day: str) -> bool:
+    """Tell whether this is the calendar's note of the day."""
+    return any((one.name, one.value) == (DAY, day) for one in note.labels)
 
 
 def as_it_was(revision: Revision) -> str:

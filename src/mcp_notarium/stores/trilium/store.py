@@ -1,6 +1,6 @@
 """Serve the notes of a Trilium server as a note store.
 
-How a note is written is in ``writes``. No calendar address is ever asked for: reading one makes notes.
+How a note is written is in ``writes``. Reading an address of the calendar makes notes: only ``make_day`` does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mcp_notarium.stores.contract import (
     BaseLookup,
     ChangePage,
     Changes,
+    Days,
     Entry,
     ListingPage,
     Retry,
@@ -68,12 +69,14 @@ class TriliumStore:
         is_markdown=note_codec.is_markdown,
         dates=False,
         versions=Versions.LISTED,
+        days=Days.MADE,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         compares=True,
         max_note_bytes=MIB,
     )
     codec_version = note_codec.VERSION
+    day_tag = note_codec.DAY
 
     def __init__(
         self,
@@ -168,6 +171,24 @@ class TriliumStore:
     ) -> Revision | None:
         """See ``ListingStore.find_version``."""
         return await self._revisions.find(note_id, content, at=at, now=now)
+
+    # The calendar
+
+    def day_of(self, revision: Revision) -> str:
+        """See ``DayMakingStore.day_of``."""
+        return note_codec.day_of(revision)
+
+    async def find_day(self, day: str) -> str | None:
+        """See ``DayMakingStore.find_day``."""
+        rows = await self._reader.found(
+            self._urls.search(f'#{note_codec.DAY} = "{day}"', archived=True)
+        )
+        notes = (note for note in self._reader.notes_of(rows) if note_codec.is_of_day(note, day))
+        return next((note.id for note in notes), None)
+
+    async def make_day(self, day: str) -> str:
+        """See ``DayMakingStore.make_day``."""
+        return await self._writes.make_day(day)
 
     # Composing
 

@@ -76,6 +76,23 @@ class NoteWrites:
             note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
+    async def make_day(self, day: str) -> str:
+        """Let the server make the calendar's note of a day, with its month and year, unless it is there; return its id.
+
+        The address answers with the note that the label names, so a repeated request makes nothing.
+        """
+        url = self.urls.api("calendar", "days", day)
+        reply = await self.session.send(Request("GET", url))
+        if not reply.ok:
+            raise refusal_of(reply)
+        note = note_codec.note_object(value_of(reply))
+        # defence: day-made-is-that-day =False
+        if not is_possible_id(note.id) or not note_codec.is_of_day(note, day):
+            raise StoreProtocolError("Trilium answered another note than that of the day")
+        if note.protected:
+            raise protected_error()
+        return note.id
+
     async def _keep_revision(self, note_id: str) -> None:
         """Have the server keep what the note is now."""
         reply = await self.session.send(write_steps.revision(self.urls, note_id))

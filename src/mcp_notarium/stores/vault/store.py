@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from mcp_notarium.stores.contract import (
     BaseLookup,
     ChangePage,
     Changes,
+    Days,
     Entry,
     ListingPage,
     Retry,
@@ -33,9 +35,9 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import NoteIndex
+from mcp_notarium.stores.extensions import DayPlace, NoteIndex, TemplateSettings
+from mcp_notarium.stores.vault import app_settings, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
-from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
@@ -76,6 +78,8 @@ class VaultStore:
         other_properties=KIND.other_properties,
         is_markdown=lambda _revision: True,
         dates=False,
+        days=Days.PLACED,
+        templates=True,
         exact=note_codec.EXACT,
         max_note_bytes=_MIB,
     )
@@ -127,6 +131,20 @@ class VaultStore:
         """See ``FolderStore.move_cards``."""
         with self._folder.opened() as root:
             return {one for one in canvases if canvas_files.move_cards_in(root, one, old, new)}
+
+    # What the app's settings say
+
+    @in_thread
+    def place_day(self, day: datetime) -> DayPlace:
+        """See ``DayPlacingStore.place_day``."""
+        with self._folder.opened() as root:
+            return app_settings.place_day(root, day)
+
+    @in_thread
+    def read_templates(self) -> TemplateSettings | None:
+        """See ``TemplateStore.read_templates``."""
+        with self._folder.opened() as root:
+            return app_settings.read_templates(root)
 
     # Reading
 

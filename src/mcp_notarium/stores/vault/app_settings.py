@@ -1,0 +1,205 @@
+"""Read from the settings of Obsidian and Logseq where a vault keeps its daily notes and templates.
+
+The files are opened as notes are: no link is followed, no other file is read, and no more than a bounded part. A setting that
+is missing or cannot be read is the app's default.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.markup.edn import NotEdn, read_edn
+from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
+from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
+from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
+from mcp_notarium.stores.vault.paths import split_path
+
+LARGEST = 256 * 1024
+"""Bytes of a file of settings that is read; a larger one counts as missing."""
+_OBSIDIAN = ".obsidian"
+_PERIODIC = "periodic-notes"
+_JOURNALS, _JOURNAL_FORMAT = "journals", "yyyy_MM_dd"
+_MARKDOWN = ".md"
+_NOT_IN_PATHS = re.compile(r'[\x00-\x1f\x7f:*?"<>|]')
+"""What Obsidian puts into the name of no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Daily:
+    """Hold the settings of daily notes in Obsidian."""
+
+    folder: str
+    form: str
+    template: str
+
+
+def place_day(root: int, day: datetime) -> DayPlace:
+    """Return where the app keeps the note of a day. Raises ``InvalidRequest`` if that is no place for a note."""
+    logseq = _read_logseq(root)
+    daily = _read_daily(root)
+    if daily is None and logseq is not None:
+        return _place_journal(logseq, day)
+    found = daily or _Daily("", DATE_FORMAT, "")
+    _require_short(found.form)
+    name = format_moment(found.form, day)
+    path = _join(found.folder, name)
+    title = path.rpartition("/")[2]
+    return DayPlace(
+        path=_checked(path),
+        template=_with_ending(_join("", found.template)) if found.template else "",
+        title=title.removesuffix(_MARKDOWN),
+        date_format=found.form.rpartition("/")[2] or DATE_FORMAT,
+    )
+
+
+def read_templates(root: int) -> TemplateSettings | None:
+    """Return where the templates of Obsidian lie, and how they write dates; None if no folder of them is set."""
+    found = _read_json(root, "templates.json")
+    folder = _join("", _text(found, "folder"))
+    if not folder:
+        return None
+    return TemplateSettings(
+        folder,
+        _text(found, "dateFormat") or DATE_FORMAT,
+        _text(found, "timeFormat") or TIME_FORMAT,
+    )
+
+
+def _place_journal(settings: Mapping[str, Any], day: datetime) -> DayPlace:
+    form = _edn_text(settings, ":journal/file-name-format") or _JOURNAL_FORMAT
+    _require_short(form)
+    if _edn_text(settings, ":preferred-format").lower() == "org":
+        raise _nowhere(
+            "Logseq writes the journals of this graph in Org mode, which is no note here."
+        )
+    folder = _edn_text(settings, ":journals-directory") or _JOURNALS
+    path = _join(folder, format_java(form, day))
+    defaults = settings.get(":default-templates")
+    template = _edn_text(defaults, ":journals") if isinstance(defaults, dict) else ""
+    return DayPlace(
+        path=_checked(path),
+        title=path.rpartition("/")[2].removesuffix(_MARKDOWN),
+        unfilled=bool(template),
+    )
+
+
+def _read_daily(root: int) -> _Daily | None:
+    """Return the settings of daily notes; None if Obsidian has none. Those of Periodic Notes replace them."""
+    found = _read_periodic(root) or _read_json(root, "daily-notes.json")
+    if found is None:
+        return None
+    template = _text(found, "template") or _text(found, "templatePath")
+    return _Daily(_text(found, "folder"), _text(found, "format") or DATE_FORMAT, template)
+
+
+def _read_periodic(root: int) -> Mapping[str, Any] | None:
+    """Return the settings of the plugin Periodic Notes, if it is switched on and has daily notes, in either form it writes."""
+    plugins = _read_any(root, (_OBSIDIAN, "community-plugins.json"))
+    if not isinstance(plugins, list) or _PERIODIC not in plugins:
+        return None
+    found = _read_json(root, "plugins", _PERIODIC, "data.json")
+    if found is None:
+        return None
+    sets = found.get("calendarSets")
+    listed = [one for one in sets if isinstance(one, dict)] if isinstance(sets, list) else []
+    active = [one for one in listed if one.get("id") == found.get("activeCalendarSet")] or listed[
+        :1
+    ]
+    daily = active[0].get("day") if active else found.get("daily")
+    return daily if isinstance(daily, dict) and daily.get("enabled") is True else None
+
+
+def _read_logseq(root: int) -> Mapping[str, Any] | None:
+    """Return the settings of the graph, if the vault is one of Logseq."""
+    text = _read_file(root, ("logseq", "config.edn"))
+    if text is None:
+        return None
+    with suppress(NotEdn):
+        found = read_edn(text)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _read_json(root: int, *parts: str) -> Mapping[str, Any] | None:
+    found = _read_any(root, (_OBSIDIAN, *parts))
+    return found if isinstance(found, dict) else None
+
+
+def _read_any(root: int, parts: tuple[str, ...]) -> Any:
+    text = _read_file(root, parts)
+    if text is None:
+        return None
+    with suppress(ValueError, RecursionError):
+        return json.loads(text.removeprefix("\ufeff"))
+    return None
+
+
+def _read_file(root: int, parts: tuple[str, ...]) -> str | None:
+    """Return the text of a file of settings; None if there is none that can be read."""
+    *folders, name = parts
+    with suppress(OSError, NotANote, UnicodeDecodeError):
+        parent = open_folder(root, folders, exact=False)
+        try:
+            file, _ = open_file(parent, name, exact=False)
+        finally:
+            os.close(parent)
+        with os.fdopen(file, "rb") as opened:
+            data = opened.read(LARGEST + 1)
+        return None if len(data) > LARGEST else data.decode()
+    return None
+
+
+def _text(found: Mapping[str, Any] | None, name: str) -> str:
+    value = None if found is None else found.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _edn_text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    return "" if not isinstance(value, str) or value in ("nil", "false") else value.strip()
+
+
+def _join(folder: str, name: str) -> str:
+    """Return the path as Obsidian writes it: composed letters, one ``/`` between parts, none at the ends."""
+    path = unicodedata.normalize("NFC", f"{folder}/{name}").replace("\u00a0", " ")
+    return "/".join(filter(None, path.replace("\\", "/").split("/")))
+
+
+def _with_ending(path: str) -> str:
+    return path if path.lower().endswith(_MARKDOWN) else f"{path}{_MARKDOWN}"
+
+
+def _checked(path: str) -> str:
+    """Return the path of a daily note. Raises ``InvalidRequest`` for one that no note of the vault can have."""
+    whole = _with_ending(path)
+    # defence: day-lies-in-the-vault =False
+    if not path or split_path(whole) is None or _NOT_IN_PATHS.search(whole):
+        raise _nowhere(
+            "The settings for daily notes name a place that no note of this vault can have."
+        )
+    return whole
+
+
+def _require_short(form: str) -> None:
+    if len(form) > LONGEST:
+        raise _nowhere(f"The format for daily notes has more than {LONGEST} characters.")
+
+
+def _nowhere(message: str) -> InvalidRequest:
+    return InvalidRequest(
+        message,
+        subcategory="daily_settings",
+        http_status_code=422,
+        resolution_hint="Ask the user to correct folder and date format of daily notes in their app. Any other note has its "
+        "own id.",
+    )

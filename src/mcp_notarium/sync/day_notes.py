@@ -1,0 +1,160 @@
+"""Find the note of a day, and what a new one begins with; have it made where the service makes it.
+
+A note that the policy hides is not in the index, so it is found by nothing here. Where rules hide notes by other things than
+their path, a path that is taken would betray one: a new note of a day then gets digits behind its name, as every new note
+does there, and is found by these.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import cast
+
+from mcp_notarium.domain.characters import path_key
+from mcp_notarium.domain.note import Note
+from mcp_notarium.errors import NotariumError
+from mcp_notarium.storage import note_lookup
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import Days, Store
+from mcp_notarium.stores.extensions import (
+    DayMakingStore,
+    DayPlace,
+    DayPlacingStore,
+    TemplateSettings,
+    TemplateStore,
+)
+from mcp_notarium.sync.native_reads import NativeIndex
+from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
+
+_DIGITS = re.compile(r" [0-9a-f]{8}[0-9]{2}\.md")
+"""What ``new_id`` puts behind a name that may be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewDay:
+    """Hold what a note of a day begins as: its title, its path, and what the app's settings say.
+
+    ``path``: '' where ids are no paths, or where a name that is taken would betray a hidden note.
+    """
+
+    title: str
+    path: str = ""
+    place: DayPlace | None = None
+
+
+class DayNotes:
+    """Find and begin the notes of days in one account."""
+
+    def __init__(self, cache: Cache, store: Store) -> None:
+        self._cache = cache
+        self._store = store
+        self._index = NativeIndex(cache, store)
+
+    @property
+    def titled(self) -> bool:
+        """Tell whether the note of a day is known by its title alone."""
+        return self._days is Days.TITLED
+
+    @property
+    def made_elsewhere(self) -> bool:
+        """Tell whether the service makes the notes of days."""
+        return self._days is Days.MADE
+
+    @property
+    def _days(self) -> Days:
+        return self._store.traits.days
+
+    @property
+    def names_betray(self) -> bool:
+        """Tell whether a name that is taken would tell of a hidden note."""
+        # defence: taken-day-betrays-nothing =False
+        return self._index.rules.hides_beside_seen
+
+    async def find(self, day: datetime) -> Note | None:
+        """Return the note of a day, if the policy shows it; one outside the trash before one in it.
+
+        Raises ``InvalidRequest`` if the app's settings are in the way, and what the store raises.
+        """
+        found = await self._find(day)
+        return None if found is None else self._cache.notes.get(found)
+
+    async def _find(self, day: datetime) -> str | None:
+        database, named = self._cache.database, day.date().isoformat()
+        match self._days:
+            case Days.TITLED:
+                return next(iter(note_lookup.find_titled(database, named)), None)
+            case Days.PLACED:
+                return await self._find_placed((await self._place(day)).path)
+            case Days.MADE:
+                return await self._find_made(named)
+
+    async def _find_placed(self, path: str) -> str | None:
+        database = self._cache.database
+        if (found := note_lookup.find_at(database, path)) is not None:
+            return found
+        if self.names_betray:
+            return self._find_with_digits(path)
+        return path if await self._index.refresh(path) is not None else None
+
+    def _find_with_digits(self, path: str) -> str | None:
+        """Return the note that was made for a path that may be taken, the last one of several."""
+        stem = path_key(path)[: -len(".md")]
+        near = note_lookup.find_starting(self._cache.database, f"{stem} ")
+        return next((one for one in near if _DIGITS.fullmatch(path_key(one)[len(stem) :])), None)
+
+    async def _find_made(self, day: str) -> str | None:
+        store = cast("DayMakingStore", self._store)
+        ids = note_lookup.find_tagged_with(self._cache.database, store.day_tag, day.encode())
+        for one in ids:
+            base = self._cache.notes.base(one)
+            if base is not None and store.day_of(base) == day:
+                return one
+        if self._index.rules.has_rules:
+            return None
+        with suppress(NotariumError):  # it is not to be had now, and the index lacks it
+            found = await store.find_day(day)
+            if found is not None and await self._index.refresh(found) is not None:
+                return found
+        return None
+
+    async def plan(self, day: datetime) -> NewDay:
+        """Return what a new note of the day begins as. Raises as :meth:`find`."""
+        if self._days is not Days.PLACED:
+            return NewDay(day.date().isoformat())
+        place = await self._place(day)
+        title = place.path[: -len(".md")]
+        return NewDay(title, "" if self.names_betray else place.path, place)
+
+    async def make(self, day: date) -> Note | None:
+        """Let the service make the note of a day, unless it is there; None if it is hidden. Raises what the store raises."""
+        try:
+            made = await cast("DayMakingStore", self._store).make_day(day.isoformat())
+            return await self._index.refresh(made)
+        except NotariumError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+
+    def find_at(self, path: str) -> Note | None:
+        """Return the note that settings name by its path, or by its name alone as a link does."""
+        database = self._cache.database
+        found = note_lookup.find_at(database, path)
+        if found is None:
+            called = note_lookup.find_called(database, path, titles=False)
+            found = called[0] if called else None
+        note = None if found is None else self._cache.notes.get(found)
+        return None if note is None or note.trash else note
+
+    async def read_templates(self) -> TemplateSettings | None:
+        """Return where templates lie; None: nowhere."""
+        if not self._store.traits.templates:
+            return None
+        return await cast("TemplateStore", self._store).read_templates()
+
+    def list_templates(self, folder: str) -> list[str]:
+        """Return the paths of the templates in a folder, and in those below it, that the policy shows; in order."""
+        return sorted(note_lookup.find_starting(self._cache.database, f"{folder}/"))
+
+    async def _place(self, day: datetime) -> DayPlace:
+        return await cast("DayPlacingStore", self._store).place_day(day)
