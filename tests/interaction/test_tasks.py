@@ -75,3 +75,59 @@ async def test_one_task_is_all_of_a_search(tmp_path: Any) -> None:
         assert both["total_items"] == 2
         refused = await place.call("list", query="task:soon")
         assert "task:due<2026-12-31" in refused["error"]
+
+
+@pytest.mark.parametrize("store", KINDS)
+async def test_a_task_is_ticked_and_reopened_by_its_words(store: str, tmp_path: Any) -> None:
+    ids: list[str] = []
+    async with PLACES[store](tmp_path, lambda place: ids.append(with_tasks(place))) as place:
+        before = place.raw(ids[0])
+        ticked = await place.call("save", id=ids[0], task="MILK")
+        assert "error" not in ticked, ticked
+        done = [one for one in await tasks_of(place, "task:done") if one[0] == "milk"]
+        assert done == [("milk", "done")]
+        assert (await place.call("save", id=ids[0], task="milk"))["unchanged"]
+        reopened = await place.call("save", id=ids[0], task="milk", done=False)
+        assert "error" not in reopened, reopened
+        assert place.raw(ids[0]) == before
+        await place.call("save", id=ids[0], task="milk")
+        undone = await place.call("manage", action="undo", id=ids[0], confirm=True)
+        assert undone["status"] == "undone"
+        assert place.raw(ids[0]) == before
+
+
+async def test_the_day_is_written_as_the_note_writes_it(tmp_path: Any) -> None:
+    ids: list[str] = []
+    async with PLACES["vault"](tmp_path, lambda place: ids.append(with_tasks(place))) as place:
+        await place.call("save", id=ids[0], task="milk")
+        await place.call("save", id=ids[0], task="cheese")
+        lines = (await place.call("get", id=ids[0]))["text"].splitlines()
+        assert lines[2].startswith("- [x] milk 📅 2026-12-01 ✅ 20")
+        assert lines[5].startswith("- [x] cheese [due:: 2027-01-02]  [completion:: 20")
+
+
+async def test_a_line_needs_the_version_and_words_must_be_of_one_task(tmp_path: Any) -> None:
+    ids: list[str] = []
+    async with PLACES["local"](tmp_path, lambda place: ids.append(with_tasks(place))) as place:
+        note = await place.call("get", id=ids[0])
+        assert "without `local_version`" in (await place.call("save", id=ids[0], task="3"))["error"]
+        line = await place.call(
+            "save", id=ids[0], task=3, local_version=note["local_version"], done="true"
+        )
+        assert "[x] milk" in line["changed"][0]["text"]
+        refused = await place.call("save", id=ids[0], task="e")
+        assert "tasks of the note are called so" in refused["error"]
+        assert '"text":"bread"' in refused["error"]
+        refused = await place.call("save", id=ids[0], task="nothing")
+        assert '"state":"doing"' in refused["error"]
+        refused = await place.call("save", id=ids[0], task="milk", section="Plan")
+        assert "without a `section`" in refused["error"]
+        refused = await place.call("save", id=ids[0], done=True)
+        assert "without `task`" in refused["error"]
+
+
+async def test_a_task_that_comes_again_is_told(tmp_path: Any) -> None:
+    ids: list[str] = []
+    text = "- [ ] water the plants 🔁 every week 📅 2026-12-01\n"
+    async with PLACES["vault"](tmp_path, lambda place: ids.append(place.put("n", text))) as place:
+        assert "comes again" in (await place.call("save", id=ids[0], task="water"))["note"]

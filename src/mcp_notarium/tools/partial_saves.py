@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 def check_section(request: SaveRequest, given: list[str]) -> None:
     """Raise ``InvalidRequest`` for a section without a change of it, or a change that no section has."""
+    if request.done is not None and request.task is None:
+        raise InvalidRequest(
+            "`done` was given without `task`.",
+            resolution_hint="Give the words of the task, or its line with `local_version`, as `task`.",
+        )
     if request.section is None:
         if request.heading is not None:
             raise InvalidRequest(
@@ -33,10 +38,10 @@ def check_section(request: SaveRequest, given: list[str]) -> None:
             "`title` and `heading` came in one call; both may change links.",
             resolution_hint="Make two calls.",
         )
-    if given == ["text_patch"] or not (given or request.heading is not None):
+    if given in (["text_patch"], ["task"]) or not (given or request.heading is not None):
         raise InvalidRequest(
             "`section` needs one of `append`, `prepend`, `text`, `find` with `replace`, and `heading`.",
-            resolution_hint="`text_patch` has line numbers and takes no `section`.",
+            resolution_hint="`text_patch` and `task` find their lines without a `section`.",
         )
 
 

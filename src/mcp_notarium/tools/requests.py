@@ -399,6 +399,8 @@ class SaveRequest(Wire):
     replace: Text | None = None
     section: str | None = None
     heading: str | None = Field(default=None, description="renames it")
+    task: str | None = Field(default=None, description="its words or line; done: false reopens")
+    done: StrictBool | None = None
     tags: Annotated[Tags, EMPTY] | None = Field(
         default=None, description="replaces all; an e-mail address shares"
     )
@@ -412,7 +414,7 @@ class SaveRequest(Wire):
     @classmethod
     def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments without an empty text beside another change of it, and what is empty of a new note."""
-        changes = {"text_patch", "append", "prepend", "find"} & read.keys()
+        changes = {"text_patch", "append", "prepend", "find", "task"} & read.keys()
         meaningless = {"text"} if changes else set()
         meaningless |= set() if "find" in read else {"replace"}
         meaningless |= set() if {"id", "uuid"} & read.keys() else {"title", "tags"}

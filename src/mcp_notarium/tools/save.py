@@ -56,6 +56,7 @@ from mcp_notarium.tools.save_checks import (
     require_meant,
 )
 from mcp_notarium.tools.tags import spell_tags
+from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     asked = _title(request) if app.library.traits.ids.paths else None
     said = [compare_titles(asked, note.title)] if asked else []
     said += [draft.begun.said] if draft.begun else []
+    if saved and request.task is not None and request.done is not False and draft.note:
+        said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
     said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
     return make_answer(
         app,
@@ -220,9 +223,9 @@ def _check_shape(app: App, request: SaveRequest) -> None:
         raise InvalidRequest(
             f"Give only one of {' and '.join(f'`{name}`' for name in given)}.",
             resolution_hint="`text` replaces the whole note, `text_patch` changes lines of it, `append` and "
-            "`prepend` add lines, `find` with `replace` changes one place. Several changes are several calls.",
+            "`prepend` add lines, `find` with `replace` changes one place, `task` ticks one. Several changes are several calls.",
         )
-    if request.section is not None or request.heading is not None:
+    if (request.section, request.heading, request.done) != (None, None, None):
         check_section(request, given)
     if _tag_changes(request):
         check_tag_changes(request)
@@ -241,7 +244,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             raise InvalidRequest(
                 "Nothing to save.",
                 resolution_hint="Give one of `text`, `text_patch`, `append`, `prepend`, `find` with `replace`, "
-                f"`section` with `heading`, `add_tags`, `remove_tags`, `tags`{named}.",
+                f"`section` with `heading`, `task`, `add_tags`, `remove_tags`, `tags`{named}.",
             )
         return
     if given and given != ["text"]:
@@ -298,6 +301,7 @@ def _text_arguments(request: SaveRequest) -> list[str]:
         "append": request.append,
         "prepend": request.prepend,
         "find": request.find,
+        "task": request.task,
     }
     return [name for name, value in given.items() if value is not None]
 
@@ -310,7 +314,8 @@ def _replaced_fields(request: SaveRequest) -> list[str]:
 
 def _is_on_newest(request: SaveRequest) -> bool:
     """Return whether the request means the newest text, whichever version the caller has read."""
-    replaces_text = request.text is not None or request.text_patch is not None
+    by_line = request.task is not None and is_line(request.task)
+    replaces_text = request.text is not None or request.text_patch is not None or by_line
     return not replaces_text and not _replaced_fields(request) and not _counts(request)
 
 
@@ -358,6 +363,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         tags = check_tags(wanted, present=old.tags, spaced=spaced)
     try:
         text = _changed_text(
+            app,
             request,
             old.text,
             titles=app.library.traits.titles,
@@ -400,7 +406,7 @@ async def _require_unchanged(app: App, request: SaveRequest, note: Note) -> None
     for then in await app.library.history.recall(note.id):
         try:
             mine = replace(
-                then, text=_changed_text(request, then.text, titles=True, form=Form.LINES)
+                then, text=_changed_text(app, request, then.text, titles=True, form=Form.LINES)
             )
         except PatchError:
             continue
@@ -457,7 +463,7 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
     if _is_on_newest(request):
         return await find_note(app, request.id)
     if request.local_version is None:
-        given = [name for name in _text_arguments(request) if name.startswith("text")]
+        given = [name for name in _text_arguments(request) if name.startswith("t")]
         if _counts(request):
             given.append("section` by number or line")
         named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
@@ -491,8 +497,10 @@ def _rewrites_links(request: SaveRequest) -> bool | None:
     return request.rewrite_links if isinstance(request, PathSaveRequest) else None
 
 
-def _changed_text(request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
+def _changed_text(app: App, request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
     """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
+    if request.task is not None:
+        return with_task(old, request.task, done=request.done is not False, now=app.clock())
     if request.section is None:
         return _text(request, old, titles=titles, form=form)
     change = section_change(request, request.section)

@@ -1,0 +1,59 @@
+"""Tick and reopen a task of a note, named by its words or its line. Nothing else of the text changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mcp_notarium.domain.lines import shorten
+from mcp_notarium.errors import PatchError
+from mcp_notarium.markup.tasks import Task, find_tasks, set_task
+
+_NAMED = 5
+"""Tasks that a refusal names, at most."""
+COMES_AGAIN = "This task comes again; the next one is not added here, as its app would."
+
+
+def is_line(task: str) -> bool:
+    """Tell whether a task is named by its line: only digits, which need the version that was read."""
+    return task.isascii() and task.strip().isdigit()
+
+
+def with_task(text: str, named: str, *, done: bool, now: float) -> str:
+    """Return the text with this task ticked or reopened. Raises ``PatchError`` that names the tasks there are."""
+    task = _find(text, named)
+    today = datetime.fromtimestamp(now, UTC).astimezone().date()
+    return set_task(text, task, done=done, today=today)
+
+
+def comes_again(text: str, named: str) -> bool:
+    """Tell whether the app of the notes would add a next task when this one is ticked."""
+    try:
+        return _find(text, named).recurrence is not None
+    except PatchError:
+        return False
+
+
+def _find(text: str, named: str) -> Task:
+    tasks = list(find_tasks(text))
+    if is_line(named):
+        found = [task for task in tasks if task.line == int(named)]
+    else:
+        words = " ".join(named.split()).casefold()
+        said = [(" ".join(task.text.split()).casefold(), task) for task in tasks]
+        found = [task for text, task in said if text == words]
+        found = found or [task for text, task in said if words and words in text]
+    if len(found) == 1:
+        return found[0]
+    error = PatchError(
+        f"{len(found) or 'No'} tasks of the note are called so."
+        if not is_line(named)
+        else "There is no task at this line.",
+        details={"tasks": [_shown(task) for task in (found or tasks)[:_NAMED]]},
+        resolution_hint="Give the words of one task as `list` shows them with `task:any`, or its line with `local_version`.",
+    )
+    error.tells_text = True
+    raise error
+
+
+def _shown(task: Task) -> dict[str, int | str]:
+    return {"line": task.line, "text": shorten(task.text), "state": task.state}
