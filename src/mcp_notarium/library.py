@@ -24,7 +24,7 @@ from mcp_notarium.search.query import Query
 from mcp_notarium.storage import driver, note_lookup, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
-from mcp_notarium.stores.contract import SEEDED
+from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import find_replaced
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
@@ -94,6 +94,10 @@ class Library:
         """Return what the store can do."""
         return self._store.traits
 
+    def require_supported(self, content: Content) -> None:
+        """Raise ``InvalidRequest`` if notes of this store cannot have these parts."""
+        require_supported(self.traits, content, None)
+
     async def find(
         self,
         query: Query,
@@ -118,6 +122,15 @@ class Library:
     def find_last_changed(self, most: int) -> list[Summary]:
         """Return the ``most`` notes outside the trash that were changed last, newest first."""
         return self._cache.search.find_words(Query(), limit=most).notes
+
+    def find_ids(self, query: Query, *, most: int) -> tuple[list[str], int]:
+        """Return the ids of the notes that match, at most so many, and how many there are."""
+        found = self._cache.search.find_words(query, limit=most)
+        return [note.id for note in found.notes], found.total
+
+    def spell_folder(self, folder: str) -> str:
+        """Return a folder as notes have it, whose letter case may be another one; as it is if none lies there."""
+        return note_lookup.spell_folder(self._cache.database, folder)
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
@@ -347,6 +360,7 @@ class Library:
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
         canvases: Sequence[str] = (),
+        change_id: str = "",
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path."""
         save = partial(
@@ -357,6 +371,7 @@ class Library:
             exact=exact,
             keeps=keeps,
             links=links,
+            change_id=change_id,
         )
         if note is None or not canvases:
             return await save()
@@ -370,6 +385,17 @@ class Library:
             canvases=tuple(sorted(moved.canvases)),
             canvases_waiting=tuple(sorted(moved.waiting)),
         )
+
+    def begin_change(self, asked: str) -> str:
+        """Return the id of a change of many notes: of the same one if it was cut off within a day, else a new one.
+
+        ``asked`` stands for what is changed, and by whom.
+        """
+        return self._cache.sync_state.begin_change(asked, at=self._cache.versions.clock())
+
+    def end_change(self, asked: str) -> None:
+        """Note that nothing of this change is left to be done."""
+        self._cache.sync_state.end_change(asked)
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""

@@ -160,7 +160,7 @@ TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
 ACTIONS = (
     *("trash", "untrash", "delete_permanently", "pin", "unpin"),
-    *("history", "restore_version", "undo"),
+    *("history", "restore_version", "undo", "change"),
     *("list_tags", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
 )
 """The actions of ``manage``, from the same place."""

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -27,6 +28,9 @@ _LISTING = "sync.listing"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
 _CARDS = "cards."
+_CHANGES = "changes_of_many"
+_MOST_CHANGES = 8
+_DAY = 86_400.0
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
 _AT_REST = "idle"
@@ -129,6 +133,25 @@ class SyncState:
     def drop_card_move(self, key: str) -> None:
         """Forget what was done; nothing happens if it is forgotten already."""
         self.set(f"{_CARDS}{key}", None)
+
+    def begin_change(self, asked: str, *, at: float) -> str:
+        """Return the id of a change of many notes; see ``Library.begin_change``. The last few are known."""
+        with self._db.transaction():
+            begun = self._changes()
+            known = [one for one in begun if one[0] == asked and abs(at - one[2]) < _DAY]
+            change = (asked, known[0][1], at) if known else (asked, uuid.uuid4().hex[:16], at)
+            others = [one for one in begun if one[0] != asked]
+            self.set(_CHANGES, json.dumps([change, *others][:_MOST_CHANGES]))
+        return change[1]
+
+    def end_change(self, asked: str) -> None:
+        """Forget a change that has nothing left to do."""
+        with self._db.transaction():
+            left = [one for one in self._changes() if one[0] != asked]
+            self.set(_CHANGES, json.dumps(left) if left else None)
+
+    def _changes(self) -> list[tuple[str, str, float]]:
+        return [(one[0], one[1], one[2]) for one in json.loads(self.get(_CHANGES) or "[]")]
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""

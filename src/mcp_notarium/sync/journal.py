@@ -80,6 +80,7 @@ class Journal:
         repair: bool = False,
         after: str = "",
         replaced: bytes | None = None,
+        change_id: str = "",
         keeps: bool = False,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
@@ -101,6 +102,7 @@ class Journal:
             repair=repair,
             after=after,
             replaced=replaced,
+            change_id=change_id,
             keeps=keeps,
         )
 
@@ -357,6 +359,7 @@ class Journal:
                 in_store=self._store_has_versions and not stays,
                 native=native,
                 stays=stays,
+                change_id=write.change_id,
             )
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)

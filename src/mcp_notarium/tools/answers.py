@@ -212,10 +212,20 @@ class VersionRow(Answer):
     hidden: list[str] | None = None
 
 
+class BulkRow(Answer):
+    """Hold what became of one note of many; ``name``: what was sent where there is no such note."""
+
+    id: str | None = None
+    name: str | None = None
+    status: str
+    reason: str | None = None
+
+
 class ManageAnswer(ChangedNotes):
     """Hold the answer of ``manage`` for what it changes.
 
-    ``notes``: how many a renaming has changed, or would change; ``ids``: some of those that it could not.
+    ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
+    for another call. ``results``: some of them, the refused first; ``ids``: some of those that were refused at last.
     """
 
     id: str | None = None
@@ -223,8 +233,12 @@ class ManageAnswer(ChangedNotes):
     new_local_version: int | None = None
     new_server_version: int | None = None
     notes: int | None = None
+    unchanged: int | None = None
+    refused: int | None = None
     left: int | None = None
     ids: list[str] | None = None
+    results: list[BulkRow] | None = None
+    change_id: str | None = None
     note: str | None = None
     history: list[VersionRow] | None = None
 

@@ -24,7 +24,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history, tags
+from mcp_notarium.tools import history, many, tags
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -36,6 +36,7 @@ from mcp_notarium.tools.answers import (
     TagsAnswer,
 )
 from mcp_notarium.tools.consent import remove_note, require_consent
+from mcp_notarium.tools.many import is_many
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.save import with_properties
@@ -110,15 +111,19 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
-_WITH_DRY_RUN = {"rename_tag", "history", "list_tags", "find_duplicates", "get_stats"}
+_WITH_DRY_RUN = {"change", "rename_tag", "history", "list_tags", "find_duplicates", "get_stats"}
 """Actions that can do nothing but count, or never change anything."""
+
+_OF_MANY = {"trash", "untrash", "undo"}
+"""Actions of one note that many can have in one call."""
 
 Answers = ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
-    if request.dry_run and request.action not in _WITH_DRY_RUN:
+    may_count = request.action in _WITH_DRY_RUN or (request.action in _OF_MANY and is_many(request))
+    if request.dry_run and not may_count:
         raise InvalidRequest(
             f"`{request.action}` has no dry run; nothing was done.",
             resolution_hint="Leave `dry_run` out if it shall be done.",
@@ -147,6 +152,8 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
 
 
 async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    if is_many(request):
+        return await many.change(app, request, call)
     trash = request.action == "trash"
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
     if note.trash != trash:
@@ -237,6 +244,11 @@ async def _history(app: App, request: ManageRequest, _call: CallContext) -> Hist
     return await history.list_versions(app, request)
 
 
+async def _undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    undo = many.undo if request.change_id is not None else history.undo
+    return await undo(app, request, call)
+
+
 async def _stats(app: App, _request: ManageRequest, _call: CallContext) -> StatsAnswer:
     return StatsAnswer(stats=collect_stats(app))
 
@@ -313,9 +325,10 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "unpin": _set_pin,
     "history": _history,
     "restore_version": history.restore_version,
-    "undo": history.undo,
+    "undo": _undo,
+    "change": many.change,
     "list_tags": tags.count,
-    "rename_tag": tags.rename,
+    "rename_tag": many.rename_tag,
     "find_duplicates": find,
     "get_stats": _stats,
     "reset_cache": _reset,

@@ -423,6 +423,7 @@ Action = Literal[
     "history",
     "restore_version",
     "undo",
+    "change",
     "list_tags",
     "rename_tag",
     "find_duplicates",
@@ -438,6 +439,12 @@ class ManageRequest(Wire):
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Positive | None = None
     version: VersionName | None = None
+    ids: list[NoteId] | None = None
+    query: str | None = None
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
+    folder: str | None = None
+    change_id: str | None = Field(default=None, json_schema_extra=QUIET)
     tag: str | None = None
     new_tag: str | None = None
     dry_run: StrictBool | None = None

@@ -139,7 +139,7 @@ async def carry_out(
                         links=elsewhere.links if elsewhere else {},
                         canvases=elsewhere.canvases if elsewhere else (),
                     )
-                _count_others(app, saved)
+                count_others(app, saved)
             except VersionConflict as error:
                 if draft.note is None or exact or draft.loses:
                     raise
@@ -150,7 +150,7 @@ async def carry_out(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _count_others(app: App, saved: Saved) -> None:
+def count_others(app: App, saved: Saved) -> None:
     """Count what else was changed: other notes, and canvases."""
     for _ in (*saved.relinked, *saved.canvases):
         with app.usage_limits.write():
