@@ -439,7 +439,7 @@ class ManageRequest(Wire):
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Positive | None = None
     version: VersionName | None = None
-    ids: list[NoteId] | None = None
+    ids: Annotated[list[NoteId], LONE_TEXT] | None = None
     query: str | None = None
     add_tags: Tags | None = None
     remove_tags: Tags | None = None
