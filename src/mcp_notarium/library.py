@@ -395,7 +395,11 @@ class Library:
 
     def end_change(self, asked: str) -> None:
         """Note that nothing of this change is left to be done."""
-        self._cache.sync_state.end_change(asked)
+        self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
+
+    def find_change(self, asked: str) -> str | None:
+        """Return the id of the same change if it was made within a day: its answer may have been lost."""
+        return self._cache.sync_state.find_change(asked, at=self._cache.versions.clock())
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a removed note again; see :meth:`Writer.revive`."""

@@ -99,9 +99,7 @@ async def test_many_notes_go_to_the_trash_and_come_back_by_a_query(store, tmp_pa
 @pytest.mark.parametrize("store", TAGGED)
 async def test_a_note_that_has_changed_since_is_left_and_the_others_are_taken_back(store, tmp_path):
     async with account(store, tmp_path) as (place, ids):
-        done = await place.call(
-            "manage", action="change", ids=ids, add_tags=["work"], confirm=True
-        )
+        done = await place.call("manage", action="change", ids=ids, add_tags=["work"], confirm=True)
         await place.call("save", id=ids[1], append="more")
         undone = await place.call(
             "manage", action="undo", change_id=done["change_id"], confirm=True
@@ -251,7 +249,9 @@ async def test_a_folder_is_spelled_as_notes_have_it_and_strange_ones_are_refused
 
 
 async def test_a_name_that_is_taken_leaves_the_note_where_it_is(tmp_path):
-    async with vault(tmp_path, {"A.md": "one note", "X/A.md": "two", "B.md": "note three"}) as place:
+    async with vault(
+        tmp_path, {"A.md": "one note", "X/A.md": "two", "B.md": "note three"}
+    ) as place:
         asked = {"action": "change", "query": "note", "folder": "X", "confirm": True}
         done = await place.call("manage", **asked)
         assert counted(done) == ["changed", 1, None, 1]

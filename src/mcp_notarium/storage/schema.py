@@ -252,7 +252,8 @@ STATEMENTS = (
       after       TEXT NOT NULL DEFAULT '',
       replaced    BLOB,
       first_etag  TEXT,
-      change_id   TEXT NOT NULL DEFAULT ''
+      change_id   TEXT NOT NULL DEFAULT '',
+      from_id     TEXT NOT NULL DEFAULT ''
     ) STRICT
     """,
     """

@@ -30,6 +30,8 @@ _METRICS = "sync.metrics"
 _CARDS = "cards."
 _CHANGES = "changes_of_many"
 _MOST_CHANGES = 8
+_Change = tuple[str, str, float, bool]
+"""What was asked, the id of that change, when, and whether nothing of it is left to do."""
 _DAY = 86_400.0
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
@@ -137,21 +139,32 @@ class SyncState:
     def begin_change(self, asked: str, *, at: float) -> str:
         """Return the id of a change of many notes; see ``Library.begin_change``. The last few are known."""
         with self._db.transaction():
-            begun = self._changes()
-            known = [one for one in begun if one[0] == asked and abs(at - one[2]) < _DAY]
-            change = (asked, known[0][1], at) if known else (asked, uuid.uuid4().hex[:16], at)
-            others = [one for one in begun if one[0] != asked]
-            self.set(_CHANGES, json.dumps([change, *others][:_MOST_CHANGES]))
-        return change[1]
+            known = self._find_change(asked, at)
+            change_id = known[1] if known and not known[3] else uuid.uuid4().hex[:16]
+            self._put_change((asked, change_id, at, False))
+        return change_id
 
-    def end_change(self, asked: str) -> None:
-        """Forget a change that has nothing left to do."""
+    def end_change(self, asked: str, *, at: float) -> None:
+        """Note that a change has nothing left to do."""
         with self._db.transaction():
-            left = [one for one in self._changes() if one[0] != asked]
-            self.set(_CHANGES, json.dumps(left) if left else None)
+            if known := self._find_change(asked, at):
+                self._put_change((asked, known[1], at, True))
 
-    def _changes(self) -> list[tuple[str, str, float]]:
-        return [(one[0], one[1], one[2]) for one in json.loads(self.get(_CHANGES) or "[]")]
+    def find_change(self, asked: str, *, at: float) -> str | None:
+        """Return the id of the last change of this kind, done or not, of this day."""
+        known = self._find_change(asked, at)
+        return known and known[1]
+
+    def _find_change(self, asked: str, at: float) -> _Change | None:
+        known = (one for one in self._changes() if one[0] == asked and abs(at - one[2]) < _DAY)
+        return next(known, None)
+
+    def _put_change(self, change: _Change) -> None:
+        others = [one for one in self._changes() if one[0] != change[0]]
+        self.set(_CHANGES, json.dumps([change, *others][:_MOST_CHANGES]))
+
+    def _changes(self) -> list[_Change]:
+        return [(one[0], one[1], one[2], one[3]) for one in json.loads(self.get(_CHANGES) or "[]")]
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 50
 """Notes of one answer, those that were refused first; counts tell of the rest."""
 _MOST_REPORTS = 100
+_BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
@@ -114,37 +115,38 @@ async def carry_out(
     words: Words = Words(),
     said: str = "",
     dry_run: bool = False,
-    change_id: Callable[[], str] = lambda: "",
-    end: Callable[[], None] = lambda: None,
+    digest: str = "",
+    change_id: str = "",
     exact: bool = False,
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
     ``asks`` makes the question from the number of notes that may be changed now; ``said`` is told by a dry run.
-    ``change_id`` is called once there is consent, ``end`` if nothing is left. ``exact``: see :meth:`Writer.save`. Raises
-    ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    ``digest`` stands for what is asked, and by whom, unless the change has a ``change_id`` already. ``exact``: see
+    :meth:`Writer.save`. Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
     if dry_run or not plan.todo:
+        earlier = app.library.find_change(digest) if digest and not dry_run else None
         return _answer(
             plan,
             dict.fromkeys(plan.todo, "would change") if dry_run else {},
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
-            note=f"Nothing was written{f': {said}' if said else ''}.",
+            change_id=earlier,
+            note=f"Nothing was written{f': {said}' if said else ''}.{_BACK if earlier else ''}",
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
     loss = await _find_loss_of_first(app, now[0], draft)
     # defence: bulk-asks
     await require_consent(call, " ".join((asks(len(now)), *loss)))
-    name = change_id()
+    name = change_id or app.library.begin_change(digest)
     run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = len(plan.todo) - len(now)
-    if not untried:
-        end()
+    if digest and not untried:
+        app.library.end_change(digest)
     left = untried + len(run.refused)
-    undo = " `undo` with this `change_id` takes all of it back." if done and name else ""
     rest = "Repeat the call for the notes that are left." if left else ""
     answer = _answer(
         replace(
@@ -157,8 +159,8 @@ async def carry_out(
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        change_id=name if done and name else None,
-        note=(rest + undo).strip() or None,
+        change_id=name if done else None,
+        note=(rest + (_BACK if done else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer

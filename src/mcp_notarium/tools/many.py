@@ -105,7 +105,6 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
     plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
     said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
-    digest = _digest(request, call)
 
     def ask(now: int) -> str:
         links = f" Links to them change in {plan.links} notes." if plan.links else ""
@@ -120,8 +119,7 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
         asks=ask,
         said=said,
         dry_run=bool(request.dry_run),
-        change_id=lambda: app.library.begin_change(digest),
-        end=lambda: app.library.end_change(digest),
+        digest=_digest(request, call),
     )
 
 
@@ -275,7 +273,6 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
     if app.library.traits.shares_by_tag:
         plan.addresses = dict.fromkeys(find_new_addresses([new], present=()))
     said = _describe_renaming(found, old, new)
-    digest = _digest(request, call)
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
@@ -292,8 +289,7 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         words=Words("Renaming the tag", "renamed", "renamed"),
         said=said,
         dry_run=bool(request.dry_run),
-        change_id=lambda: app.library.begin_change(digest),
-        end=lambda: app.library.end_change(digest),
+        digest=_digest(request, call),
     )
 
 
@@ -374,6 +370,6 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         words=Words("Undoing the change", "undone", "undone"),
         said=f"the change can be undone in {plan.counted}" if plan.todo else "",
         dry_run=bool(request.dry_run),
-        change_id=lambda: undo_id,
+        change_id=undo_id,
         exact=True,
     )
