@@ -29,12 +29,14 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.sync.writer import Saved
 
 MOST_SHOWN = 50
 """Notes of one answer, those that were refused first; counts tell of the rest."""
 _MOST_REPORTS = 100
 _BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
+_ATTEMPTS = 2
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
 
@@ -252,40 +254,54 @@ class _Run:
         """Change one note as it is now; return its id then, None if it was so already or is gone."""
         app = self._app
         async with app.library.writing(note_id):
-            try:
-                made = await self._draft(note_id)
-            except NotPermitted as error:
-                raise InvalidRequest(error.message) from None  # of this note alone
-            if made is None or made.note is None or made.changes_nothing:
-                return None
-            # defence: bulk-consent-covers-shares
-            if not self._told.issuperset(_new_addresses(app, made)):
-                raise InvalidRequest(
-                    "It would be shared with somebody whom the question did not name."
-                )
-            if not self._loses and await _find_loss(app, made):
-                raise InvalidRequest(
-                    "No version of the note could be kept any more; it was not changed."
-                )
-            elsewhere = made.elsewhere
-            try:
-                with app.usage_limits.write():
-                    saved = await app.library.save(
-                        note=made.note,
-                        content=made.content,
-                        act=self._call.act,
-                        exact=self._exact,
-                        keeps=not self._loses,
-                        links=elsewhere.links if elsewhere else {},
-                        canvases=elsewhere.canvases if elsewhere else (),
-                        change_id=self._change_id,
-                    )
-            except NoteNotFound:
-                if app.library.get(note_id) is not None:
-                    raise  # it has got another id
-                return None
-            count_others(app, saved)
-            return saved.note.id
+            for attempt in range(1, _ATTEMPTS + 1):
+                made = await self._draft_now(note_id)
+                if made is None or made.note is None or made.changes_nothing:
+                    return None
+                try:
+                    saved = await self._store(made)
+                except (NoteNotFound, VersionConflict) as error:
+                    if isinstance(error, NoteNotFound) and app.library.get(note_id) is None:
+                        return None
+                    if (
+                        attempt == _ATTEMPTS
+                    ):  # else it has changed, or got another id, at this moment
+                        raise
+                else:
+                    count_others(app, saved)
+                    return saved.note.id
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _draft_now(self, note_id: str) -> Draft | None:
+        """Draft the note again. Raises if the user has not been told of what it would do."""
+        try:
+            made = await self._draft(note_id)
+        except NotPermitted as error:
+            raise InvalidRequest(error.message) from None  # of this note alone
+        if made is None or made.changes_nothing:
+            return None
+        # defence: bulk-consent-covers-shares
+        if not self._told.issuperset(_new_addresses(self._app, made)):
+            raise InvalidRequest("It would be shared with somebody whom the question did not name.")
+        if not self._loses and await _find_loss(self._app, made):
+            raise InvalidRequest(
+                "No version of the note could be kept any more; it was not changed."
+            )
+        return made
+
+    async def _store(self, made: Draft) -> Saved:
+        elsewhere = made.elsewhere
+        with self._app.usage_limits.write():
+            return await self._app.library.save(
+                note=made.note,
+                content=made.content,
+                act=self._call.act,
+                exact=self._exact,
+                keeps=not self._loses,
+                links=elsewhere.links if elsewhere else {},
+                canvases=elsewhere.canvases if elsewhere else (),
+                change_id=self._change_id,
+            )
 
 
 def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:
