@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +72,32 @@ def test_a_killed_change_goes_on_under_its_name(tmp_path: Path, vault: Path, pla
         until(lambda: files(vault) == FILES)
         assert server.leave() == 0
     assert not list(vault.rglob("*.tmp"))
+
+
+def test_two_servers_change_the_same_notes_at_once_and_each_undo_takes_back_its_own(
+    tmp_path: Path, vault: Path
+) -> None:
+    for number in range(20):
+        (vault / f"n{number:02}.md").write_text("note\n")
+    env = store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
+    names = [f"n{number:02}.md" for number in range(20)]
+    with Server(env) as one, Server(env) as two, ThreadPoolExecutor() as pool:
+        one.loaded(24)
+        two.loaded(24)
+
+        def change(server: Server, tag: str, ids: list[str]) -> dict[str, Any]:
+            asked = {"action": "change", "ids": ids, "add_tags": [tag], "confirm": True}
+            return server.tool("manage", **asked)
+
+        first = pool.submit(change, one, "one", names)
+        second = pool.submit(change, two, "two", names[::-1])
+        made = [first.result(), second.result()]
+        assert [(one["notes"], one.get("refused")) for one in made] == [(20, None)] * 2
+        assert one.tool("list", query="tag:one tag:two")["total_items"] == 20
+        undo = {"action": "undo", "confirm": True}
+        backs = [one.tool("manage", **undo, change_id=it["change_id"]) for it in made]
+        for back in backs:  # of each note, the change that came last
+            assert back["notes"] + back.get("refused", 0) == 20
+        left = [one.tool("list", query=f"tag:{tag}")["total_items"] for tag in ("one", "two")]
+        assert left == [20 - back["notes"] for back in backs]
+        assert one.leave() == two.leave() == 0
