@@ -21,7 +21,7 @@ from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import Query
-from mcp_notarium.storage import driver, note_lookup, note_rows
+from mcp_notarium.storage import driver, link_survey, note_lookup, note_rows
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
@@ -131,6 +131,29 @@ class Library:
     def spell_folder(self, folder: str) -> str:
         """Return a folder as notes have it, whose letter case may be another one; as it is if none lies there."""
         return note_lookup.spell_folder(self._cache.database, folder)
+
+    def count_folders(self) -> dict[str, tuple[int, int]]:
+        """Return the folders of notes outside the trash; see :func:`link_survey.count_folders`."""
+        return link_survey.count_folders(self._cache.database)
+
+    def find_untagged(self, *, limit: int, offset: int) -> tuple[list[str], int]:
+        """Return the ids of notes outside the trash without tags, and how many there are."""
+        return link_survey.find_untagged(self._cache.database, limit=limit, offset=offset)
+
+    async def survey_links(self) -> tuple[link_survey.Survey, Iterator[None]]:
+        """Return where all links of a store with paths will have led, and what finds that, a slice at each step.
+
+        Raises what the store raises.
+        """
+        found = link_survey.Survey()
+        rules = self._cache.notes.visibility.rules
+        beside = await self._folders.list_beside()
+        # defence: files-in-closed-folders-untold -closes
+        files = [one for one in beside.files if not rules.closes(one)]
+        canvases = {one: said for one, said in beside.canvases.items() if not rules.closes(one)}
+        return found, link_survey.survey(
+            self._cache.database, found, files=files, canvases=canvases
+        )
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""

@@ -161,7 +161,8 @@ TOOLS = ("list", "get", "save", "manage")
 ACTIONS = (
     *("trash", "untrash", "delete_permanently", "pin", "unpin"),
     *("history", "restore_version", "undo", "change"),
-    *("list_tags", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
+    *("list_tags", "rename_tag", "find_duplicates", "list_folders", "find_problems"),
+    *("get_stats", "reset_cache"),
 )
 """The actions of ``manage``, from the same place."""
 
@@ -198,7 +199,9 @@ _CHANGEABLE = (
     "(`mcp-notarium policy show`); no tool can."
 )
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
-LOOKING = frozenset({"history", "list_tags", "find_duplicates", "get_stats"})
+LOOKING = frozenset(
+    {"history", "list_tags", "find_duplicates", "list_folders", "find_problems", "get_stats"}
+)
 """Actions of ``manage`` that change nothing."""
 _NAMED = 10
 

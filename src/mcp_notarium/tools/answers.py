@@ -262,6 +262,46 @@ class TagsAnswer(FromNotes):
     sync: Sync | None = None
 
 
+class Folder(Answer):
+    """Hold a folder: how many notes lie in it, and in it or ``below``. ``/`` is the top."""
+
+    folder: str
+    notes: int
+    below: int
+
+
+class FoldersAnswer(FromNotes):
+    """Hold the answer of ``manage list_folders``, by path. Folders without notes are not in it."""
+
+    folders: list[Folder]
+    total: int
+    next_page: int | None = None
+    sync: Sync | None = None
+
+
+class Problem(Answer):
+    """Hold what hangs loose.
+
+    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, leads to no note and no file. ``no_links``: no note or
+    canvas links to the note, nor it to one. ``no_tags``: it has none. ``unlinked_file``: no note or canvas links to ``file``.
+    """
+
+    kind: Literal["broken_link", "no_links", "no_tags", "unlinked_file"]
+    id: str | None = None
+    link: str | None = None
+    line: int | None = None
+    file: str | None = None
+
+
+class ProblemsAnswer(FromNotes):
+    """Hold the answer of ``manage find_problems``. ``totals``: how many of each kind are on all pages."""
+
+    problems: list[Problem]
+    totals: dict[str, int]
+    next_page: int | None = None
+    sync: Sync | None = None
+
+
 class DuplicateNote(Answer):
     """Name one of the notes that say the same."""
 
@@ -334,6 +374,9 @@ class ManageOutput(HistoryAnswer):
 
     tags: dict[str, int] | None = None
     duplicates: list[Duplicate] | None = None
+    folders: list[Folder] | None = None
+    problems: list[Problem] | None = None
+    totals: dict[str, int] | None = None
     total: int | None = None
     next_page: int | None = None
     findings: list[InvisibleText] | None = None

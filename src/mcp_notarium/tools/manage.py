@@ -22,15 +22,17 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.policy import LOOKING, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history, many, tags
+from mcp_notarium.tools import history, many, places, tags
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
     DuplicatesAnswer,
+    FoldersAnswer,
     HistoryAnswer,
     ManageAnswer,
+    ProblemsAnswer,
     Stats,
     StatsAnswer,
     TagsAnswer,
@@ -111,13 +113,21 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
-_WITH_DRY_RUN = {"change", "rename_tag", "history", "list_tags", "find_duplicates", "get_stats"}
+_WITH_DRY_RUN = {"change", "rename_tag", *LOOKING}
 """Actions that can do nothing but count, or never change anything."""
 
 _OF_MANY = {"trash", "untrash", "undo"}
 """Actions of one note that many can have in one call."""
 
-Answers = ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | DuplicatesAnswer
+Answers = (
+    ManageAnswer
+    | HistoryAnswer
+    | StatsAnswer
+    | TagsAnswer
+    | DuplicatesAnswer
+    | FoldersAnswer
+    | ProblemsAnswer
+)
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
@@ -330,6 +340,8 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "list_tags": tags.count,
     "rename_tag": many.rename_tag,
     "find_duplicates": find,
+    "list_folders": places.list_folders,
+    "find_problems": places.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

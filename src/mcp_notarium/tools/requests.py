@@ -427,6 +427,8 @@ Action = Literal[
     "list_tags",
     "rename_tag",
     "find_duplicates",
+    "list_folders",
+    "find_problems",
     "get_stats",
     "reset_cache",
 ]
