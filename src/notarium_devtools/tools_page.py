@@ -24,7 +24,7 @@ Four tools. An answer is the same JSON value twice: as `structuredContent` and a
 because some clients show the model only one of them. Fields without a value are left out. Times are
 Unix epoch seconds (UTC). Unknown arguments are refused; what is known is taken [as it is sent](#arguments-as-they-are-sent).
 The schemas a client sees are shortened to what a model needs (no titles, no bounds, no hints that are the
-protocol's defaults; answers have the names of all their fields): at most 1,250 tokens for the whole list. This page is complete.
+protocol's defaults; answers have the names of all their fields): at most 1,500 tokens for the whole list. This page is complete.
 `NOTARIUM_TOOL_PREFIX=notes_` turns `list` into `notes_list`, and so on, in everything that a client sees; the
 policy and the audit log know the names of this page.
 
@@ -68,7 +68,8 @@ Models and the programs between them and a server do not send every value in its
 | `title: ""`, `content: ""` | refused in the words of the contract | `AddNote`, `UpdateNote` |
 | `#work` | the tag `work`, unless notes have the tag `#work` | `tags`, `tag:#work`, `-tag:#work`, `tag`, `new_tag`, `labels` |
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
-| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
+| one id as text, several with commas between | the list of them | `ids` |
+| `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, each of `ids`, `noteId` and `path`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
 | `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
@@ -100,7 +101,7 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Eight actions need the user's consent: permanent deletion, `undo`, `restore_version`, `rename_tag`, `reset_cache`, dropping
+Nine actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
 read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
@@ -147,7 +148,7 @@ the version before the last save of a note has no room, its name is left: `histo
 | lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`; `UpdateNote`, `update_note` | every store |
 | a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | every store that has titles |
 | links in other notes | `save` with `title` and `rewrite_links` | vault |
-| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag` | every store |
+| tags | `save` with `tags`, `update_note` with `labels`, `rename_tag`, `change` | every store |
 | pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
@@ -375,11 +376,30 @@ _BEHAVIOUR = {
 * `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).
   Spellings of one tag count as one.
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
-  spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
-  `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and
-  counts as one write for the policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
+  spelling of `new_tag`. It is a change of many notes, [as below](#manage), of any number. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
-  record has the ids of up to 200.
+  record has the ids of up to 200. An action that cannot only count refuses `dry_run`.
+* `change` does one thing to many notes: `add_tags`, `remove_tags`, and where notes lie in folders `folder` (from the top; `/` is the
+  top). The notes are `ids` (at most 500, of `list` or by [name](#arguments-as-they-are-sent)) or all that a `query` finds: the language of `list`, but a note must
+  have all of the words, as they are spelled, and none is corrected. More than 500 are refused with their number. `trash` and `untrash` take
+  `ids` or `query` in the place of `id`; the query of `untrash` looks in the trash.
+* Such a change, and `rename_tag`, asks once: how many notes, what, and with whom they would be shared. `dry_run` tells the same and what would
+  become of each note. Each note is changed as it is then, in a save of its own, with its history, and counts as one write. `results` say of each what
+  became of it (`changed`, `unchanged`, `refused` with the `reason`): at most 50, the refused first; `notes`, `unchanged` and `refused` count all.
+  A moved note keeps its name, and links and cards follow it as with `save` and `rewrite_links`. What hinders one note leaves that one; what ends a save for all
+  (the store cannot be reached, a limit) ends the call, and the error says how many notes are `changed`.
+* Repeat a call that was cut off: it does the rest, under the same `change_id` if the same client asks for the same within a day. If all is done
+  already, the answer still has the `change_id`.
+* `undo` with a `change_id` takes the whole change back, after one question: each note becomes what it was, unless something has followed in it (it is
+  `refused` then); `dry_run` counts, and a repeated call does the rest. The answer has a `change_id` of its own, so that an undo can be undone. It works as
+  long as the versions are kept, also after a restart.
+* `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
+  top. Folders without notes are not in it. A store without folders refuses it.
+* `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
+  file, as written, with the `line` where it first stands. `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
+  and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy
+  hides does not exist for it, so a link to a hidden note is a broken one; while a rule on tags or ids hides notes, files are left out,
+  for only a hidden note may show them.
 * `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,
   `count`, and id and `local_version` of the ten that were changed last. White space at the end of lines
   and of the text does not count, and neither do tags and dates; nothing else is normalised.

@@ -35,7 +35,13 @@ def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | 
     [
         (Mode.FULL, {"save", *ACTIONS}),
         (Mode.WRITE, {"save", *ACTIONS} - {"delete_permanently", "reset_cache"}),
-        (Mode.READ_ONLY, {"history", "list_tags", "find_duplicates", "get_stats"}),
+        (
+            Mode.READ_ONLY,
+            {
+                *("history", "list_tags", "find_duplicates", "list_folders", "find_problems"),
+                "get_stats",
+            },
+        ),
     ],
 )
 def test_a_mode_permits_these_changes_and_all_reading(mode, permitted):

@@ -77,11 +77,11 @@ def test_output_schemas_name_every_field_that_can_appear():
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
-def test_tool_list_costs_at_most_1250_tokens_with_every_store(kind):
+def test_tool_list_costs_at_most_1500_tokens_with_every_store(kind):
     toolset = (TITLED if kind.titles else NOTARIUM).permitted(PERMISSIVE, kind.lacking)
     listed = [wire_form(tool) for tool in toolset.tools]
     size = len(json.dumps({"tools": listed}, separators=(",", ":"), ensure_ascii=False).encode())
-    assert size / BYTES_PER_TOKEN <= 1250
+    assert size / BYTES_PER_TOKEN <= 1500
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
