@@ -155,6 +155,44 @@ class Library:
             self._cache.database, found, files=files, canvases=canvases
         )
 
+    async def list_files(self) -> set[str]:
+        """Return the files that are no notes, in a store with paths, but for those in closed places."""
+        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
+        return {one for one in beside.files if not rules.closes(one)}
+
+    async def survey_move(
+        self, old: str, new: str
+    ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
+        """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first."""
+        found, files = link_survey.MoveSurvey(), sorted(await self.list_files())
+        steps = link_survey.survey_move(self._cache.database, found, old=old, new=new, files=files)
+        return found, files, steps
+
+    def find_in_folder(self, folder: str) -> list[str]:
+        """Return the ids of the notes outside the trash in a folder and below it, by path."""
+        return note_lookup.find_in_folder(self._cache.database, folder)
+
+    async def move_file(self, old: str, new: str) -> bool:
+        """Move a file that is no note, with the cards that show it; True if it is at its new path."""
+        rules = self._cache.notes.visibility.rules
+        cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
+        if not await self._folders.move_file(old, new):
+            return False
+        await self._folders.move_cards(cards, old=old, new=new)
+        return True
+
+    async def remove_folders(self, folder: str) -> None:
+        """Remove a folder, and those below it, as far as they are empty."""
+        await self._folders.remove_folders(folder)
+
+    def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
+        """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""
+        self._cache.sync_state.keep_moved_files(change_id, old, new, files)
+
+    def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
+        """Return what :meth:`keep_moved_files` has kept of a change."""
+        return self._cache.sync_state.moved_files(change_id)
+
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
         return (await self._cache.search.find(query, limit=1, corrects=False)).total

@@ -161,7 +161,8 @@ TOOLS = ("list", "get", "save", "manage")
 ACTIONS = (
     *("trash", "untrash", "delete_permanently", "pin", "unpin"),
     *("history", "restore_version", "undo", "change"),
-    *("list_tags", "rename_tag", "find_duplicates", "list_folders", "find_problems"),
+    *("list_tags", "rename_tag", "find_duplicates", "list_folders", "move_folder"),
+    "find_problems",
     *("get_stats", "reset_cache"),
 )
 """The actions of ``manage``, from the same place."""

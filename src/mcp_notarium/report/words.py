@@ -34,6 +34,7 @@ TOOLS: Final = {
     "manage.rename_tag": "rename a tag",
     "manage.find_duplicates": "look for duplicates",
     "manage.list_folders": "list folders",
+    "manage.move_folder": "move a folder",
     "manage.find_problems": "look for broken links",
     "manage.get_stats": "ask for statistics",
     "manage.reset_cache": "empty the local copy",

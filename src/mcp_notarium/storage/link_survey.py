@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from mcp_notarium.domain.characters import path_key
-from mcp_notarium.markup.obsidian_links import name_key, relative_place, resolve, resolve_alias
+from mcp_notarium.markup.obsidian_links import (
+    FolderMove,
+    Link,
+    name_key,
+    relative_place,
+    resolve,
+    resolve_alias,
+)
 from mcp_notarium.storage.database import Database
 
 _SLICE = 1000
@@ -56,6 +63,41 @@ def survey(
     found.unlinked = sorted(names.files - names.used)
 
 
+@dataclass(slots=True)
+class MoveSurvey:
+    """Hold what links must become if a folder moves: of each note, the new target and the path that it means.
+
+    ``shown``: the files in the folder that notes in it show or link to.
+    """
+
+    links: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
+
+
+def survey_move(
+    database: Database, found: MoveSurvey, *, old: str, new: str, files: Iterable[str]
+) -> Iterator[None]:
+    """Fill ``found`` with what changes if the folder ``old`` becomes ``new``, a slice at each step."""
+    names = _Names(database, files)
+    move = FolderMove(old, new, names.named)
+    inside = f"{old}/"
+    after = (-1, -1)
+    while rows := database.rows(_LINKS, (*after, _SLICE)):
+        for *_, source, target in rows:
+            is_inside = source.startswith(inside)
+            if not is_inside and not any(
+                one.startswith(inside) for one in names.named(name_key(target))
+            ):
+                continue
+            if changed := move.relink(target, source):
+                found.links.setdefault(source, {}).update(changed)
+            file = names.find_file(target, source) if is_inside else None
+            if file is not None and file.startswith(inside):
+                found.shown.add(file)
+        after = (rows[-1][0], rows[-1][1])
+        yield
+
+
 class _Names:
     """Know what links may mean: all notes outside the trash by name and alias, and other files by name."""
 
@@ -75,17 +117,22 @@ class _Names:
         """Follow a link; False: it leads nowhere."""
         meant = self._find(target, source)
         if meant is None:
-            file = self._find_file(target, source)
+            file = self.find_file(target, source)
             self.used |= set() if file is None else {file}
             return file is not None
         self.linked |= set() if meant == source else {meant, source}
         return True
 
+    def named(self, key: str) -> list[str]:
+        """Return the notes and other files whose name has a key."""
+        return [*self._notes.get(("name", key), ()), *self._files.get(key, ())]
+
     def _find(self, target: str, source: str) -> str | None:
         found = resolve(target, source, self._notes.get(("name", name_key(target)), ()))
         return found or resolve_alias(target, self._notes.get(("alias", path_key(target)), ()))
 
-    def _find_file(self, target: str, source: str) -> str | None:
+    def find_file(self, target: str, source: str) -> str | None:
+        """Return the file that is no note and that a link means; None if there is none."""
         place = relative_place(target, source)
         if place is not None and place in self.files:
             return place

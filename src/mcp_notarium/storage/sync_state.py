@@ -29,6 +29,7 @@ _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
 _CARDS = "cards."
 _CHANGES = "changes_of_many"
+_MOVED_FILES = "moved_files"
 _MOST_CHANGES = 8
 _Change = tuple[str, str, float, bool]
 """What was asked, the id of that change, when, and whether nothing of it is left to do."""
@@ -165,6 +166,22 @@ class SyncState:
 
     def _changes(self) -> list[_Change]:
         return [(one[0], one[1], one[2], one[3]) for one in json.loads(self.get(_CHANGES) or "[]")]
+
+    def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
+        """Keep which files that are no notes go with a folder, for the undo; of the last few changes."""
+        with self._db.transaction():
+            moves = [one for one in self._moved_files() if one[0] != change_id]
+            said = [change_id, old, new, [*files]]
+            self.set(_MOVED_FILES, json.dumps([said, *moves][:_MOST_CHANGES]))
+
+    def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
+        """Return the folder that a change has moved, its new path, and the files below it; None: it has moved none."""
+        found = (one for one in self._moved_files() if one[0] == change_id)
+        return next(((one[1], one[2], one[3]) for one in found), None)
+
+    def _moved_files(self) -> list[list[Any]]:
+        moves: list[list[Any]] = json.loads(self.get(_MOVED_FILES) or "[]")
+        return moves
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""

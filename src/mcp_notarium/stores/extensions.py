@@ -88,6 +88,12 @@ class FolderStore(Store, Protocol):
     async def list_beside(self) -> Beside:
         """Return the files beside the notes; not those in the trash."""
 
+    async def move_file(self, old: str, new: str) -> bool:
+        """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""
+
+    async def remove_folders(self, folder: str) -> None:
+        """Remove a folder, and those below it, as far as they are empty."""
+
     async def find_cards(self, path: str) -> dict[str, int | None]:
         """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""
 

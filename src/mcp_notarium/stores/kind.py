@@ -193,7 +193,9 @@ class StoreKind:
         """Return the actions and arguments of tools that mean nothing here."""
         lacking = {*PROPERTIES} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
-        lacking |= set() if self.ids.paths else {"folder", "list_folders"}
+        lacking |= (
+            set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
+        )
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         return frozenset(lacking if self.properties else {*lacking, "properties"})
 

@@ -53,6 +53,14 @@ class Words:
     were: str = "changed"
 
 
+@dataclass(frozen=True, slots=True)
+class After:
+    """Hold what follows once all notes are changed: ``count`` things, and how; returned are those that stay, with why."""
+
+    count: int = 0
+    do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
+
+
 @dataclass(slots=True)
 class Plan:
     """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
@@ -120,6 +128,7 @@ async def carry_out(
     digest: str = "",
     change_id: str = "",
     exact: bool = False,
+    after: After = After(),
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
@@ -127,7 +136,7 @@ async def carry_out(
     ``digest`` stands for what is asked, and by whom, unless the change has a ``change_id`` already. ``exact``: see
     :meth:`Writer.save`. Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
-    if dry_run or not plan.todo:
+    if dry_run or not (plan.todo or after.count):
         earlier = app.library.find_change(digest) if digest and not dry_run else None
         return _answer(
             plan,
@@ -139,13 +148,17 @@ async def carry_out(
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
-    loss = await _find_loss_of_first(app, now[0], draft)
+    loss = await _find_loss_of_first(app, now, draft)
     # defence: bulk-asks
     await require_consent(call, " ".join((asks(len(now)), *loss)))
     name = change_id or app.library.begin_change(digest)
     run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = len(plan.todo) - len(now)
+    if after.do is not None and not untried and not run.refused:
+        stay = await after.do(name)
+        plan.unknown |= stay
+        untried = len(stay)
     if digest and not untried:
         app.library.end_change(digest)
     left = untried + len(run.refused)
@@ -161,8 +174,8 @@ async def carry_out(
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        change_id=name if done else None,
-        note=(rest + (_BACK if done else "")).strip() or None,
+        change_id=name if done or after.count else None,
+        note=(rest + (_BACK if done or after.count else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer
@@ -184,10 +197,10 @@ def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnsw
     )
 
 
-async def _find_loss_of_first(app: App, note_id: str, draft: Drafting) -> tuple[str, ...]:
+async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> tuple[str, ...]:
     """Return what to say of what is lost for good: what holds for the first note is asked for all."""
     try:
-        made = await draft(note_id)
+        made = await draft(ids[0]) if ids else None
     except _OF_ONE_NOTE:
         return ()
     return () if made is None else await _find_loss(app, made)

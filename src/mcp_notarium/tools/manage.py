@@ -24,7 +24,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import LOOKING, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history, many, places, tags
+from mcp_notarium.tools import folders, history, many, places, tags, undo_many
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -113,7 +113,7 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
-_WITH_DRY_RUN = {"change", "rename_tag", *LOOKING}
+_WITH_DRY_RUN = {"change", "rename_tag", "move_folder", *LOOKING}
 """Actions that can do nothing but count, or never change anything."""
 
 _OF_MANY = {"trash", "untrash", "undo"}
@@ -255,7 +255,7 @@ async def _history(app: App, request: ManageRequest, _call: CallContext) -> Hist
 
 
 async def _undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    undo = many.undo if request.change_id is not None else history.undo
+    undo = undo_many.undo if request.change_id is not None else history.undo
     return await undo(app, request, call)
 
 
@@ -341,6 +341,7 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "rename_tag": many.rename_tag,
     "find_duplicates": find,
     "list_folders": places.list_folders,
+    "move_folder": folders.move_folder,
     "find_problems": places.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,

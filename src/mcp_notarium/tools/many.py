@@ -1,4 +1,4 @@
-"""Handle what ``manage`` changes in many notes at once: tags, folder, trash, a tag's name, and the undo of that.
+"""Handle what ``manage`` changes in many notes at once: tags, folder, trash, and a tag's name.
 
 ``bulk`` does it. A ``query`` is one of ``list``, but a note must have all of its words, as they are spelled.
 """
@@ -17,7 +17,6 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
-from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import (
     Plan,
@@ -33,7 +32,7 @@ from mcp_notarium.tools.list import check_folders, check_query
 from mcp_notarium.tools.note_lookup import find_id, find_note
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
-from mcp_notarium.tools.save_checks import check_tags, drops_most, find_new_addresses
+from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
 from mcp_notarium.tools.tool import CallContext
 
@@ -108,7 +107,7 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
 
     def ask(now: int) -> str:
         links = f" Links to them change in {plan.links} notes." if plan.links else ""
-        question = f"Change {plan.counted}: {asked.describe()}?{_only(now, plan)}"
+        question = f"Change {plan.counted}: {asked.describe()}?{only_now(now, plan)}"
         return f"{question}{links}{describe_shares(plan)}"
 
     return await carry_out(
@@ -119,17 +118,18 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
         asks=ask,
         said=said,
         dry_run=bool(request.dry_run),
-        digest=_digest(request, call),
+        digest=digest_of(request, call),
     )
 
 
-def _only(now: int, plan: Plan) -> str:
+def only_now(now: int, plan: Plan) -> str:
+    """Return the part of a question about notes that must wait; '' if none must."""
     return (
         "" if now >= len(plan.todo) else f" Only {now} of them now: no more writes are permitted."
     )
 
 
-def _digest(request: ManageRequest, call: CallContext) -> str:
+def digest_of(request: ManageRequest, call: CallContext) -> str:
     """Return what tells that the same client asks for the same again."""
     sent = request.model_dump(exclude_none=True, exclude={"confirm", "dry_run"})
     said = json.dumps([call.client, sent], sort_keys=True, ensure_ascii=True)
@@ -168,7 +168,7 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
     return Change(added, removed, clean_folder(app, request.folder))
 
 
-def clean_folder(app: App, folder: str) -> str:
+def clean_folder(app: App, folder: str, *, spelled: bool = True) -> str:
     """Return the folder as notes have it, '' for the top. Raises ``InvalidRequest`` if the store has none, or nothing can be called so."""
     if not app.library.traits.ids.paths:
         raise no_folders_error(app)
@@ -176,7 +176,7 @@ def clean_folder(app: App, folder: str) -> str:
     parts = cleaned.split("/") if cleaned else []
     if any(part.strip() != part or part.startswith(".") or not part for part in parts):
         raise _folder_error(folder)
-    return app.library.spell_folder(cleaned)
+    return app.library.spell_folder(cleaned) if spelled else cleaned
 
 
 def no_folders_error(app: App) -> InvalidRequest:
@@ -285,11 +285,11 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         call,
         plan,
         draft,
-        asks=lambda now: f"Rename {said}?{_only(now, plan)}{describe_shares(plan)}",
+        asks=lambda now: f"Rename {said}?{only_now(now, plan)}{describe_shares(plan)}",
         words=Words("Renaming the tag", "renamed", "renamed"),
         said=said,
         dry_run=bool(request.dry_run),
-        digest=_digest(request, call),
+        digest=digest_of(request, call),
     )
 
 
@@ -321,55 +321,3 @@ def _describe_renaming(todo: Sequence[TaggedNote], old: str, new: str) -> str:
     notes = f"{len(todo)} note{'' if len(todo) == 1 else 's'}"
     within = f" ({', '.join(details)})" if details else ""
     return f"the tag {quote(old)} to {quote(new)} in {notes}{within}"
-
-
-async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    """Take a change of many notes back, after one question: of each note, if nothing has followed in it.
-
-    An undo is such a change itself, with an id of its own, so a repeated call finds what it has done. Raises as
-    ``bulk.carry_out``, and ``InvalidRequest`` if no version of such a change is kept.
-    """
-    change_id = request.change_id or ""
-    await require_all_notes(app, "a change of many notes can be undone when all are here.")
-    ids = app.library.history.find_changed(change_id)
-    if not ids:
-        raise InvalidRequest(
-            "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
-            subcategory="nothing_to_undo",
-            resolution_hint="Action `history` of a note lists what can be restored.",
-        )
-    undo_id = hashlib.sha256(f"undo {change_id}".encode()).hexdigest()[:16]
-    restored = {*ids}
-
-    async def draft(note_id: str) -> Draft | None:
-        if app.library.history.is_changed_by(note_id, undo_id):
-            return None
-        old = await app.library.history.read_before(note_id, change_id)
-        note = app.library.get(note_id)
-        if note is None:
-            return None
-        made = await history.draft_undone(app, note, old, call)
-        if drops_most(note.text, made.content.text):
-            raise InvalidRequest("Most of its text would go: undo it alone, by its `id`.")
-        if made.elsewhere is None:
-            return made
-        # A note that comes back itself has its old links then.
-        links = {one: said for one, said in made.elsewhere.links.items() if one not in restored}
-        return replace(made, elsewhere=replace(made.elsewhere, links=links))
-
-    plan = await make_plan(app, ids, draft)
-    restored &= {*plan.todo}
-    return await carry_out(
-        app,
-        call,
-        plan,
-        draft,
-        asks=lambda now: (
-            f"Undo a change of many notes in {plan.counted}?{_only(now, plan)}{describe_shares(plan)}"
-        ),
-        words=Words("Undoing the change", "undone", "undone"),
-        said=f"the change can be undone in {plan.counted}" if plan.todo else "",
-        dry_run=bool(request.dry_run),
-        change_id=undo_id,
-        exact=True,
-    )

@@ -428,6 +428,7 @@ Action = Literal[
     "rename_tag",
     "find_duplicates",
     "list_folders",
+    "move_folder",
     "find_problems",
     "get_stats",
     "reset_cache",
@@ -446,6 +447,7 @@ class ManageRequest(Wire):
     add_tags: Tags | None = None
     remove_tags: Tags | None = None
     folder: str | None = None
+    new_folder: str | None = None
     change_id: str | None = Field(default=None, json_schema_extra=QUIET)
     tag: str | None = None
     new_tag: str | None = None
