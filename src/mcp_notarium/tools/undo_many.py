@@ -59,8 +59,12 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
             raise InvalidRequest("Most of its text would go: undo it alone, by its `id`.")
         if made.elsewhere is None:
             return made
-        # A note that comes back itself has its old links then.
-        links = {one: said for one, said in made.elsewhere.links.items() if one not in restored}
+        # A note that comes back itself has its old links then, or has them already.
+        links = {
+            one: said
+            for one, said in made.elsewhere.links.items()
+            if one not in restored and not app.library.history.is_changed_by(one, undo_id)
+        }
         return replace(made, elsewhere=replace(made.elsewhere, links=links))
 
     plan = await make_plan(app, ids, draft)
