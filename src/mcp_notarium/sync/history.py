@@ -283,6 +283,13 @@ class History:
         rows = self._cache.versions.of(note_id)
         return bool(rows) and rows[0].change_id == change_id
 
+    def has_moved(self, note_id: str, change_id: str) -> bool:
+        """Tell whether a change of many has given a note another path."""
+        rows = [one for one in self._cache.versions.of(note_id) if one.change_id == change_id]
+        kept = [self._cache.versions.get(note_id, one.local_version) for one in rows]
+        titles = [one[1].title or "" for one in kept if one is not None and one[1] is not None]
+        return self._store.traits.ids.paths and any("/" in title for title in titles)
+
     async def read_before(self, note_id: str, change_id: str) -> Version:
         """Return what the writes of a change of many have replaced in a note.
 

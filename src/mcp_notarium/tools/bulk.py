@@ -129,15 +129,17 @@ async def carry_out(
     change_id: str = "",
     exact: bool = False,
     after: After = After(),
+    undoable: bool = True,
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
     ``asks`` makes the question from the number of notes that may be changed now; ``said`` is told by a dry run.
     ``digest`` stands for what is asked, and by whom, unless the change has a ``change_id`` already. ``exact``: see
-    :meth:`Writer.save`. Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
     if dry_run or not (plan.todo or after.count):
-        earlier = app.library.find_change(digest) if digest and not dry_run else None
+        asked_again = digest and undoable and not dry_run
+        earlier = app.library.find_change(digest) if asked_again else None
         return _answer(
             plan,
             dict.fromkeys(plan.todo, "would change") if dry_run else {},
@@ -163,6 +165,7 @@ async def carry_out(
         app.library.end_change(digest)
     left = untried + len(run.refused)
     rest = "Repeat the call for the notes that are left." if left else ""
+    back = undoable and (done or after.count)
     answer = _answer(
         replace(
             plan,
@@ -174,8 +177,8 @@ async def carry_out(
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        change_id=name if done or after.count else None,
-        note=(rest + (_BACK if done or after.count else "")).strip() or None,
+        change_id=name if back else None,
+        note=(rest + (_BACK if back else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer

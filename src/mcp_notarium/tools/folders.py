@@ -121,6 +121,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         dry_run=bool(request.dry_run),
         digest=digest,
         after=After(len(move.files), move_files),
+        undoable=not app.config.policy.visibility.hides_beside_seen,
     )
 
 

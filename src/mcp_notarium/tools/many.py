@@ -119,6 +119,7 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
         said=said,
         dry_run=bool(request.dry_run),
         digest=digest_of(request, call),
+        undoable=asked.folder is None or not app.config.policy.visibility.hides_beside_seen,
     )
 
 

@@ -44,6 +44,10 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
             subcategory="nothing_to_undo",
             resolution_hint="Action `history` of a note lists what can be restored.",
         )
+    if app.config.policy.visibility.hides_beside_seen and (
+        moved is not None or any(app.library.history.has_moved(one, change_id) for one in ids)
+    ):
+        raise _places_error()
     undo_id = hashlib.sha256(f"undo {change_id}".encode()).hexdigest()[:16]
     restored = {*ids}
 
@@ -83,6 +87,15 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         change_id=undo_id,
         exact=True,
         after=await _files_back(app, call, moved, undo_id),
+    )
+
+
+def _places_error() -> InvalidRequest:
+    """Return the error for notes that would get another name, where a name that is taken would betray a hidden note."""
+    return InvalidRequest(
+        "Notes were moved by this change, and rules hide notes in open places: no move can be undone.",
+        subcategory="nothing_to_undo",
+        resolution_hint="Move them with `change` or `move_folder` if the user wants that: links follow to the new names.",
     )
 
 
