@@ -176,10 +176,12 @@ class Library:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
         rules = self._cache.notes.visibility.rules
         cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
-        if not await self._folders.move_file(old, new):
-            return False
-        await self._folders.move_cards(cards, old=old, new=new)
-        return True
+        # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
+        moved = await self._folders.move_cards(cards, old=old, new=new)
+        there = await self._folders.move_file(old, new)
+        if not there:
+            await self._folders.move_cards(moved, old=new, new=old)
+        return there
 
     async def remove_folders(self, folder: str) -> None:
         """Remove a folder, and those below it, as far as they are empty."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support import bulk_kill_child
-from support.bulk_kill_child import PLACES
+from support.bulk_kill_child import PLACES, PLACES_OF_FOLDERS
 from support.whole import Server, store_environment, until
 
 pytestmark = [
@@ -72,6 +72,49 @@ def test_a_killed_change_goes_on_under_its_name(tmp_path: Path, vault: Path, pla
         until(lambda: files(vault) == FILES)
         assert server.leave() == 0
     assert not list(vault.rglob("*.tmp"))
+
+
+FOLDER = {
+    "Old/A.md": "[[Old/sub/B]] ![](pic.png) ![](sub/two.png)\n",
+    "Old/sub/B.md": "[a](../A.md) [[Other]]\n",
+    "Old/pic.png": "p",
+    "Old/sub/two.png": "t",
+    "Other.md": "[[Old/A]] ![](Old/pic.png)\n",
+    "Board.canvas": '{"nodes":[{"type":"file","file":"Old/A.md"},{"type":"file","file":"Old/pic.png"}]}',
+}
+FOLDER_MOVED = {
+    "New/A.md": "[[New/sub/B]] ![](pic.png) ![](sub/two.png)\n",
+    "New/sub/B.md": "[a](../A.md) [[Other]]\n",
+    "New/pic.png": "p",
+    "New/sub/two.png": "t",
+    "Other.md": "[[New/A]] ![](New/pic.png)\n",
+    "Board.canvas": '{"nodes":[{"type":"file","file":"New/A.md"},{"type":"file","file":"New/pic.png"}]}',
+}
+
+
+@pytest.mark.parametrize("place", PLACES_OF_FOLDERS)
+def test_a_killed_move_of_a_folder_goes_on_and_comes_back(tmp_path: Path, place: str) -> None:
+    vault = tmp_path / "vault"
+    for path, text in FOLDER.items():
+        (vault / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault / path).write_text(text)
+    env = store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
+    asked = {"action": "move_folder", "folder": "Old", "new_folder": "New", "confirm": True}
+    command = [sys.executable, bulk_kill_child.__file__, place]
+    with Server(env, command=command) as server:
+        server.loaded(3)
+        with pytest.raises((AssertionError, BrokenPipeError, EOFError, ValueError)):
+            server.tool("manage", **asked)
+        assert server.process.wait(10) != 0
+    with Server(env) as server:
+        server.loaded(3)
+        rest = server.tool("manage", **asked)
+        assert "refused" not in rest
+        until(lambda: files(vault) == FOLDER_MOVED)
+        undone = server.tool("manage", action="undo", change_id=rest["change_id"], confirm=True)
+        assert "refused" not in undone
+        until(lambda: files(vault) == FOLDER)
+        assert server.leave() == 0
 
 
 def test_two_servers_change_the_same_notes_at_once_and_each_undo_takes_back_its_own(
