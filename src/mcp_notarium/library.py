@@ -148,7 +148,7 @@ class Library:
         found = link_survey.Survey()
         rules = self._cache.notes.visibility.rules
         beside = await self._folders.list_beside()
-        # defence: files-in-closed-folders-untold -closes
+        # defence: closed-files-untold -closes
         files = [one for one in beside.files if not rules.closes(one)]
         canvases = {one: said for one, said in beside.canvases.items() if not rules.closes(one)}
         return found, link_survey.survey(
@@ -158,6 +158,7 @@ class Library:
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""
         rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
+        # defence: closed-files-stay -closes
         return {one for one in beside.files if not rules.closes(one)}
 
     async def survey_move(

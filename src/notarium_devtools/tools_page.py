@@ -101,7 +101,7 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Nine actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `reset_cache`, dropping
+Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
 read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
@@ -395,6 +395,14 @@ _BEHAVIOUR = {
   long as the versions are kept, also after a restart.
 * `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
   top. Folders without notes are not in it. A store without folders refuses it.
+* `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
+  most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
+  change, in other notes too, and cards of canvases follow. It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
+  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
+  `results` say so. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
+  ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
+  `move_folder` does.
 * `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
   file, as written, with the `line` where it first stands. `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
   and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy

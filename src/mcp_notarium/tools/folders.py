@@ -225,7 +225,7 @@ async def move_all(
     if not below:
         return {}
     if not call.act.begun:
-        call.act.begin()  # defence: files-moved-after-record -call
+        call.act.begin()  # defence: files-moved-after-record
     kept = app.library.moved_files(change_id)
     earlier = kept[2] if kept is not None else []
     app.library.keep_moved_files(change_id, old, new, [*dict.fromkeys((*earlier, *below))])

@@ -72,7 +72,7 @@ async def find_problems(app: App, request: ManageRequest, call: CallContext) -> 
         rows += [_broken(app, *one) for one in found.broken[start:end]]
         rows += [Problem(kind="no_links", id=one) for one in found.orphans[start:end]]
         totals = {"broken_link": len(found.broken), "no_links": len(found.orphans)}
-        # defence: files-of-hidden-notes-untold =True
+        # defence: hidden-note-files-untold =True
         if not policy.visibility.hides_beside_seen:
             files = [one for one in found.unlinked if not one.lower().endswith(_CANVAS_ENDINGS)]
             rows += [Problem(kind="unlinked_file", file=one) for one in files[start:end]]

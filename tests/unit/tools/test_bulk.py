@@ -203,6 +203,33 @@ async def test_an_undo_that_shares_again_says_so_and_shares_with_nobody_else(har
     assert "This shares them with “eve@example.org”" in caller.asked[0]
 
 
+@pytest.mark.attack(43)
+async def test_a_note_is_not_shared_with_somebody_whom_the_question_did_not_name(harness):
+    await filled(harness, ids="ab", tags=["eve@example.org"])
+
+    class Unshares(Caller):
+        async def confirm(self, message):
+            harness.store.put("a", "text", tags=[])
+            await harness.sync()
+            return await super().confirm(message)
+
+    caller = Unshares(agrees=True)
+    answer = await act(harness, "change", caller, ids="ab", add_tags=["x", "eve@example.org"])
+    assert "shares" not in caller.asked[0]
+    assert (answer.notes, answer.refused) == (1, 1)
+    assert held(harness) == {"a": [], "b": ["eve@example.org", "x"]}
+
+
+async def test_what_another_device_has_changed_since_is_not_undone(harness):
+    await filled(harness, ids="abc")
+    done = await act(harness, "change", ids="abc", add_tags=["x"])
+    harness.store.put("b", "text of theirs", tags=["work", "x"])
+    await harness.sync()
+    undone = await act(harness, "undo", change_id=done.change_id)
+    assert (undone.notes, undone.refused) == (2, 1)
+    assert held(harness) == {"a": ["work"], "b": ["work", "x"], "c": ["work"]}
+
+
 async def test_a_lost_answer_is_told_with_how_far_it_came_and_the_note_is_of_the_change(harness):
     await filled(harness, ids="abc")
     asked = {"ids": "abc", "add_tags": ["x"]}
