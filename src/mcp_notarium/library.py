@@ -21,12 +21,19 @@ from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
 from mcp_notarium.markup.obsidian_links import count_links
 from mcp_notarium.search.query import HasTask, Query
-from mcp_notarium.storage import driver, note_lookup, note_rows, property_table, task_table
+from mcp_notarium.storage import (
+    driver,
+    link_survey,
+    note_lookup,
+    note_rows,
+    property_table,
+    task_table,
+)
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.property_table import PropertyUse
 from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import ROW_BYTES
-from mcp_notarium.stores.contract import SEEDED
+from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import find_replaced
 from mcp_notarium.sync.day_notes import DayNotes
 from mcp_notarium.sync.history import History
@@ -100,6 +107,10 @@ class Library:
         """Return what the store can do."""
         return self._store.traits
 
+    def require_supported(self, content: Content) -> None:
+        """Raise ``InvalidRequest`` if notes of this store cannot have these parts."""
+        require_supported(self.traits, content, None)
+
     async def find(
         self,
         query: Query,
@@ -124,6 +135,79 @@ class Library:
     def find_last_changed(self, most: int) -> list[Summary]:
         """Return the ``most`` notes outside the trash that were changed last, newest first."""
         return self._cache.search.find_words(Query(), limit=most).notes
+
+    def find_ids(self, query: Query, *, most: int) -> tuple[list[str], int]:
+        """Return the ids of the notes that match, at most so many, and how many there are."""
+        found = self._cache.search.find_words(query, limit=most)
+        return [note.id for note in found.notes], found.total
+
+    def spell_folder(self, folder: str) -> str:
+        """Return a folder as notes have it, whose letter case may be another one; as it is if none lies there."""
+        return note_lookup.spell_folder(self._cache.database, folder)
+
+    def count_folders(self) -> dict[str, tuple[int, int]]:
+        """Return the folders of notes outside the trash; see :func:`link_survey.count_folders`."""
+        return link_survey.count_folders(self._cache.database)
+
+    def find_untagged(self, *, limit: int, offset: int) -> tuple[list[str], int]:
+        """Return the ids of notes outside the trash without tags, and how many there are."""
+        return link_survey.find_untagged(self._cache.database, limit=limit, offset=offset)
+
+    async def survey_links(self) -> tuple[link_survey.Survey, Iterator[None]]:
+        """Return where all links of a store with paths will have led, and what finds that, a slice at each step.
+
+        Raises what the store raises.
+        """
+        found = link_survey.Survey()
+        rules = self._cache.notes.visibility.rules
+        beside = await self._folders.list_beside()
+        # defence: closed-files-untold -closes
+        files = [one for one in beside.files if not rules.closes(one)]
+        canvases = {one: said for one, said in beside.canvases.items() if not rules.closes(one)}
+        return found, link_survey.survey(
+            self._cache.database, found, files=files, canvases=canvases
+        )
+
+    async def list_files(self) -> set[str]:
+        """Return the files that are no notes, in a store with paths, but for those in closed places."""
+        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
+        # defence: closed-files-stay -closes
+        return {one for one in beside.files if not rules.closes(one)}
+
+    async def survey_move(
+        self, old: str, new: str
+    ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
+        """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first."""
+        found, files = link_survey.MoveSurvey(), sorted(await self.list_files())
+        steps = link_survey.survey_move(self._cache.database, found, old=old, new=new, files=files)
+        return found, files, steps
+
+    def find_in_folder(self, folder: str) -> list[str]:
+        """Return the ids of the notes outside the trash in a folder and below it, by path."""
+        return note_lookup.find_in_folder(self._cache.database, folder)
+
+    async def move_file(self, old: str, new: str) -> bool:
+        """Move a file that is no note, with the cards that show it; True if it is at its new path."""
+        rules = self._cache.notes.visibility.rules
+        cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
+        # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
+        moved = await self._folders.move_cards(cards, old=old, new=new)
+        there = await self._folders.move_file(old, new)
+        if not there:
+            await self._folders.move_cards(moved, old=new, new=old)
+        return there
+
+    async def remove_folders(self, folder: str) -> None:
+        """Remove a folder, and those below it, as far as they are empty."""
+        await self._folders.remove_folders(folder)
+
+    def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
+        """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""
+        self._cache.sync_state.keep_moved_files(change_id, old, new, files)
+
+    def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
+        """Return what :meth:`keep_moved_files` has kept of a change."""
+        return self._cache.sync_state.moved_files(change_id)
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
@@ -376,6 +460,7 @@ class Library:
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
         canvases: Sequence[str] = (),
+        change_id: str = "",
     ) -> Saved:
         """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path.
 
@@ -391,6 +476,7 @@ class Library:
             exact=exact,
             keeps=keeps,
             links=links,
+            change_id=change_id,
         )
         if note is None or not canvases:
             return await save()
@@ -404,6 +490,21 @@ class Library:
             canvases=tuple(sorted(moved.canvases)),
             canvases_waiting=tuple(sorted(moved.waiting)),
         )
+
+    def begin_change(self, asked: str) -> str:
+        """Return the id of a change of many notes: of the same one if it was cut off within a day, else a new one.
+
+        ``asked`` stands for what is changed, and by whom.
+        """
+        return self._cache.sync_state.begin_change(asked, at=self._cache.versions.clock())
+
+    def end_change(self, asked: str) -> None:
+        """Note that nothing of this change is left to be done."""
+        self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
+
+    def find_change(self, asked: str) -> str | None:
+        """Return the id of the same change if it was made within a day: its answer may have been lost."""
+        return self._cache.sync_state.find_change(asked, at=self._cache.versions.clock())
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a note under this id; see :meth:`Writer.revive`."""

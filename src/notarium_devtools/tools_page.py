@@ -70,6 +70,7 @@ Models and the programs between them and a server do not send every value in its
 | a tag or an id with composed or decomposed letters (NFC, NFD) | the same tag, the same note | every tag; ids and paths |
 | `[[Note]]`, `[[Folder/Note#Part]]`, `[[Note&#124;shown]]`, a path without `.md`, an alias, a title (or first line) in any letter case | the only note that is called so, of titles first the one in the same letter case; of several none, and the error says so | every `id`, `noteId` and `path`, and each of `ids`. A title only when all notes are loaded; in Trilium's own tools one bare word is always an id |
 | `daily:today`, `daily:yesterday`, `daily:tomorrow`, `daily:2026-11-28`, in any letter case | the [note of that day](#notes-of-days) | every `id`, `noteId` and `path`, unless a note has just this id |
+| one id as text, several with commas between | the list of them | `ids` |
 | `find` with `\\n` | the lines, whatever their ends are, also mixed ones | `save` |
 | `find` that is not there | an error that names the nearest line and the first character that differs, such as a no-break space or a curly quotation mark | `save` |
 
@@ -123,7 +124,7 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Eight actions need the user's consent: permanent deletion, `undo`, `restore_version`, `rename_tag`, `reset_cache`, dropping
+Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
 read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
@@ -170,7 +171,7 @@ the version before the last save of a note has no room, its name is left: `histo
 | lines of a text (also one that is only changed or moved) | `save` with `text`, `text_patch`, `find` and `replace`, `heading`; `UpdateNote`, `update_note` | every store |
 | a title, and with it the name of a file | `save` with `title`, `UpdateNote`, `update_note` | every store that has titles |
 | links in other notes | `save` with `title` or `heading`, and `rewrite_links` | vault |
-| tags | `save` with `tags` or `remove_tags`, `update_note` with `labels`, `rename_tag` | every store |
+| tags | `save` with `tags` or `remove_tags`, `update_note` with `labels`, `rename_tag`, `change` | every store |
 | pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
@@ -450,11 +451,38 @@ _BEHAVIOUR = {
 * `list_properties`: `properties` has each property of notes outside the trash: its `name`, in how many `notes`, of which `kinds` (`text`, `number`,
   `date`, `yes/no`, `list`, `empty`), and its three commonest `values`; most used first, 100 a page (`page`).
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
-  spelling of `new_tag`. The user is asked once, with the number of notes (and with whom they would be shared);
-  `dry_run` only counts; an action that cannot only count refuses it. Notes are saved one after another; each is whole, and
-  counts as one write for the policy's limits. The call can be repeated after it was cut off or has met a limit: it does the rest. An error on
+  spelling of `new_tag`. It is a change of many notes, [as below](#manage), of any number. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
-  record has the ids of up to 200.
+  record has the ids of up to 200. An action that cannot only count refuses `dry_run`.
+* `change` does one thing to many notes: `add_tags`, `remove_tags`, and where notes lie in folders `folder` (from the top; `/` is the
+  top). The notes are `ids` (at most 500, of `list` or by [name](#arguments-as-they-are-sent)) or all that a `query` finds: the language of `list`, but a note must
+  have all of the words, as they are spelled, and none is corrected. More than 500 are refused with their number. `trash` and `untrash` take
+  `ids` or `query` in the place of `id`; the query of `untrash` looks in the trash.
+* Such a change, and `rename_tag`, asks once: how many notes, what, and with whom they would be shared. `dry_run` tells the same and what would
+  become of each note. Each note is changed as it is then, in a save of its own, with its history, and counts as one write. `results` say of each what
+  became of it (`changed`, `unchanged`, `refused` with the `reason`): at most 50, the refused first; `notes`, `unchanged` and `refused` count all.
+  A moved note keeps its name, and links and cards follow it as with `save` and `rewrite_links`. What hinders one note leaves that one; what ends a save for all
+  (the store cannot be reached, a limit) ends the call, and the error says how many notes are `changed`.
+* Repeat a call that was cut off: it does the rest, under the same `change_id` if the same client asks for the same within a day. If all is done
+  already, the answer still has the `change_id`.
+* `undo` with a `change_id` takes the whole change back, after one question: each note becomes what it was, unless something has followed in it (it is
+  `refused` then); `dry_run` counts, and a repeated call does the rest. The answer has a `change_id` of its own, so that an undo can be undone. It works as
+  long as the versions are kept, also after a restart.
+* `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
+  top. Folders without notes are not in it. A store without folders refuses it.
+* `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
+  most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
+  change, in other notes too, and cards of canvases follow. It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
+  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
+  `results` say so. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
+  ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
+  `move_folder` does.
+* `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
+  file, as written, with the `line` where it first stands. `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
+  and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy
+  hides does not exist for it, so a link to a hidden note is a broken one; while a rule on tags or ids hides notes, files are left out,
+  for only a hidden note may show them.
 * `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,
   `count`, and id and `local_version` of the ten that were changed last. White space at the end of lines
   and of the text does not count, and neither do tags and dates; nothing else is normalised.

@@ -67,6 +67,28 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
         twins.close()
 
 
+@pytest.mark.attack(38)
+@pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_change_of_many_notes_and_no_undo_of_one_tells_of_hidden_notes(rules, seed):
+    async def changes() -> None:
+        for note_id in IDS:
+            twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))
+        await twins.sync()
+        for _ in range(ROUNDS * 3):
+            await twins.call("manage", **twins.some_change_of_many())
+            twins.device_acts()
+            await twins.sync()  # between two acts the other account would forget its history
+        await twins.call("list", limit=100, trash_status=2)
+        twins.in_step()
+
+    with quick_folder() as folder:
+        twins = Twins(folder, Policy(visibility=rules), seed=seed)
+        asyncio.run(changes())
+        assert sum('"changed"' in call or "undone" in call for call in twins.answers) > ROUNDS
+        twins.close()
+
+
 async def story_of_renames(twins: Twins, *, rounds: int) -> None:
     """Rename notes between two looks of the servers; let agents call them by new and old names, and reset."""
     for note_id in IDS:

@@ -165,10 +165,35 @@ def drive_manage(scanner: Scanner, world: World, offered: set[str]) -> None:
     scanner.call("manage", **renames | {"new_tag": FRIEND})
     scanner.call("manage", **renames)
     scanner.call("manage", **renames, confirm=True)
+    drive_many(scanner, world, offered)
     scanner.call("manage", action="find_duplicates")
     scanner.call("manage", action="get_stats")
     scanner.call("manage", action="reset_cache")
     scanner.call("manage", action="reset_cache", confirm=True)
+
+
+def drive_many(scanner: Scanner, world: World, offered: set[str]) -> None:
+    """Change many notes at once, also some that are not there, take it back, and look at places."""
+    some = {"ids": [*world.ids[10:13], f"{WORD} nothing"]}
+    tags = {"action": "change", "remove_tags": [TAG, NEW_TAG]}
+    for given in (some, {"query": "line"}, {"query": f"{WORD}:x"}, {}):
+        scanner.call("manage", **tags, **given, dry_run=True)
+    scanner.call("manage", **tags, **some)
+    done = scanner.call("manage", **tags, **some, confirm=True)
+    scanner.call("manage", **tags | {"add_tags": [TAG]}, **some)
+    for more in ({"dry_run": True}, {}, {"confirm": True}, {"confirm": True}):
+        scanner.call("manage", action="undo", change_id=done.get("change_id", WORD), **more)
+    for action in {"trash", "untrash"} & offered:
+        scanner.call("manage", action=action, **some)
+        scanner.call("manage", action=action, **some, confirm=True)
+    if "move_folder" in offered:
+        listed = scanner.call("manage", action="list_folders")["folders"]
+        folder = next(row["folder"] for row in listed if row["folder"] != "/")
+        move = {"action": "move_folder", "folder": folder, "new_folder": f"{WORD} folder"}
+        for more in ({"dry_run": True}, {}, {"confirm": True}, {"new_folder": folder}):
+            scanner.call("manage", **move | more)
+        scanner.call("manage", **move | {"folder": f"{WORD} gone"})
+    scanner.call("manage", action="find_problems")
 
 
 def drive_resources(scanner: Scanner) -> tuple[str, str]:

@@ -45,10 +45,12 @@ IDS = tuple(f"note{number:02}" for number in range(14))
 FAILURES = (StoreUnavailable, StoreTimeout, LoginRequired, RateLimited, StoreRejected)
 NAMES = tuple(f"name{number:02}" for number in range(6))
 UNKNOWN_IDS = ("nobody", "note99", "../x")
+LAST = "the last one"
 
 
 def same_word(answer: str) -> str:
-    """The answer with one word in the place of the one that was drawn for its boundaries."""
+    """The answer with one word in the place of those that were drawn for its boundaries and for a change of many notes."""
+    answer = re.sub(r'("change_id": ?")[0-9a-f]{16}"', r'\g<1>0"', answer)
     drawn = re.search(r'"untrusted_end": ?"([0-9a-f]{16})"', answer)
     return answer.replace(drawn[1], "0" * 16) if drawn else answer
 
@@ -62,6 +64,7 @@ class Twin(ToolHarness):
         self.caller = Caller(agrees=True, client="")
         self.before_push: list[Any] = []
         self.failing: dict[str, type[NotariumError]] = {}
+        self.last_change = "none"
         push, delete, get = self.remote.push, self.remote.delete, self.remote.get
 
         async def failing_get(note_id: str, *, etag: str | None = None) -> Revision:
@@ -87,7 +90,9 @@ class Twin(ToolHarness):
         self.before_push.clear()
 
     async def answer(self, tool: str, arguments: dict[str, Any]) -> str:
-        """What an agent is told, as text."""
+        """What an agent is told, as text. ``LAST`` stands for the last change of many notes."""
+        if arguments.get("change_id") == LAST:
+            arguments = arguments | {"change_id": self.last_change}
         try:
             request = TOOLS[tool].request.model_validate(arguments)
             self.app.config.policy.require_use(tool, getattr(request, "action", None))
@@ -102,6 +107,7 @@ class Twin(ToolHarness):
         value = success(made, ToolNames()).value
         assert value is not None
         value.pop("memory_rss_mb", None)
+        self.last_change = value.get("change_id", self.last_change)
         return json.dumps(value, ensure_ascii=False)
 
 
@@ -122,6 +128,7 @@ class Twins:
         self.hidden_names: set[str | int] = {*policy.visibility.hidden_ids}
         self.versions: dict[str, int] = {}
         self.calls: list[str] = []
+        self.answers: list[str] = []
 
     @staticmethod
     def _made(folder: Path, policy: Policy, traits: Traits) -> Twin:
@@ -254,6 +261,7 @@ class Twins:
         other = await self.other.answer(tool, arguments)
         self.calls.append(f"{tool} {arguments}")
         assert same_word(answer) == same_word(other), (self.calls[-5:], answer, other)
+        self.answers.append(answer)
         self._learn(answer)
         return answer
 
@@ -350,6 +358,18 @@ class Twins:
         note_id = self.some_id()
         version = self.some_version(note_id)
         return {"action": action, "id": note_id, "local_version": version, "confirm": True}
+
+    def some_change_of_many(self) -> dict[str, Any]:
+        """A change of some or all notes, told or done, or the undo of the last one."""
+        options = {"dry_run": self.dice.random() < 0.2, "confirm": True}
+        if self.dice.random() < 0.3:
+            return {"action": "undo", "change_id": LAST} | options
+        which: dict[str, Any] = {"ids": [self.some_id() for _ in range(self.dice.randint(1, 6))]}
+        if self.dice.random() < 0.4:
+            which = {"query": self.some_query()}
+        action = self.dice.choice(("change", "change", "trash", "untrash"))
+        tags = {"add_tags": self.some_tags(2), "remove_tags": self.some_tags(2)}
+        return {"action": action} | which | (tags if action == "change" else {}) | options
 
     def some_history(self) -> tuple[str, dict[str, Any]]:
         """A call that reads or brings back what a note was; versions are often those of hidden notes."""

@@ -33,7 +33,7 @@ from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
-from mcp_notarium.tools.list import check_folders, explain
+from mcp_notarium.tools.list import check_query, explain
 from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ async def _search(args: argparse.Namespace) -> int:
         raise InvalidRequest(
             f"-n wants a number from 1 to {_MOST_ROWS}", resolution_hint="Say how many to show."
         )
-    query = parser.parse(" ".join(args.words))
     async with open_synced(person_config(args)) as app:
-        query = spell_query(app, query)
-        check_folders(app, query)
+        words = " ".join(args.words)
+        query = spell_query(app, parser.parse(words, is_property=app.library.has_property))
+        check_query(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
         said, meant = list[str](), list[str]()
         if found.is_short:
-            said, meant = await explain(app, query, " ".join(args.words), found)
+            said, meant = await explain(app, query, words, found)
         record_read(app, "cli.search", *(one.id for one in found.notes))
     facts = {"total": found.total, "notes": [_as_json(one) for one in found.notes]}
     print_data(facts, [line for one in found.notes for line in _hit(one)], as_json=args.json)

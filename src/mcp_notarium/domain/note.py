@@ -241,7 +241,8 @@ class PendingWrite:
     if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
     ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
     nothing, None where the content says all. ``first_etag``: the base of its first attempt, if it has got another one since; it may
-    have arrived on top of any revision from that one on. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
+    have arrived on top of any revision from that one on. ``change_id``: of the change of many notes that it belongs to; '' if it is
+    alone. ``from_id``: the id that the note had when it was recorded, whatever it has got since; '' if that is ``note_id``. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
     """
 
     write_id: str
@@ -261,4 +262,6 @@ class PendingWrite:
     after: str = ""
     replaced: bytes | None = None
     first_etag: str | None = None
+    change_id: str = ""
+    from_id: str = ""
     keeps: bool = field(default=False, compare=False)

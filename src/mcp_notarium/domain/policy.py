@@ -202,8 +202,17 @@ TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
 ACTIONS = (
     *("trash", "untrash", "delete_permanently", "pin", "unpin"),
-    *("history", "restore_version", "undo"),
-    *("list_tags", "list_properties", "rename_tag", "find_duplicates", "get_stats", "reset_cache"),
+    *("history", "restore_version", "undo", "change"),
+    *(
+        "list_tags",
+        "list_properties",
+        "rename_tag",
+        "find_duplicates",
+        "list_folders",
+        "move_folder",
+    ),
+    "find_problems",
+    *("get_stats", "reset_cache"),
 )
 """The actions of ``manage``, from the same place."""
 
@@ -240,7 +249,17 @@ _CHANGEABLE = (
     "(`mcp-notarium policy show`); no tool can."
 )
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
-LOOKING = frozenset({"history", "list_tags", "list_properties", "find_duplicates", "get_stats"})
+LOOKING = frozenset(
+    {
+        "history",
+        "list_tags",
+        "list_properties",
+        "find_duplicates",
+        "list_folders",
+        "find_problems",
+        "get_stats",
+    }
+)
 """Actions of ``manage`` that change nothing."""
 _NAMED = 10
 

@@ -237,7 +237,12 @@ def find_broken(
     known, so there is an answer for either. ``named``: the notes whose name has a key, now. ``files``: which of the
     ``file_places`` there are.
     """
-    renaming = _Renaming(old, new, named, files)
+
+    def named_then(key: str) -> list[str]:
+        others = [one for one in named(key) if one != old]
+        return [*others, new] if key == name_key(new) else others
+
+    renaming = _Moving(lambda path: new if path == old else path, named_then, named, files)
     broken: dict[str, dict[Link, str | None]] = {}
     for source, target in links:
         for markdown in (False, True):
@@ -254,31 +259,71 @@ def file_places(targets: Iterable[str], source: str) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Renaming:
-    """Tell what links become when a note of the path ``old`` gets the path ``new``."""
+class FolderMove:
+    """Tell what links become when everything in the folder ``old`` goes to the folder ``new``, each at its place.
+
+    ``named``: the notes and other files whose name has a key, now.
+    """
 
     old: str
     new: str
     named: Callable[[str], Sequence[str]]
-    files: AbstractSet[str]
+
+    def place_then(self, path: str) -> str:
+        """Return the path of a file afterwards."""
+        return f"{self.new}{path[len(self.old) :]}" if path.startswith(f"{self.old}/") else path
+
+    def relink(self, target: str, source: str) -> dict[Link, tuple[str | None, str]]:
+        """Return what a link must become in either form, with the path that it means; nothing if it goes on to work."""
+        moving = _Moving(
+            self.place_then, lambda key: [*map(self.place_then, self.named(key))], self.named
+        )
+        found: dict[Link, tuple[str | None, str]] = {}
+        for markdown in (False, True):
+            changed = moving.relink(target, source, markdown=markdown)
+            if changed != target:
+                found[target, markdown] = (
+                    changed,
+                    moving.find_meant(target, source, markdown=markdown),
+                )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """Tell what links become when notes move: each to the place ``then``.
+
+    ``named``: the notes whose name has a key, now, and ``named_then``: afterwards. ``files``: see ``find_broken``.
+    """
+
+    then: Callable[[str], str]
+    named_then: Callable[[str], Sequence[str]]
+    named: Callable[[str], Sequence[str]]
+    files: AbstractSet[str] = frozenset()
+
+    def find_meant(self, target: str, source: str, *, markdown: bool) -> str:
+        """Return the path that a link means now; '' if it means none."""
+        now = self.named(name_key(target))
+        place = relative_place(target, source) if markdown else None
+        return place if place is not None and place in now else resolve(target, source, now) or ""
 
     def relink(self, target: str, source: str, *, markdown: bool) -> str | None:
         """Return the target that a link is to have: its own, unless it would break; None: no link can have it."""
-        now, here = self.named(name_key(target)), self._then(source)
+        now, here = self.named(name_key(target)), self.then(source)
         meant = resolve(target, source, now)
         place = relative_place(target, source) if markdown else None
         if place is not None and place in now:
             return self._relink_relative(target, here, place, as_well=meant == place)
         if meant is None:
             return self._relink_file(target, source, place)
-        wanted = self._then(meant)
+        wanted = self.then(meant)
         if resolve(target, here, self._named_then(target)) == wanted:
             return target
         return _relink(target, here, wanted, self._named_then(wanted))
 
     def _relink_relative(self, target: str, here: str, place: str, *, as_well: bool) -> str:
         """Keep a relative path that leads to a note; ``as_well``: Obsidian takes it for that note, too."""
-        wanted = self._then(place)
+        wanted = self.then(place)
         path = _relative(wanted, here)
         forms = [path] if target.startswith("./") else [path.removeprefix("./"), path]
         if relative_place(target, here) == wanted:
@@ -292,21 +337,19 @@ class _Renaming:
 
     def _relink_file(self, target: str, source: str, place: str | None) -> str:
         """Keep the relative path of a note that moves, such as that of an image."""
-        folder, here = source.rpartition("/")[0], self._then(source)
+        folder, here = source.rpartition("/")[0], self.then(source)
         if folder == here.rpartition("/")[0]:
             return target
+        lead = place_of(target, folder) if target.startswith(_FIXED) else place
+        if lead is not None and self.then(lead) != lead:
+            return target  # what it would lead to moves as well
         if target.startswith(_FIXED):
             return _relative(posixpath.join(folder, target), here)
         there = place is not None and place in self.files
         return _relative(place or "", here).removeprefix("./") if there else target
 
-    def _then(self, path: str) -> str:
-        return self.new if path == self.old else path
-
-    def _named_then(self, target: str) -> list[str]:
-        key = name_key(target)
-        others = [one for one in self.named(key) if one != self.old]
-        return [*others, self.new] if key == name_key(self.new) else others
+    def _named_then(self, target: str) -> Sequence[str]:
+        return self.named_then(name_key(target))
 
 
 def _relink(target: str, source: str, wanted: str, named: Sequence[str]) -> str | None:

@@ -209,14 +209,22 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         ": ".join(filter(None, (problem["field"], problem["problem"]))) for problem in problems[:5]
     )
     described = describe_arguments(tool, wrong)
+    message = f"`{tool.name}` refuses {named}"
+    is_id = (no_id or list(wrong) == ["id"]) and not tool.stands_for
+    takes = f"`{tool.name}` takes{described and ':'} {described or 'no arguments'}."
     return InvalidRequest(
-        f"`{tool.name}` refuses {named}",
+        message,
         subcategory="arguments",
         details={"problems": problems[:20]},
-        resolution_hint=_THE_ID
-        if (no_id or list(wrong) == ["id"]) and not tool.stands_for
-        else f"`{tool.name}` takes{described and ':'} {described or 'no arguments'}.",
+        resolution_hint=_THE_ID if is_id else _fit(takes, LONGEST_REFUSAL - 1 - len(message)),
     )
+
+
+def _fit(listed: str, room: int) -> str:
+    """Return a list of arguments without its end, if what was wrong would have no room beside it."""
+    if len(listed) <= room or room < LONGEST_REFUSAL // 2:
+        return listed
+    return f"{listed[: room - 3].rpartition(', ')[0]}, …"
 
 
 def success(answer: BaseModel, names: ToolNames) -> CallResult:

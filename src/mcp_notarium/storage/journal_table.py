@@ -47,6 +47,8 @@ class JournalTable:
                         write.after,
                         write.replaced,
                         write.first_etag,
+                        write.change_id,
+                        write.from_id or write.note_id,
                     ),
                 ),
             )
@@ -149,16 +151,18 @@ def _write(row: Row) -> PendingWrite:
         after=row[18],
         replaced=row[19],
         first_etag=row[20],
+        change_id=row[21],
+        from_id=row[22] if row[22] != row[1] else "",
     )
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, properties, body, created_at, owner, "
-    "lease_until, state, reason, copied, client, repair, after, replaced, first_etag"
+    "lease_until, state, reason, copied, client, repair, after, replaced, first_etag, change_id, from_id"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
-_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants only
+_ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"
 _CLAIM = """
 UPDATE journal SET owner = ?, lease_until = ?

@@ -169,6 +169,30 @@ WHERE n.pk IN (SELECT pk FROM note_tags WHERE key = ?) ORDER BY n.pk
 """
 
 
+def find_in_folder(database: Database, folder: str) -> list[str]:
+    """Return the ids of the notes outside the trash in a folder and below it, in exactly this spelling, by path."""
+    key = path_key(folder)
+    rows = database.rows(_ALL_IN_FOLDER, (f"{key}/", f"{key}0"))  # 0 follows /
+    return sorted(row[0] for row in rows if row[0].startswith(f"{folder}/"))
+
+
+def spell_folder(database: Database, folder: str) -> str:
+    """Return a folder as the path of a note outside the trash has it; as it is if no note lies there."""
+    key = path_key(folder)
+    row = database.row(_IN_FOLDER, (f"{key}/", f"{key}0")) if folder else None  # 0 follows /
+    parts = [] if row is None else row[0].split("/")[: folder.count("/") + 1]
+    return "/".join(parts) if path_key("/".join(parts)) == key else folder
+
+
+_ALL_IN_FOLDER = """
+SELECT n.id FROM note_names m CROSS JOIN notes n ON n.pk = m.pk AND n.trash = 0
+WHERE m.kind = 'path' AND m.key > ? AND m.key < ?
+"""
+_IN_FOLDER = """
+SELECT n.id FROM note_names m CROSS JOIN notes n ON n.pk = m.pk AND n.trash = 0
+WHERE m.kind = 'path' AND m.key > ? AND m.key < ? LIMIT 1
+"""
+
 SLICE = 100
 """Notes read at once: their texts are in memory together."""
 Hashes = dict[bytes, list[int]]

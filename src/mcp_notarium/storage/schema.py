@@ -280,7 +280,9 @@ STATEMENTS = (
       repair      INTEGER NOT NULL DEFAULT 0 CHECK (repair IN (0, 1)),
       after       TEXT NOT NULL DEFAULT '',
       replaced    BLOB,
-      first_etag  TEXT
+      first_etag  TEXT,
+      change_id   TEXT NOT NULL DEFAULT '',
+      from_id     TEXT NOT NULL DEFAULT ''
     ) STRICT
     """,
     """
@@ -305,11 +307,13 @@ STATEMENTS = (
       keepsake        BLOB,
       native          BLOB,
       stays           INTEGER NOT NULL DEFAULT 0 CHECK (stays IN (0, 1)),
+      change_id       TEXT NOT NULL DEFAULT '',
       UNIQUE (note_id, number),
       CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0) + coalesce(length(native), 0))
     ) STRICT
     """,
     "CREATE INDEX note_versions_age ON note_versions(replaced_at, held, stays)",
+    "CREATE INDEX note_versions_change ON note_versions(change_id) WHERE change_id <> ''",
     """
     CREATE TABLE note_aliases (
       alias TEXT NOT NULL,

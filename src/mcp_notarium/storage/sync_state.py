@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -27,6 +28,12 @@ _LISTING = "sync.listing"
 _PROGRESS = "sync.first_load"
 _METRICS = "sync.metrics"
 _CARDS = "cards."
+_CHANGES = "changes_of_many"
+_MOVED_FILES = "moved_files"
+_MOST_CHANGES = 8
+_Change = tuple[str, str, float, bool]
+"""What was asked, the id of that change, when, and whether nothing of it is left to do."""
+_DAY = 86_400.0
 _NEVER = "never"
 _DIFFERENCES = "stored_differently"
 _AT_REST = "idle"
@@ -129,6 +136,52 @@ class SyncState:
     def drop_card_move(self, key: str) -> None:
         """Forget what was done; nothing happens if it is forgotten already."""
         self.set(f"{_CARDS}{key}", None)
+
+    def begin_change(self, asked: str, *, at: float) -> str:
+        """Return the id of a change of many notes; see ``Library.begin_change``. The last few are known."""
+        with self._db.transaction():
+            known = self._find_change(asked, at)
+            change_id = known[1] if known and not known[3] else uuid.uuid4().hex[:16]
+            self._put_change((asked, change_id, at, False))
+        return change_id
+
+    def end_change(self, asked: str, *, at: float) -> None:
+        """Note that a change has nothing left to do."""
+        with self._db.transaction():
+            if known := self._find_change(asked, at):
+                self._put_change((asked, known[1], at, True))
+
+    def find_change(self, asked: str, *, at: float) -> str | None:
+        """Return the id of the last change of this kind, done or not, of this day."""
+        known = self._find_change(asked, at)
+        return known and known[1]
+
+    def _find_change(self, asked: str, at: float) -> _Change | None:
+        known = (one for one in self._changes() if one[0] == asked and abs(at - one[2]) < _DAY)
+        return next(known, None)
+
+    def _put_change(self, change: _Change) -> None:
+        others = [one for one in self._changes() if one[0] != change[0]]
+        self.set(_CHANGES, json.dumps([change, *others][:_MOST_CHANGES]))
+
+    def _changes(self) -> list[_Change]:
+        return [(one[0], one[1], one[2], one[3]) for one in json.loads(self.get(_CHANGES) or "[]")]
+
+    def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
+        """Keep which files that are no notes go with a folder, for the undo; of the last few changes."""
+        with self._db.transaction():
+            moves = [one for one in self._moved_files() if one[0] != change_id]
+            said = [change_id, old, new, [*files]]
+            self.set(_MOVED_FILES, json.dumps([said, *moves][:_MOST_CHANGES]))
+
+    def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
+        """Return the folder that a change has moved, its new path, and the files below it; None: it has moved none."""
+        found = (one for one in self._moved_files() if one[0] == change_id)
+        return next(((one[1], one[2], one[3]) for one in found), None)
+
+    def _moved_files(self) -> list[list[Any]]:
+        moves: list[list[Any]] = json.loads(self.get(_MOVED_FILES) or "[]")
+        return moves
 
     def cursor(self) -> str | None:
         """Return the cursor in the store's stream of changes; None before the first complete load."""

@@ -51,7 +51,7 @@ class NoteVersion:
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
     ``held``: those of them that are here; 0: the store keeps the text under ``etag``, or nobody does. ``made``: the etag of the
     revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
-    all of it is kept.
+    all of it is kept. ``change_id``: of the change of many notes that the write belongs to; '' if it was alone.
     """
 
     local_version: int
@@ -64,6 +64,7 @@ class NoteVersion:
     etag: str
     made: str | None
     removed: bool
+    change_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,11 @@ class VersionTable:
     def of(self, note_id: str) -> list[NoteVersion]:
         """Return the versions of a note, newest first; reads no text."""
         return [NoteVersion(*row) for row in self._db.rows(_OF, (note_id,))]
+
+    def find_changed(self, change_id: str) -> list[str]:
+        """Return the notes that a change of many has changed, the last one first."""
+        rows = self._db.rows(_CHANGED, (change_id,)) if change_id else []
+        return list(dict.fromkeys(row[0] for row in rows))
 
     def makers(self, note_id: str) -> Makers:
         """Return which clients have made the revisions of a note."""
@@ -179,6 +185,7 @@ class VersionTable:
         keepsake: bytes | None = None,
         native: bytes = b"",
         stays: bool = False,
+        change_id: str = "",
     ) -> None:
         """Keep a revision that a write has replaced (or made), and remove what is over the limits.
 
@@ -201,6 +208,7 @@ class VersionTable:
                     keepsake,
                     native or None,
                     int(stays or keepsake is not None),
+                    change_id,
                 ),
             )
             self._uncounted += ROW_BYTES + held
@@ -307,9 +315,12 @@ def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[in
 
 _FACTS = (
     "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
-    "coalesce(length(keepsake), 0) > 0"
+    "coalesce(length(keepsake), 0) > 0, change_id"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
+_CHANGED = (
+    "SELECT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' ORDER BY pk DESC"
+)
 _MAKERS = """
 SELECT number, made, replaced_by FROM note_versions
 WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC
@@ -320,17 +331,17 @@ WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-tags_understood, tags, trash, properties, title, text, keepsake, native, stays
+tags_understood, tags, trash, properties, title, text, keepsake, native, stays, change_id
 """
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - as above
 _KEEP_OURS = f"""
 INSERT OR IGNORE INTO note_versions({_COLUMNS})
 SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CAST(n.text AS BLOB)),
        length(CAST(n.text AS BLOB)), b.etag, NULL, b.tags_understood, n.tags, n.trash, n.properties, n.title,
-       n.text, NULL, NULL, ?2
+       n.text, NULL, NULL, ?2, ''
 FROM notes n JOIN note_base b ON b.pk = n.pk
 WHERE n.pk = ?3
 """  # noqa: S608 - as above

@@ -7,7 +7,7 @@ they read may be newer than the index. The tools are in ``tools/toolsets``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, cast
@@ -73,11 +73,28 @@ class RevivingStore(Store, Protocol):
         """Combine what several writes have replaced, the newest first, into the state before the oldest. Pure."""
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Hold the paths of all files that are no notes, and what each canvas shows or links to, as links say it."""
+
+    files: Sequence[str]
+    canvases: Mapping[str, Sequence[str]]
+
+
 class FolderStore(Store, Protocol):
     """Reach a store whose notes are files among others, which may name them."""
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""
+
+    async def list_beside(self) -> Beside:
+        """Return the files beside the notes; not those in the trash."""
+
+    async def move_file(self, old: str, new: str) -> bool:
+        """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""
+
+    async def remove_folders(self, folder: str) -> None:
+        """Remove a folder, and those below it, as far as they are empty."""
 
     async def find_cards(self, path: str) -> dict[str, int | None]:
         """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""

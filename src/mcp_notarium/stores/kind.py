@@ -193,6 +193,9 @@ class StoreKind:
         """Return the actions and arguments of tools that mean nothing here."""
         lacking = {*MARKS} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
+        lacking |= (
+            set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
+        )
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}

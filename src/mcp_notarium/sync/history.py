@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
@@ -269,19 +270,57 @@ class History:
             raise _nothing_to_undo(note_id)
         # defence: undo-stops-at-later-change
         if row != rows[0] or row.made is None or row.made != self._cache.notes.etag(note.id):
-            raise VersionConflict(
-                "The note has changed since that save; nothing was undone.",
-                subcategory="changed_since",
-                details={"id": note_id},
-                resolution_hint="Action `history` shows what came; ask the user before `restore_version` drops it.",
-            )
-        kept = self._cache.versions.get(note.id, row.local_version)
+            raise _changed_since(note_id)
+        return await self._read_kept(note.id, row)
+
+    def find_changed(self, change_id: str) -> list[str]:
+        """Return the visible notes that a change of many has changed, the last one first."""
+        found = self._cache.versions.find_changed(change_id)
+        return [one for one in found if self._cache.notes.etag(one) is not None]
+
+    def is_changed_by(self, note_id: str, change_id: str) -> bool:
+        """Tell whether the last write of a note belongs to this change of many."""
+        rows = self._cache.versions.of(note_id)
+        return bool(rows) and rows[0].change_id == change_id
+
+    def has_moved(self, note_id: str, change_id: str) -> bool:
+        """Tell whether a change of many has given a note another path."""
+        rows = [one for one in self._cache.versions.of(note_id) if one.change_id == change_id]
+        kept = [self._cache.versions.get(note_id, one.local_version) for one in rows]
+        titles = [one[1].title or "" for one in kept if one is not None and one[1] is not None]
+        return self._store.traits.ids.paths and any("/" in title for title in titles)
+
+    async def read_before(self, note_id: str, change_id: str) -> Version:
+        """Return what the writes of a change of many have replaced in a note.
+
+        Raises ``VersionConflict`` if anything came after or between them, ``InvalidRequest`` if it is not kept.
+        """
+        note = self._cache.notes.get(note_id)
+        rows = [one for one in self._cache.versions.of(note_id) if not one.removed]
+        run = [*takewhile(lambda row: row.change_id == change_id, rows)]
+        if note is None or not any(row.change_id == change_id for row in rows):
+            raise _nothing_to_undo(note_id)
+        after = (self._cache.notes.etag(note.id), *(row.etag for row in run))
+        # defence: bulk-undo-stops-at-later-change
+        if not run or any(row.made != now for row, now in zip(run, after, strict=False)):
+            raise _changed_since(note_id)
+        found = await self._read_kept(note.id, run[-1])
+        if self._store.traits.ids.paths:
+            kept = (self._cache.versions.get(note.id, row.local_version) for row in reversed(run))
+            titles = [one[1].title for one in kept if one is not None and one[1] is not None]
+            place = next((one for one in titles if one and "/" in one), found.content.title)
+            found = replace(found, content=replace(found.content, title=place))
+        return found
+
+    async def _read_kept(self, note_id: str, row: NoteVersion) -> Version:
+        """Return a version with what it said; its title may be the path that the note had. Raises ``InvalidRequest``."""
+        kept = self._cache.versions.get(note_id, row.local_version)
         if kept is None or (kept[1] is None and self._kind is not Versions.BY_ETAG):
             raise _nothing_to_undo(note_id)  # its text had no room
         if kept[1] is None:
             return await self.read(note_id, row.etag)
         found = self._kept_version(row, kept[1], self._cache.versions.makers(note_id))
-        return replace(found, content=kept[1])  # its title may be the path that the note had
+        return replace(found, content=kept[1])
 
     async def since(self, note_id: str, *, client: str | None, most: int) -> list[Version]:
         """Return what came after the last save of ``client``, newest first, at most ``most`` versions."""
@@ -417,6 +456,15 @@ def _number(name: str) -> int:
     """Return the number that a name may be; 0 is none."""
     is_number = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_NUMBER
     return int(name) if is_number else 0
+
+
+def _changed_since(note_id: str) -> VersionConflict:
+    return VersionConflict(
+        "The note has changed since that save; nothing was undone.",
+        subcategory="changed_since",
+        details={"id": note_id},
+        resolution_hint="Action `history` shows what came; ask the user before `restore_version` drops it.",
+    )
 
 
 def _nothing_to_undo(note_id: str) -> InvalidRequest:

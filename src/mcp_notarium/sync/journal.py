@@ -21,6 +21,7 @@ from mcp_notarium.domain.note import (
     WriteKind,
 )
 from mcp_notarium.errors import CacheError
+from mcp_notarium.markup.obsidian_links import ENDING
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
@@ -80,6 +81,7 @@ class Journal:
         repair: bool = False,
         after: str = "",
         replaced: bytes | None = None,
+        change_id: str = "",
         keeps: bool = False,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
@@ -101,6 +103,7 @@ class Journal:
             repair=repair,
             after=after,
             replaced=replaced,
+            change_id=change_id,
             keeps=keeps,
         )
 
@@ -344,8 +347,11 @@ class Journal:
                 made = stored.etag if own and not write.repair else None
             if same and not own:
                 return  # nothing was replaced
-            if stored.id != write.note_id:
-                folder, title = write.note_id.rpartition("/")[0], base.content.title
+            old_id = write.from_id or write.note_id
+            if stored.id != old_id:
+                folder, _, name = old_id.rpartition("/")
+                # The index may know the new id already: then the title is the new one, too.
+                title = base.content.title if base.id == old_id else ENDING.sub("", name)
                 base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
             self._cache.versions.keep(
                 base,
@@ -357,6 +363,7 @@ class Journal:
                 in_store=self._store_has_versions and not stays,
                 native=native,
                 stays=stays,
+                change_id=write.change_id,
             )
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)

@@ -68,6 +68,7 @@ class LinkWriter:
                     body=body,
                     copied=True,  # a link is not worth a conflict copy
                     after=renaming.write_id,
+                    change_id=renaming.change_id,
                 )
         return None
 

@@ -150,12 +150,13 @@ class Writer:
         exact: bool = False,
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
+        change_id: str = "",
     ) -> Saved:
         """Create a note, or change ``note`` (as the caller read it) into ``content``.
 
         ``act`` is recorded before anything is sent. ``exact``: a change elsewhere that is not known here is a
         conflict, also in other lines and in what no content shows. ``keeps``: see ``PendingWrite``. ``links``: what links in
-        other notes become after that, by their ids.
+        other notes become after that, by their ids. ``change_id``: of the change of many notes that this belongs to.
         Raises ``VersionConflict`` if somebody else changed the same lines, ``NoteNotFound`` if the note is gone,
         ``OutcomeUnknown`` if the store did not answer (the write is finished later) or the note went out of sight
         meanwhile, or what kept the store from taking it. Nothing was saved then, but for ``OutcomeUnknown``.
@@ -165,7 +166,7 @@ class Writer:
         if note is None:
             return self._answer(await self._create(wanted, act), wanted, created=True)
         asked = Asked(note=note, act=act, exact=exact, links=links)
-        write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps)
+        write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps, change_id=change_id)
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
@@ -226,6 +227,7 @@ class Writer:
         *,
         write_id: str | None = None,
         keeps: bool = False,
+        change_id: str = "",
     ) -> PendingWrite:
         """Make the entry of a first attempt; that of a change gets its body when the head of the note is known."""
         body = b""
@@ -239,6 +241,7 @@ class Writer:
             content=content,
             body=body,
             keeps=keeps,
+            change_id=change_id,
         )
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:

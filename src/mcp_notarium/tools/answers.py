@@ -261,10 +261,20 @@ class VersionRow(Answer):
     hidden: list[str] | None = None
 
 
+class BulkRow(Answer):
+    """Hold what became of one note of many; ``name``: what was sent where there is no such note."""
+
+    id: str | None = None
+    name: str | None = None
+    status: str
+    reason: str | None = None
+
+
 class ManageAnswer(ChangedNotes):
     """Hold the answer of ``manage`` for what it changes.
 
-    ``notes``: how many a renaming has changed, or would change; ``ids``: some of those that it could not.
+    ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
+    for another call. ``results``: some of them, the refused first; ``ids``: some of those that were refused at last.
     """
 
     id: str | None = None
@@ -272,8 +282,12 @@ class ManageAnswer(ChangedNotes):
     new_local_version: int | None = None
     new_server_version: int | None = None
     notes: int | None = None
+    unchanged: int | None = None
+    refused: int | None = None
     left: int | None = None
     ids: list[str] | None = None
+    results: list[BulkRow] | None = None
+    change_id: str | None = None
     note: str | None = None
     history: list[VersionRow] | None = None
 
@@ -314,6 +328,46 @@ class PropertiesAnswer(FromNotes):
     total: int
     next_page: int | None = None
     findings: list[InvisibleText] | None = None
+    sync: Sync | None = None
+
+
+class Folder(Answer):
+    """Hold a folder: how many notes lie in it, and in it or ``below``. ``/`` is the top."""
+
+    folder: str
+    notes: int
+    below: int
+
+
+class FoldersAnswer(FromNotes):
+    """Hold the answer of ``manage list_folders``, by path. Folders without notes are not in it."""
+
+    folders: list[Folder]
+    total: int
+    next_page: int | None = None
+    sync: Sync | None = None
+
+
+class Problem(Answer):
+    """Hold what hangs loose.
+
+    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, leads to no note and no file. ``no_links``: no note or
+    canvas links to the note, nor it to one. ``no_tags``: it has none. ``unlinked_file``: no note or canvas links to ``file``.
+    """
+
+    kind: Literal["broken_link", "no_links", "no_tags", "unlinked_file"]
+    id: str | None = None
+    link: str | None = None
+    line: int | None = None
+    file: str | None = None
+
+
+class ProblemsAnswer(FromNotes):
+    """Hold the answer of ``manage find_problems``. ``totals``: how many of each kind are on all pages."""
+
+    problems: list[Problem]
+    totals: dict[str, int]
+    next_page: int | None = None
     sync: Sync | None = None
 
 
@@ -390,6 +444,9 @@ class ManageOutput(HistoryAnswer):
     tags: dict[str, int] | None = None
     properties: list[PropertyRow] | None = None
     duplicates: list[Duplicate] | None = None
+    folders: list[Folder] | None = None
+    problems: list[Problem] | None = None
+    totals: dict[str, int] | None = None
     total: int | None = None
     next_page: int | None = None
     findings: list[InvisibleText] | None = None

@@ -139,9 +139,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if request.local_version is not None:
             await find_at_version(app, note.id, request.local_version)
         old = await app.library.history.read_replaced(note.id, client=client)
-        goal.content = old.content
-        content = await _as_it_was(app, note, old.content, old, goal, last=True)
-        return _asking(await _draft(app, note, content, old, call, goal=goal, undoes=True), goal)
+        return await _draft_undone(app, note, old, call, goal)
 
     try:
         return await _save(app, draft, call, "undone", goal)
@@ -150,6 +148,28 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         if isinstance(note_id, str):
             error.details["came_after"] = await _came_after(app, note_id, client)
         raise
+
+
+async def draft_undone(app: App, note: Note, old: Version, call: CallContext) -> Draft:
+    """Return the checked draft of a note that is to be again what several changes have replaced.
+
+    Raises ``InvalidRequest`` if not all of that can come back.
+    """
+    goal = _Goal()
+    draft = await _draft_undone(app, note, old, call, goal)
+    if goal.said:
+        raise InvalidRequest(
+            "Not all of it can come back: undo it alone, by its `id`.", details={"id": note.id}
+        )
+    return draft
+
+
+async def _draft_undone(
+    app: App, note: Note, old: Version, call: CallContext, goal: _Goal
+) -> Draft:
+    goal.content = old.content
+    content = await _as_it_was(app, note, old.content, old, goal, last=True)
+    return _asking(await _draft(app, note, content, old, call, goal=goal, undoes=True), goal)
 
 
 async def _as_it_was(

@@ -63,11 +63,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     del call  # a read asks the user nothing
     query = query_of(request, is_property=app.library.has_property)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
-    check_query(app.config.policy, query)
-    kinds = set(map(type, conditions_in(query.terms)))
-    if HasProperty in kinds:
-        require_filter(app)
-    check_folders(app, query)
+    check_query(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
         query = spell_query(app, query)
     status = await wait_for_notes(app)
@@ -107,18 +103,6 @@ def _bounds(request: ListRequest) -> Iterator[str]:
         yield f"{' and '.join(beyond)}; that was used."
 
 
-def check_folders(app: App, query: Query) -> None:
-    """Raise ``QueryError`` for a search in folders where there are none: it would find nothing, or all."""
-    named = query.folders or query.excluded_folders
-    if app.config.store.ids.paths:
-        return
-    if named or any(isinstance(one, InFolder) for one in conditions_in(query.terms)):
-        raise QueryError(
-            f"`path:` looks in folders, and {app.config.store.title} has none.",
-            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
-        )
-
-
 def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Query:
     """Convert the request to a ``Query``; filters in the text win over the arguments."""
     return parser.parse(
@@ -133,13 +117,24 @@ def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Que
     )
 
 
-def check_query(policy: Policy, query: Query) -> None:
-    """Raise ``NotPermitted`` for a search in hidden fields: the hits would reveal them."""
-    kinds = set(map(type, conditions_in(query.terms)))
+def check_query(app: App, query: Query) -> None:
+    """Raise ``NotPermitted`` for a search in hidden fields, and ``QueryError`` for one in folders where there are none.
+
+    Hits would reveal what is hidden, and a search in folders would find nothing, or all.
+    """
+    policy, kinds = app.config.policy, set(map(type, conditions_in(query.terms)))
     if query.tags or query.excluded_tags or Tagged in kinds:
         policy.require_filter(Field.TAGS)
     if kinds & {Word, Phrase, HasTask}:
         policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched
+    if HasProperty in kinds:
+        require_filter(app)
+    in_folders = query.folders or query.excluded_folders or InFolder in kinds
+    if in_folders and not app.config.store.ids.paths:
+        raise QueryError(
+            f"`path:` looks in folders, and {app.config.store.title} has none.",
+            resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
+        )
 
 
 def _rows(app: App, query: Query, notes: Sequence[Summary]) -> list[ListItem]:

@@ -22,21 +22,24 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.policy import LOOKING, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
-from mcp_notarium.tools import history, properties, tags
+from mcp_notarium.tools import folders, history, many, places, properties, tags, undo_many
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
     DuplicatesAnswer,
+    FoldersAnswer,
     HistoryAnswer,
     ManageAnswer,
+    ProblemsAnswer,
     PropertiesAnswer,
     Stats,
     StatsAnswer,
     TagsAnswer,
 )
 from mcp_notarium.tools.consent import remove_note, require_consent
+from mcp_notarium.tools.many import is_many
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.requests import Action, ManageRequest
@@ -111,24 +114,28 @@ _OF_A_PART = ("db_total_notes", "db_active_notes", "db_trashed_notes", "sync_loa
 _WITHOUT_VERSION = {"pin", "unpin"}
 """Actions that replace nothing which the caller may not have seen."""
 
-_WITH_DRY_RUN = {
-    "rename_tag",
-    "history",
-    "list_tags",
-    "list_properties",
-    "find_duplicates",
-    "get_stats",
-}
+_WITH_DRY_RUN = {"change", "rename_tag", "move_folder", *LOOKING}
 """Actions that can do nothing but count, or never change anything."""
 
+_OF_MANY = {"trash", "untrash", "undo"}
+"""Actions of one note that many can have in one call."""
+
 Answers = (
-    ManageAnswer | HistoryAnswer | StatsAnswer | TagsAnswer | PropertiesAnswer | DuplicatesAnswer
+    ManageAnswer
+    | HistoryAnswer
+    | StatsAnswer
+    | TagsAnswer
+    | PropertiesAnswer
+    | DuplicatesAnswer
+    | FoldersAnswer
+    | ProblemsAnswer
 )
 
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
-    if request.dry_run and request.action not in _WITH_DRY_RUN:
+    may_count = request.action in _WITH_DRY_RUN or (request.action in _OF_MANY and is_many(request))
+    if request.dry_run and not may_count:
         raise InvalidRequest(
             f"`{request.action}` has no dry run; nothing was done.",
             resolution_hint="Leave `dry_run` out if it shall be done.",
@@ -157,6 +164,8 @@ async def _find_note(app: App, request: ManageRequest) -> Note:
 
 
 async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    if is_many(request):
+        return await many.change(app, request, call)
     trash = request.action == "trash"
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
     if note.trash != trash:
@@ -247,6 +256,11 @@ async def _history(app: App, request: ManageRequest, _call: CallContext) -> Hist
     return await history.list_versions(app, request)
 
 
+async def _undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    undo = undo_many.undo if request.change_id is not None else history.undo
+    return await undo(app, request, call)
+
+
 async def _stats(app: App, _request: ManageRequest, _call: CallContext) -> StatsAnswer:
     return StatsAnswer(stats=collect_stats(app))
 
@@ -323,11 +337,15 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "unpin": _set_pin,
     "history": _history,
     "restore_version": history.restore_version,
-    "undo": history.undo,
+    "undo": _undo,
+    "change": many.change,
     "list_tags": tags.count,
     "list_properties": properties.count,
-    "rename_tag": tags.rename,
+    "rename_tag": many.rename_tag,
     "find_duplicates": find,
+    "list_folders": places.list_folders,
+    "move_folder": folders.move_folder,
+    "find_problems": places.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

@@ -322,7 +322,7 @@ class ListRequest(Wire):
 
     query: str | None = Field(
         default=None,
-        description='words "a phrase" -not a OR b prefix* tag:x status:open due:<2025-01-31 has:x modified:2025-01 trash:any',
+        description='words "a phrase" -not a OR b prefix* tag:x status:open due:<2025-01-31 has:x task:open modified:2025-01 trash:any',
     )
     tags: Tags | None = None
     trash_status: Annotated[int, BeforeValidator(_whole), AfterValidator(_trash_status)] | None = (
@@ -398,8 +398,8 @@ class SaveRequest(Wire):
     find: str | None = Field(default=None, description="exact, once")
     replace: Text | None = None
     section: str | None = None
-    heading: str | None = Field(default=None, description="renames it")
-    task: str | None = Field(default=None, description="its words or line; done: false reopens")
+    heading: str | None = None
+    task: str | None = Field(default=None, description="words or line")
     done: StrictBool | None = None
     tags: Annotated[Tags, EMPTY] | None = Field(
         default=None, description="replaces all; an e-mail address shares"
@@ -434,12 +434,8 @@ class TitledSaveRequest(SaveRequest):
 class PathSaveRequest(TitledSaveRequest):
     """Hold the arguments of ``save`` where the title names the note's file."""
 
-    title: Text | None = Field(
-        default=None, description="file name; another renames, Folder/Name moves"
-    )
-    rewrite_links: StrictBool | None = Field(
-        default=None, description="links that a new title or heading breaks"
-    )
+    title: Text | None = Field(default=None, description="file name; Folder/Name moves")
+    rewrite_links: StrictBool | None = Field(default=None, description="links that would break")
     template: str | None = Field(default=None, description="of a new note")
 
 
@@ -452,10 +448,14 @@ Action = Literal[
     "history",
     "restore_version",
     "undo",
+    "change",
     "list_tags",
     "list_properties",
     "rename_tag",
     "find_duplicates",
+    "list_folders",
+    "move_folder",
+    "find_problems",
     "get_stats",
     "reset_cache",
 ]
@@ -468,6 +468,14 @@ class ManageRequest(Wire):
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
     local_version: Positive | None = None
     version: VersionName | None = None
+    ids: Annotated[list[NoteId], LONE_TEXT] | None = None
+    query: str | None = None
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
+    properties: dict[str, Any] | None = None
+    folder: str | None = None
+    new_folder: str | None = None
+    change_id: str | None = Field(default=None, json_schema_extra=QUIET)
     tag: str | None = None
     new_tag: str | None = None
     dry_run: StrictBool | None = None

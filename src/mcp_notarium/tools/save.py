@@ -178,7 +178,7 @@ async def carry_out(
                         links=elsewhere.links if elsewhere else {},
                         canvases=elsewhere.canvases if elsewhere else (),
                     )
-                _count_others(app, saved)
+                count_others(app, saved)
             except VersionConflict as error:
                 if attempt == _ATTEMPTS or exact or not draft.may_follow:
                     raise _with_overlaps(app, error, draft, exact=exact) from None
@@ -196,7 +196,7 @@ def _with_overlaps(
     return add_overlaps(app, error, base=draft.note, mine=draft.content)
 
 
-def _count_others(app: App, saved: Saved) -> None:
+def count_others(app: App, saved: Saved) -> None:
     """Count what else was changed: other notes, and canvases."""
     for _ in (*saved.relinked, *saved.canvases):
         with app.usage_limits.write():

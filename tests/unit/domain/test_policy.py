@@ -37,7 +37,17 @@ def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | 
         (Mode.WRITE, {"save", *ACTIONS} - {"delete_permanently", "reset_cache"}),
         (
             Mode.READ_ONLY,
-            {"history", "list_tags", "list_properties", "find_duplicates", "get_stats"},
+            {
+                *(
+                    "history",
+                    "list_tags",
+                    "list_properties",
+                    "find_duplicates",
+                    "list_folders",
+                    "find_problems",
+                ),
+                "get_stats",
+            },
         ),
     ],
 )

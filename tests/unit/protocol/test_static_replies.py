@@ -78,12 +78,14 @@ def test_what_a_mode_forbids_is_neither_offered_nor_described(policy, gone):
 
 def test_what_a_store_has_not_is_not_offered():
     kinds = {kind.name: kind for kind in registry.kinds()}
-    assert kinds["simplenote"].lacking == {*MARKS} - {"pinned", "markdown"}
+    no_folders = {"folder", "new_folder", "list_folders", "move_folder"}
+    assert kinds["simplenote"].lacking == {*MARKS} - {"pinned", "markdown"} | no_folders
+    assert not no_folders & kinds["vault"].lacking
     local, trilium = kinds["local"].lacking, kinds["trilium"].lacking
     fields = manage_form(lacking=local, tool="save")["inputSchema"]["properties"]
     assert list(fields["properties"]["properties"]) == ["pinned"]
     assert "trash" in fields
-    gone = {"trash", "untrash", "pin", "unpin"}
+    gone = {"trash", "untrash", "pin", "unpin", "list_folders", "move_folder"}
     actions = manage_form(lacking=trilium)["inputSchema"]["properties"]["action"]["enum"]
     assert set(actions) == set(ACTIONS) - gone
     fields = manage_form(lacking=trilium, tool="save")["inputSchema"]["properties"]

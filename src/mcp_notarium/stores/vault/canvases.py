@@ -13,11 +13,13 @@ import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import PurePosixPath
+from typing import Any
 
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.markup.obsidian_links import find_targets
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
-from mcp_notarium.stores.vault.paths import TRASH
+from mcp_notarium.stores.vault.paths import is_in_trash
 
 _TRIES = 3
 _FILE = re.compile(r'"file"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
@@ -31,7 +33,7 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
     """Return how many cards show the note, by the path of their canvas; None: it is not readable, and names the note."""
     found: dict[str, int | None] = {}
     for folder in folders:
-        if folder == TRASH or folder.startswith(f"{TRASH}/"):
+        if is_in_trash(folder):
             continue
         with suppress(OSError):
             here = open_folder(root, folder.split("/") if folder else [], exact=False)
@@ -47,6 +49,30 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
                 if count != 0
             }
     return found
+
+
+def read_targets(root: int, files: Iterable[str]) -> dict[str, list[str]]:
+    """Return what each of these files that is a canvas shows, and what its texts link to; of an unreadable one nothing."""
+    found: dict[str, list[str]] = {}
+    for path in files:
+        folder, name = os.path.split(path)
+        if not name.endswith(CANVAS):
+            continue
+        with suppress(OSError, NotANote, NotACanvas):
+            parent = open_folder(root, folder.split("/") if folder else [], exact=False)
+            try:
+                found[path] = targets_of(read_file(parent, name, exact=False).text)
+            finally:
+                os.close(parent)
+    return found
+
+
+def targets_of(text: str) -> list[str]:
+    """Return the targets of a canvas: the paths of its files, from the top, and the links of its texts. Raises ``NotACanvas``."""
+    nodes = _nodes(text)
+    texts = (one.get("text") for one in nodes if one.get("type") == "text")
+    shown = [f"/{path}" for path in _cards(text)]
+    return [*shown, *(link for one in texts if isinstance(one, str) for link in find_targets(one))]
 
 
 def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool:
@@ -120,6 +146,11 @@ def _find_places(text: str, path: str) -> list[tuple[int, int]]:
 
 
 def _cards(text: str) -> list[str]:
+    files = (one.get("file") for one in _nodes(text) if one.get("type") == "file")
+    return [one for one in files if isinstance(one, str)]
+
+
+def _nodes(text: str) -> list[dict[str, Any]]:
     if not text.strip("\ufeff \t\r\n"):
         return []  # as Obsidian makes a new one
     try:
@@ -129,10 +160,7 @@ def _cards(text: str) -> list[str]:
     nodes = canvas.get("nodes", []) if isinstance(canvas, dict) else None
     if not isinstance(nodes, list):
         raise NotACanvas
-    files = (
-        one.get("file") for one in nodes if isinstance(one, dict) and one.get("type") == "file"
-    )
-    return [one for one in files if isinstance(one, str)]
+    return [one for one in nodes if isinstance(one, dict)]
 
 
 def _is_same(written: str, path: str) -> bool:

@@ -52,6 +52,11 @@ def is_whole_path(path: str) -> bool:
     )
 
 
+def is_in_trash(folder: str) -> bool:
+    """Tell whether a folder is that of the trash, or lies in it."""
+    return folder == TRASH or folder.startswith(f"{TRASH}/")
+
+
 def is_note_name(name: str) -> bool:
     """Tell whether a file of this name is a note, not another program's temporary file."""
     return (

@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import DayPlace, NoteIndex, TemplateSettings
+from mcp_notarium.stores.extensions import Beside, DayPlace, NoteIndex, TemplateSettings
 from mcp_notarium.stores.vault import app_settings, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
@@ -46,7 +46,8 @@ from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.stores.vault.paths import TRASH, Name
+from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
+from mcp_notarium.stores.vault.paths import TRASH, Name, is_in_trash
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _MIB = 1024 * 1024
@@ -116,6 +117,28 @@ class VaultStore:
             wanted = {*paths}
             folders = {path.rpartition("/")[0] for path in wanted}
             return {path for one in folders for path in list_files(root, one)} & wanted
+
+    @in_thread
+    def list_beside(self) -> Beside:
+        """See ``FolderStore.list_beside``."""
+        with self._folder.opened() as root:
+            with self._looking:
+                self._look(root, within=self.shortest_pause)
+                folders = [one for one in self._table.folders if not is_in_trash(one)]
+            files = [path for one in folders for path in list_files(root, one)]
+            return Beside(files, canvas_files.read_targets(root, files))
+
+    @in_thread
+    def move_file(self, old: str, new: str) -> bool:
+        """See ``FolderStore.move_file``."""
+        with self._folder.opened() as root:
+            return move_other_file(root, old, new)
+
+    @in_thread
+    def remove_folders(self, folder: str) -> None:
+        """See ``FolderStore.remove_folders``."""
+        with self._folder.opened() as root:
+            remove_empty_folders(root, folder)
 
     @in_thread
     def find_cards(self, path: str) -> dict[str, int | None]:

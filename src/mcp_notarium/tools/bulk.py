@@ -1,0 +1,329 @@
+"""Change many notes in one call: plan, ask once, save one note after another, and tell what became of each.
+
+``many`` says what is changed. Each note is saved through the journal as by any other save, from its newest state, so a call
+that was cut off goes on if it is repeated: what is done is found to be so already. All writes of a change have one
+``change_id``, by which one ``undo`` takes all of them back. A note that cannot be changed is left, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    NotPermitted,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.tools.answers import BulkRow, ManageAnswer
+from mcp_notarium.tools.consent import find_questions, quote, require_consent
+from mcp_notarium.tools.save import Draft, count_others
+from mcp_notarium.tools.save_checks import find_new_addresses
+from mcp_notarium.tools.sync_notice import still_loading, wait_for_notes
+from mcp_notarium.tools.tool import CallContext
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.sync.writer import Saved
+
+MOST_SHOWN = 50
+"""Notes of one answer, those that were refused first; counts tell of the rest."""
+_MOST_REPORTS = 100
+_BACK = " `undo` with this `change_id` takes all of it back."
+_MOST_ADDRESSES = 20
+_ATTEMPTS = 2
+_OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
+"""Errors that leave one note as it is. Any other ends the change."""
+
+Drafting = Callable[[str], Awaitable[Draft | None]]
+"""Make what the note of an id becomes now; None: it is so already, or gone. Raises why it must not become so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Hold how a kind of change is called: ``doing`` (progress), ``done`` (status), ``were`` (after a number of notes)."""
+
+    doing: str = "Changing the notes"
+    done: str = "changed"
+    were: str = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Hold what follows once all notes are changed: ``count`` things, and how; returned are those that stay, with why."""
+
+    count: int = 0
+    do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
+
+    ``unknown``: what was named that is no note. ``addresses``: the people with whom notes become shared. ``trashed`` counts the notes to change in the trash.
+    """
+
+    todo: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, None] = field(default_factory=dict)
+    trashed: int = 0
+    links: int = 0
+
+    @property
+    def counted(self) -> str:
+        """Return the number of notes to change, in words."""
+        notes = f"{len(self.todo)} note{'' if len(self.todo) == 1 else 's'}"
+        return f"{notes} ({self.trashed} in the trash)" if self.trashed else notes
+
+
+async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
+    """Draft each note, and keep only what a question and an answer need of that."""
+    plan = Plan()
+    for note_id in ids:
+        try:
+            made = await draft(note_id)
+        except (*_OF_ONE_NOTE, NotPermitted) as error:
+            plan.refused[note_id] = error.message
+        else:
+            if made is None or made.note is None or made.changes_nothing:
+                plan.unchanged.append(note_id)
+            else:
+                plan.todo.append(note_id)
+                plan.trashed += made.note.trash
+                plan.addresses |= dict.fromkeys(_new_addresses(app, made))
+                plan.links += len(made.elsewhere.links) if made.elsewhere else 0
+        await asyncio.sleep(0)
+    return plan
+
+
+def _new_addresses(app: App, made: Draft) -> tuple[str, ...]:
+    if made.note is None or not app.library.traits.shares_by_tag:
+        return ()
+    return find_new_addresses(made.content.tags, present=made.note.tags)
+
+
+async def require_all_notes(app: App, why: str) -> None:
+    """Raise ``StillLoading`` before all notes are here."""
+    if not (await wait_for_notes(app)).complete:
+        raise still_loading(app, why)
+
+
+async def carry_out(
+    app: App,
+    call: CallContext,
+    plan: Plan,
+    draft: Drafting,
+    *,
+    asks: Callable[[int], str],
+    words: Words = Words(),
+    said: str = "",
+    dry_run: bool = False,
+    digest: str = "",
+    change_id: str = "",
+    exact: bool = False,
+    after: After = After(),
+    undoable: bool = True,
+) -> ManageAnswer:
+    """Do what is planned after one question, or only tell it.
+
+    ``asks`` makes the question from the number of notes that may be changed now; ``said`` is told by a dry run.
+    ``digest`` stands for what is asked, and by whom, unless the change has a ``change_id`` already. ``exact``: see
+    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    """
+    if dry_run or not (plan.todo or after.count):
+        asked_again = digest and undoable and not dry_run
+        earlier = app.library.find_change(digest) if asked_again else None
+        return _answer(
+            plan,
+            dict.fromkeys(plan.todo, "would change") if dry_run else {},
+            status="dry_run" if dry_run else "unchanged",
+            notes=len(plan.todo),
+            change_id=earlier,
+            note=f"Nothing was written{f': {said}' if said else ''}.{_BACK if earlier else ''}",
+        )
+    app.usage_limits.require_write()
+    now = plan.todo[: app.usage_limits.writes_left]
+    loss = await _find_loss_of_first(app, now, draft)
+    # defence: bulk-asks
+    await require_consent(call, " ".join((asks(len(now)), *loss)))
+    name = change_id or app.library.begin_change(digest)
+    run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
+    done = await run.save_all(now, words, of=len(plan.todo))
+    untried = len(plan.todo) - len(now)
+    if after.do is not None and not untried and not run.refused:
+        stay = await after.do(name)
+        plan.unknown |= stay
+        untried = len(stay)
+    if digest and not untried:
+        app.library.end_change(digest)
+    left = untried + len(run.refused)
+    rest = "Repeat the call for the notes that are left." if left else ""
+    back = undoable and (done or after.count)
+    answer = _answer(
+        replace(
+            plan,
+            refused=plan.refused | run.refused,
+            unchanged=[*plan.unchanged, *run.unchanged],
+        ),
+        done,
+        status=words.done,
+        notes=len(done),
+        left=left or None,
+        ids=[*run.refused][:10] or None,
+        change_id=name if back else None,
+        note=(rest + (_BACK if back else "")).strip() or None,
+    )
+    answer.record_changed(done)
+    return answer
+
+
+def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnswer:
+    """Make the answer: the refused notes first, then the others, as many as there is room for."""
+    rows = [BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()]
+    rows += [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
+    rows += [BulkRow(id=one, status=status) for one, status in done.items()]
+    rows += [BulkRow(id=one, status="unchanged") for one in plan.unchanged]
+    return ManageAnswer.model_validate(
+        fields
+        | {
+            "results": rows[:MOST_SHOWN] or None,
+            "unchanged": len(plan.unchanged) or None,
+            "refused": len(plan.refused) + len(plan.unknown) or None,
+        }
+    )
+
+
+async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> tuple[str, ...]:
+    """Return what to say of what is lost for good: what holds for the first note is asked for all."""
+    try:
+        made = await draft(ids[0]) if ids else None
+    except _OF_ONE_NOTE:
+        return ()
+    return () if made is None else await _find_loss(app, made)
+
+
+async def _find_loss(app: App, made: Draft) -> tuple[str, ...]:
+    """Return what to say of what is lost for good with this draft. Raises ``NotPermitted``."""
+    if made.note is None:
+        return ()
+    links = made.elsewhere.links if made.elsewhere else {}
+    return await find_questions(app, made.note, made.content, links=links)
+
+
+def describe_shares(plan: Plan) -> str:
+    """Return the part of a question about people with whom notes become shared; '' of none."""
+    named = [*plan.addresses][:_MOST_ADDRESSES]
+    if not named:
+        return ""
+    return f" This shares them with {', '.join(map(quote, named))} (an e-mail address as a tag)."
+
+
+class _Run:
+    """Save the notes of one change."""
+
+    def __init__(
+        self,
+        app: App,
+        call: CallContext,
+        plan: Plan,
+        draft: Drafting,
+        *,
+        change_id: str,
+        loses: bool,
+        exact: bool,
+    ) -> None:
+        self._app, self._call, self._draft = app, call, draft
+        self._told = {*[*plan.addresses][:_MOST_ADDRESSES]}
+        self._change_id, self._loses, self._exact = change_id, loses, exact
+        self.refused: dict[str, str] = {}
+        self.unchanged: list[str] = []
+
+    async def save_all(self, ids: Sequence[str], words: Words, *, of: int) -> dict[str, str]:
+        """Save each; return the ids that the changed notes have now. Raises with how many were done."""
+        done: dict[str, str] = {}
+        step = max(1, len(ids) // _MOST_REPORTS)
+        for number, note_id in enumerate(ids):
+            if number % step == 0:
+                await self._call.progress(number, len(ids), words.doing)
+            try:
+                saved = await self._save(note_id)
+            except _OF_ONE_NOTE as error:
+                self.refused[note_id] = error.message
+            except NotariumError as error:
+                raise _interrupted(error, words, done=len(done), of=of) from None
+            else:
+                if saved is None:
+                    self.unchanged.append(note_id)
+                else:
+                    done[saved] = "changed"
+            await asyncio.sleep(0)  # the local store never waits, and others want to read
+        return done
+
+    async def _save(self, note_id: str) -> str | None:
+        """Change one note as it is now; return its id then, None if it was so already or is gone."""
+        app = self._app
+        async with app.library.writing(note_id):
+            for attempt in range(1, _ATTEMPTS + 1):
+                made = await self._draft_now(note_id)
+                if made is None or made.note is None or made.changes_nothing:
+                    return None
+                try:
+                    saved = await self._store(made)
+                except (NoteNotFound, VersionConflict) as error:
+                    if isinstance(error, NoteNotFound) and app.library.get(note_id) is None:
+                        return None
+                    if (
+                        attempt == _ATTEMPTS
+                    ):  # else it has changed, or got another id, at this moment
+                        raise
+                else:
+                    count_others(app, saved)
+                    return saved.note.id
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _draft_now(self, note_id: str) -> Draft | None:
+        """Draft the note again. Raises if the user has not been told of what it would do."""
+        try:
+            made = await self._draft(note_id)
+        except NotPermitted as error:
+            raise InvalidRequest(error.message) from None  # of this note alone
+        if made is None or made.changes_nothing:
+            return None
+        # defence: bulk-consent-covers-shares
+        if not self._told.issuperset(_new_addresses(self._app, made)):
+            raise InvalidRequest("It would be shared with somebody whom the question did not name.")
+        if not self._loses and await _find_loss(self._app, made):
+            raise InvalidRequest(
+                "No version of the note could be kept any more; it was not changed."
+            )
+        return made
+
+    async def _store(self, made: Draft) -> Saved:
+        elsewhere = made.elsewhere
+        with self._app.usage_limits.write():
+            return await self._app.library.save(
+                note=made.note,
+                content=made.content,
+                act=self._call.act,
+                exact=self._exact,
+                keeps=not self._loses,
+                links=elsewhere.links if elsewhere else {},
+                canvases=elsewhere.canvases if elsewhere else (),
+                change_id=self._change_id,
+            )
+
+
+def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:
+    """Return the error with how far the change came: what is done is not to be taken back."""
+    error.message = f"{done} of {of} notes were {words.were}, then: {error.message}"
+    error.details = error.details | {words.were: done, "left": of - done}
+    hint = "Repeat the call for the rest."
+    error.resolution_hint = " ".join(filter(None, (error.resolution_hint, hint)))
+    return error

@@ -1,0 +1,244 @@
+"""Handle ``manage move_folder``: a folder gets another path, with all notes and other files in it.
+
+What links must become is known before anything moves: links within the folder stay as they are written. Each note moves in a save
+of its own, with the links to it and the cards that show it; other files follow when all notes are there. So a call that was cut
+off goes on if it is repeated, and one ``undo`` takes all of it back. What the policy hides stays where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mcp_notarium.domain.characters import path_key
+from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.note_paths import with_digits
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.errors import InvalidRequest, StoreError
+from mcp_notarium.markup.obsidian_links import Link, rewrite_links
+from mcp_notarium.tools.answers import ManageAnswer
+from mcp_notarium.tools.bulk import After, Plan, Words, carry_out, make_plan, require_all_notes
+from mcp_notarium.tools.consent import quote
+from mcp_notarium.tools.link_changes import LinkChanges
+from mcp_notarium.tools.many import clean_folder, digest_of, only_now
+from mcp_notarium.tools.requests import ManageRequest
+from mcp_notarium.tools.save import Draft, make_draft
+from mcp_notarium.tools.tool import CallContext
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+MOST_FILES = 2000
+"""Files that are no notes, of one move: an undo has to know them."""
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPaths:
+    """Hold the path of a folder, and the one that it gets."""
+
+    old: str
+    new: str
+
+
+@dataclass(slots=True)
+class _Move:
+    """Hold what moves where, and what links become: in notes by their ids, those to a note by the id of that."""
+
+    old: str
+    new: str
+    files: dict[str, None] = field(default_factory=dict)
+    own: dict[str, dict[Link, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    to: dict[str, dict[str, dict[Link, str | None]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    with_cards: bool = False
+
+    def holds(self, path: str) -> bool:
+        return path.startswith(f"{self.old}/")
+
+    def place_of(self, path: str) -> str:
+        return f"{self.new}{path[len(self.old) :]}"
+
+    def add(self, source: str, links: Mapping[Link, tuple[str | None, str]]) -> None:
+        """Add what links of a note become: those to notes change with these, others in a save of their own."""
+        for link, (target, meant) in links.items():
+            if self.holds(source) or meant in self.files:
+                self.own[source][link] = target
+            else:
+                self.to[meant].setdefault(source, {})[link] = target
+
+
+async def move_folder(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    """Move all that is in ``folder`` to ``new_folder``, after one question. Raises as ``bulk.carry_out``, and ``InvalidRequest``."""
+    app.config.policy.require_edit(Field.TEXT)
+    old, new = _folders(app, request)
+    await require_all_notes(app, "a folder can be moved when all notes are here.")
+    move = await _survey(app, old, new)
+    inside = app.library.find_in_folder(old)
+    digest = digest_of(request, call)
+    if not inside and not move.files and app.library.find_change(digest) is None:
+        raise InvalidRequest(
+            f"No note lies in a folder {quote(old)}.",
+            subcategory="folder",
+            resolution_hint="`list_folders` has the folders, with their letter case.",
+        )
+    others = sorted(one for one in move.own if not move.holds(one))
+
+    async def draft(note_id: str) -> Draft | None:
+        note = app.library.get(note_id)
+        return None if note is None else await _draft(app, note, move)
+
+    plan = await make_plan(app, [*inside, *others], draft)
+    _require_whole(plan, inside)
+    move.with_cards = True
+    notes = sum(move.holds(one) for one in plan.todo)
+    files = (
+        f", {len(move.files)} other file{'' if len(move.files) == 1 else 's'}" if move.files else ""
+    )
+    links = len({*others, *(source for to in move.to.values() for source in to)})
+    said = (
+        f"the folder {quote(old)} to {quote(new)}: {notes} note{'' if notes == 1 else 's'}{files}"
+    )
+    said += f", links in {links} other note{'' if links == 1 else 's'}" if links else ""
+
+    async def move_files(change_id: str) -> dict[str, str]:
+        left = await move_all(app, call, move.files, FolderPaths(old, new), change_id)
+        await app.library.remove_folders(old)
+        return left
+
+    return await carry_out(
+        app,
+        call,
+        plan,
+        draft,
+        asks=lambda now: f"Move {said}?{only_now(now, plan)}",
+        words=Words("Moving the folder", "moved", "moved"),
+        said=said,
+        dry_run=bool(request.dry_run),
+        digest=digest,
+        after=After(len(move.files), move_files),
+        undoable=not app.config.policy.visibility.hides_beside_seen,
+    )
+
+
+def _folders(app: App, request: ManageRequest) -> tuple[str, str]:
+    """Return the folder and its new path. Raises ``InvalidRequest``."""
+    if request.folder is None or request.new_folder is None:
+        raise InvalidRequest(
+            "`move_folder` needs `folder` and `new_folder`.",
+            resolution_hint="Both are paths from the top; `list_folders` shows them, and `dry_run` what would move.",
+        )
+    old, new = (
+        clean_folder(app, request.folder),
+        clean_folder(app, request.new_folder, spelled=False),
+    )
+    if not old or not new or f"{path_key(new)}/".startswith(f"{path_key(old)}/"):
+        raise InvalidRequest(
+            "The top cannot move, and a folder neither to where it is nor into itself.",
+            subcategory="folder",
+            resolution_hint="Give another `new_folder`; `change` with `folder` moves single notes.",
+        )
+    if app.config.policy.visibility.hides_beside_seen:
+        # That a name is taken would betray a hidden note.
+        new = with_digits(new, seed=old)
+    return old, new
+
+
+async def _survey(app: App, old: str, new: str) -> _Move:
+    """Follow the links. Raises ``InvalidRequest`` if something is in the way."""
+    found, files, steps = await app.library.survey_move(old, new)
+    for _ in steps:
+        await asyncio.sleep(0)
+    move = _Move(old, new)
+    shown = found.shown if app.config.policy.visibility.hides_beside_seen else None
+    move.files = dict.fromkeys(
+        one for one in files if move.holds(one) and (shown is None or one in shown)
+    )
+    if len(move.files) > MOST_FILES:
+        raise InvalidRequest(
+            f"There are {len(move.files)} files in the folder that are no notes; {MOST_FILES} can move in one call.",
+            subcategory="too_many",
+            resolution_hint="Move a folder below it first, or tell the user to move it in their file manager.",
+        )
+    for source, links in found.links.items():
+        move.add(source, links)
+    there = {*map(path_key, files)}
+    if taken := [one for one in move.files if path_key(move.place_of(one)) in there]:
+        raise _taken_error(map(move.place_of, taken))
+    return move
+
+
+async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
+    """Return the draft of a note that moves, or that links to a file that moves."""
+    own = move.own.get(note.id, {})
+    content = replace(note.content, text=rewrite_links(note.text, own) if own else note.text)
+    if not move.holds(note.id):
+        return make_draft(app, note, content) if own else None
+    place = move.place_of(note.id)
+    content = replace(content, title=f"{place.rpartition('/')[0]}/{note.title or ''}")
+    there = app.library.get(place)
+    if there is not None and there.id == place:
+        raise InvalidRequest("There is a note of its name already.")
+    if app.library.preview(note, content)[0] != place:
+        raise InvalidRequest("Its file cannot keep its name there.")
+    cards = await app.library.find_cards(note, content) if move.with_cards else {}
+    draft = make_draft(app, note, content)
+    return replace(draft, elsewhere=LinkChanges(move.to.get(note.id, {}), cards))
+
+
+def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
+    """Raise ``InvalidRequest`` if a note of the folder cannot move: links would lead to where it is not."""
+    if stay := [one for one in inside if one in plan.refused]:
+        raise InvalidRequest(
+            f"{len(stay)} notes of the folder cannot move, so nothing was moved: {plan.refused[stay[0]]}",
+            subcategory="folder",
+            http_status_code=409,
+            details={"ids": stay[:_NAMED]},
+            resolution_hint="Give another `new_folder`, or move or rename these notes first.",
+        )
+
+
+def _taken_error(paths: Iterable[str]) -> InvalidRequest:
+    named = [*paths]
+    return InvalidRequest(
+        f"{len(named)} files are in the way, so nothing was moved.",
+        subcategory="name_taken",
+        http_status_code=409,
+        details={"paths": named[:_NAMED]},
+        resolution_hint="Give another `new_folder`.",
+    )
+
+
+async def move_all(
+    app: App, call: CallContext, files: Iterable[str], paths: FolderPaths, change_id: str
+) -> dict[str, str]:
+    """Move files from one folder to another, each at its place; return those that stay, with why.
+
+    What is to move is kept first, for the undo.
+    """
+    old, new = paths.old, paths.new
+    below = [one.removeprefix(f"{old}/") for one in files]
+    if not below:
+        return {}
+    if not call.act.begun:
+        call.act.begin()  # defence: files-moved-after-record
+    kept = app.library.moved_files(change_id)
+    earlier = kept[2] if kept is not None else []
+    app.library.keep_moved_files(change_id, old, new, [*dict.fromkeys((*earlier, *below))])
+    left: dict[str, str] = {}
+    for one in below:
+        source = f"{old}/{one}"
+        if app.usage_limits.writes_left == 0:
+            left[source] = "No more changes are permitted now."
+            continue
+        try:
+            with app.usage_limits.write():
+                if not await app.library.move_file(source, f"{new}/{one}"):
+                    left[source] = "Something has its name there, or it is gone."
+        except StoreError as error:
+            left[source] = error.message
+    return left

@@ -1,0 +1,117 @@
+"""Handle ``manage undo`` of a change of many notes: take all of it back that nothing has followed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.tools import history
+from mcp_notarium.tools.answers import ManageAnswer
+from mcp_notarium.tools.bulk import (
+    After,
+    Words,
+    carry_out,
+    describe_shares,
+    make_plan,
+    require_all_notes,
+)
+from mcp_notarium.tools.folders import FolderPaths, move_all
+from mcp_notarium.tools.many import only_now
+from mcp_notarium.tools.requests import ManageRequest
+from mcp_notarium.tools.save import Draft
+from mcp_notarium.tools.save_checks import drops_most
+from mcp_notarium.tools.tool import CallContext
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+
+async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    """Take a change of many notes back, after one question: of each note, if nothing has followed in it.
+
+    An undo is such a change itself, with an id of its own, so a repeated call finds what it has done. Raises as
+    ``bulk.carry_out``, and ``InvalidRequest`` if no version of such a change is kept.
+    """
+    change_id = request.change_id or ""
+    await require_all_notes(app, "a change of many notes can be undone when all are here.")
+    ids = app.library.history.find_changed(change_id)
+    moved = app.library.moved_files(change_id)
+    if not ids and moved is None:
+        raise InvalidRequest(
+            "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
+            subcategory="nothing_to_undo",
+            resolution_hint="Action `history` of a note lists what can be restored.",
+        )
+    if app.config.policy.visibility.hides_beside_seen and (
+        moved is not None or any(app.library.history.has_moved(one, change_id) for one in ids)
+    ):
+        raise _places_error()
+    undo_id = hashlib.sha256(f"undo {change_id}".encode()).hexdigest()[:16]
+    restored = {*ids}
+
+    async def draft(note_id: str) -> Draft | None:
+        if app.library.history.is_changed_by(note_id, undo_id):
+            return None
+        old = await app.library.history.read_before(note_id, change_id)
+        note = app.library.get(note_id)
+        if note is None:
+            return None
+        made = await history.draft_undone(app, note, old, call)
+        if drops_most(note.text, made.content.text):
+            raise InvalidRequest("Most of its text would go: undo it alone, by its `id`.")
+        if made.elsewhere is None:
+            return made
+        # A note that comes back itself has its old links then, or has them already.
+        links = {
+            one: said
+            for one, said in made.elsewhere.links.items()
+            if one not in restored and not app.library.history.is_changed_by(one, undo_id)
+        }
+        return replace(made, elsewhere=replace(made.elsewhere, links=links))
+
+    plan = await make_plan(app, ids, draft)
+    restored &= {*plan.todo}
+    return await carry_out(
+        app,
+        call,
+        plan,
+        draft,
+        asks=lambda now: (
+            f"Undo a change of many notes in {plan.counted}?{only_now(now, plan)}{describe_shares(plan)}"
+        ),
+        words=Words("Undoing the change", "undone", "undone"),
+        said=f"the change can be undone in {plan.counted}" if plan.todo else "",
+        dry_run=bool(request.dry_run),
+        change_id=undo_id,
+        exact=True,
+        after=await _files_back(app, call, moved, undo_id),
+    )
+
+
+def _places_error() -> InvalidRequest:
+    """Return the error for notes that would get another name, where a name that is taken would betray a hidden note."""
+    return InvalidRequest(
+        "Notes were moved by this change, and rules hide notes in open places: no move can be undone.",
+        subcategory="nothing_to_undo",
+        resolution_hint="Move them with `change` or `move_folder` if the user wants that: links follow to the new names.",
+    )
+
+
+async def _files_back(
+    app: App, call: CallContext, moved: tuple[str, str, list[str]] | None, undo_id: str
+) -> After:
+    """Return how the files go back that went with a folder, and how many are there."""
+    if moved is None:
+        return After()
+    old, new, below = moved
+    there = await app.library.list_files()
+    files = [path for one in below if (path := f"{new}/{one}") in there]
+
+    async def go_back(_change_id: str) -> dict[str, str]:
+        left = await move_all(app, call, files, FolderPaths(new, old), undo_id)
+        await app.library.remove_folders(new)
+        return left
+
+    return After(len(files), go_back)

@@ -1,0 +1,290 @@
+"""A folder moves with everything in it: links within it stay as they are written, those to it follow, and one undo brings all back."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
+from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.toolsets import find_toolset
+from support.sync_rig import quick_folder
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+
+pytestmark = pytest.mark.anyio
+MOVE = {"action": "move_folder", "folder": "Old", "new_folder": "New/Deep"}
+
+
+class Vault:
+    """A vault and a client that calls ``manage``; each error is a dict with ``error``."""
+
+    def __init__(self, folder, client, harness):
+        self.folder, self.client, self.harness = folder, client, harness
+
+    async def manage(self, **arguments):
+        result = await self.client.call_tool("manage", arguments)
+        if result.is_error:
+            return {"error": json.loads(result.content[0].text)}
+        return dict(result.structured_content)
+
+    async def undo(self, answer):
+        return await self.manage(action="undo", change_id=answer["change_id"], confirm=True)
+
+    def files(self):
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.folder)): path.read_text() for path in found}
+
+
+@asynccontextmanager
+async def vault(folder, files, **policy):
+    base = folder / "vault"
+    for path, text in files.items():
+        (base / path).parent.mkdir(parents=True, exist_ok=True)
+        (base / path).write_text(text)
+    remote = VaultStore(base)
+    harness = ToolHarness(folder, remote=remote, policy=Policy(**policy))
+    harness.ticking = True
+    await harness.sync()
+    try:
+        async with connected(harness.opened, toolset=find_toolset("with_paths")) as client:
+            yield Vault(base, client, harness)
+    finally:
+        await remote.close()
+        harness.close()
+
+
+FILES = {
+    "Old/A.md": "[[B]] [b](sub/B.md) ![](pic.png) ![[pic.png]] [[Old/sub/B#x|b]] [out](../Top.md) [[Top]]\n",
+    "Old/sub/B.md": "[a](../A.md) ![](../pic.png) [[Old/A]] [none](../none.md) [far](../../x/far.png)\n",
+    "Old/pic.png": "p",
+    "Old/sub/list.pdf": "l",
+    "Old/Board.canvas": '{"nodes":[{"type":"file","file":"Old/A.md"},{"type":"file","file":"Old/pic.png"}]}',
+    "Top.md": "[a](Old/A.md) [[A]] [[Old/A|x]] ![](Old/pic.png) ![[Old/pic.png]] ![[pic.png]]\n",
+    "x/far.png": "f",
+    "x/Side.md": "[b](../Old/sub/B.md) `[[Old/A]]` [l](../Old/sub/list.pdf)\n",
+    "Main.canvas": '{"nodes":[{"type":"file","file":"Old/sub/B.md"},{"type":"file","file":"Old/pic.png"}]}',
+}
+MOVED = {
+    "New/Deep/A.md": "[[B]] [b](sub/B.md) ![](pic.png) ![[pic.png]] [[New/Deep/sub/B#x|b]] [out](../../Top.md) [[Top]]\n",
+    "New/Deep/sub/B.md": "[a](../A.md) ![](../pic.png) [[New/Deep/A]] [none](../none.md) [far](../../../x/far.png)\n",
+    "New/Deep/pic.png": "p",
+    "New/Deep/sub/list.pdf": "l",
+    "New/Deep/Board.canvas": '{"nodes":[{"type":"file","file":"New/Deep/A.md"},{"type":"file","file":"New/Deep/pic.png"}]}',
+    "Top.md": "[a](New/Deep/A.md) [[A]] [[New/Deep/A|x]] ![](New/Deep/pic.png) ![[New/Deep/pic.png]] ![[pic.png]]\n",
+    "x/far.png": "f",
+    "x/Side.md": "[b](../New/Deep/sub/B.md) `[[Old/A]]` [l](../New/Deep/sub/list.pdf)\n",
+    "Main.canvas": '{"nodes":[{"type":"file","file":"New/Deep/sub/B.md"},{"type":"file","file":"New/Deep/pic.png"}]}',
+}
+
+
+async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
+    async with vault(tmp_path, FILES) as it:
+        told = await it.manage(**MOVE, dry_run=True)
+        assert (told["status"], told["notes"]) == ("dry_run", 4)
+        said = "the folder “Old” to “New/Deep”: 2 notes, 3 other files, links in 2 other notes"
+        assert said in told["note"]
+        asked = await it.manage(**MOVE)
+        assert asked["error"]["message"] == f"Move {said}?"
+        assert it.files() == FILES
+        done = await it.manage(**MOVE, confirm=True)
+        assert (done["status"], done["notes"], done.get("refused")) == ("moved", 4, None)
+        assert it.files() == MOVED
+        assert not (it.folder / "Old").exists()
+        again = await it.manage(**MOVE, confirm=True)
+        assert (again["status"], again["change_id"]) == ("unchanged", done["change_id"])
+        undone = await it.undo(done)
+        assert (undone["status"], undone.get("refused")) == ("undone", None)
+        assert it.files() == FILES
+        assert not (it.folder / "New/Deep").exists()
+        redone = await it.undo(undone)
+        assert redone["status"] == "undone"
+        assert it.files() == MOVED
+
+
+async def test_nothing_moves_if_something_is_in_the_way(tmp_path):
+    for number, there in enumerate(("New/Deep/A.md", "New/Deep/PIC.png", "New/Deep/sub/b.md")):
+        files = FILES | {there: "mine\n"}
+        async with vault(tmp_path / str(number), files) as it:
+            answer = await it.manage(**MOVE, confirm=True)
+            if there.endswith("sub/b.md"):  # another name, where the disk tells letter case apart
+                continue
+            assert answer["error"]["http_status_code"] == 409, there
+            assert it.files() == files
+
+
+async def test_strange_folders_are_refused(tmp_path):
+    async with vault(tmp_path, FILES) as it:
+        for old, new in (
+            ("Old", "Old/sub"),
+            ("Old", "old"),
+            ("/", "New"),
+            ("Old", "/"),
+            ("Old", "../out"),
+            ("Old", ".obsidian"),
+            ("Old", "a/.b"),
+            ("Old", "what?"),
+            ("nowhere", "New"),
+        ):
+            asked = {"action": "move_folder", "folder": old, "new_folder": new, "confirm": True}
+            assert "error" in await it.manage(**asked), (old, new)
+        assert "error" in await it.manage(action="move_folder", folder="Old")
+        assert it.files() == FILES
+
+
+async def test_a_folder_is_merged_with_one_that_is_there(tmp_path):
+    async with vault(tmp_path, FILES | {"New/Deep/Own.md": "own\n"}) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        assert it.files() == MOVED | {"New/Deep/Own.md": "own\n"}
+        await it.undo(done)
+        assert it.files() == FILES | {"New/Deep/Own.md": "own\n"}
+
+
+@pytest.mark.attack(38)
+async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
+    secret = {"Old/Secret.md": "#private ![](own.png)\n", "Old/own.png": "o"}
+    answers = []
+    for number, files in enumerate((FILES | secret, FILES | {"Old/own.png": "o"})):
+        rules = Visibility(hidden_tags=("private",))
+        async with vault(tmp_path / str(number), files, visibility=rules) as it:
+            done = await it.manage(**MOVE, confirm=True)
+            left = {path: text for path, text in it.files().items() if path.startswith("Old/")}
+            # What no visible note shows may be a hidden one's.
+            stay = {
+                path: files[path]
+                for path in ("Old/own.png", "Old/Board.canvas", "Old/Secret.md")
+                if path in files
+            }
+            assert left.keys() >= stay.keys() - {"Old/Board.canvas"}
+            assert "Old/A.md" not in left
+            new = next(row["id"] for row in done["results"] if row["id"].endswith("/A.md"))
+            assert new.startswith("New/Deep ")
+            drop = ("begin_untrusted", "untrusted_end")
+            answers.append({name: value for name, value in done.items() if name not in drop})
+            assert "change_id" not in done  # a name that is taken would betray a hidden note
+            known = it.harness.app.cache.database.row("SELECT max(change_id) FROM note_versions")
+            refused = await it.undo({"change_id": known[0]})
+            assert refused["error"]["subcategory"] == "nothing_to_undo"
+            back = {"action": "move_folder", "folder": new.rpartition("/")[0], "new_folder": "Old"}
+            there = await it.manage(**back, confirm=True)
+            assert (there["status"], there.get("refused")) == ("moved", None)
+    assert answers[0] == answers[1]
+
+
+async def test_a_closed_place_is_no_target_and_its_notes_and_files_stay(tmp_path):
+    rules = Visibility(hidden_paths=("New", "Old/sub"))
+    async with vault(tmp_path, FILES, visibility=rules) as it:
+        assert "error" in await it.manage(**MOVE, confirm=True)
+        assert it.files() == FILES
+        await it.manage(**MOVE | {"new_folder": "Open"}, confirm=True)
+        after = it.files()
+        assert {"Open/A.md", "Open/pic.png", "Old/sub/B.md", "Old/sub/list.pdf"} <= after.keys()
+
+
+async def test_limits_count_notes_and_files_and_the_repeated_call_does_the_rest(tmp_path):
+    async with vault(tmp_path, FILES, limits=Limits(writes_per_hour=6)) as it:
+        answer, rounds = {"left": 1}, 0
+        while answer.get("left") and rounds < 12:
+            it.harness.now += 3601
+            answer = await it.manage(**MOVE, confirm=True)
+            assert "error" not in answer
+            rounds += 1
+        assert it.files() == MOVED
+        assert rounds > 1
+
+
+async def test_where_notes_can_only_be_read_no_folder_moves(tmp_path):
+    async with vault(tmp_path, FILES, mode=Mode.READ_ONLY) as it:
+        assert (await it.manage(**MOVE, confirm=True))["error"]["subcategory"] == "policy"
+        assert it.files() == FILES
+
+
+async def test_a_move_of_files_alone_is_recorded_before_it_is_made(tmp_path):
+    files = {"Old/a.png": "a", "Note.md": "![](Old/b.png)\n", "Old/b.png": "b"}
+    async with vault(tmp_path, files) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        assert it.files() == {
+            "New/Deep/a.png": "a",
+            "New/Deep/b.png": "b",
+            "Note.md": "![](New/Deep/b.png)\n",
+        }
+        await it.undo(done)
+        assert it.files() == files
+    (tmp_path / "alone").mkdir()
+    async with vault(tmp_path / "alone", {"Old/a.png": "a", "Note.md": "x\n"}) as it:
+        begun = it.harness.app.audit.last_begun
+        await it.manage(**MOVE, confirm=True)
+        assert it.harness.app.audit.last_begun > begun
+        assert "New/Deep/a.png" in it.files()
+
+
+def meanings(files):
+    """What each link of each note means, by Obsidian's rules and as a relative path."""
+    found = {}
+    named = {}
+    for path in files:
+        named.setdefault(name_key(path), []).append(path)
+    for source, text in files.items():
+        if not source.endswith(".md"):
+            continue
+        for number, link in enumerate(find_links(text)):
+            near = relative_place(link.target, source) if link.form != "wiki" else None
+            meant = resolve(link.target, source, named.get(name_key(link.target), ()))
+            found[source, number] = near if near in files else meant
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_after_any_move_every_link_means_what_it_meant(seed):
+    dice = random.Random(seed)
+    folders = ["", "Old/", "Old/sub/", "Old/sub/deep/", "x/", "x/Old/"]
+    names = [
+        f"{folder}{name}" for folder in folders for name in ("A.md", "B.md", "C d.md", "p.png")
+    ]
+    paths = [*dice.sample(names, 14), "Old/A.md", "Top.md"]
+
+    def link(source):
+        target = dice.choice(paths)
+        stem = target.removesuffix(".md")
+        up = "../" * source.count("/")
+        near = f"{up}{target}".replace(" ", "%20")
+        return dice.choice(
+            (
+                f"[[{stem}]]",
+                f"![[{stem.rpartition('/')[2]}]]",
+                f"[x]({near})",
+                f"[[{target}|shown]]",
+            )
+        )
+
+    files = {
+        path: " and ".join(link(path) for _ in range(dice.randint(0, 4))) + "\n"
+        if path.endswith(".md")
+        else path
+        for path in paths
+    }
+    with quick_folder() as folder:
+        async with vault(folder, files) as it:
+            before = meanings(files)
+            done = await it.manage(**MOVE, confirm=True)
+            assert done.get("refused") is None, done
+
+            def then(path):
+                return f"New/Deep{path[3:]}" if path and path.startswith("Old/") else path
+
+            after = it.files()
+            assert after.keys() == {then(path) for path in files}
+            wanted = {
+                (then(source), number): then(meant) for (source, number), meant in before.items()
+            }
+            got = meanings(after)
+            assert {one: meant for one, meant in got.items() if wanted[one] is not None} == {
+                one: meant for one, meant in wanted.items() if meant is not None
+            }
+            undone = await it.undo(done)
+            assert undone.get("refused") is None, undone
+            assert it.files() == files

@@ -1,0 +1,300 @@
+"""Changes of many notes: within the policy's limits, cut off and repeated under one name, and undone with what the user was told."""
+
+import asyncio
+
+import pytest
+
+from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
+from mcp_notarium.errors import (
+    ConfirmationRequired,
+    InvalidRequest,
+    NotPermitted,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
+from mcp_notarium.tools import manage
+from mcp_notarium.tools.requests import ManageRequest
+from support.memory_client import Fault
+from support.tool_harness import Caller, ToolHarness
+
+pytestmark = pytest.mark.anyio
+IDS = tuple("abcdef")
+
+
+async def act(harness, action, caller=None, **arguments):
+    ids = {"ids": [*arguments["ids"]]} if "ids" in arguments else {}
+    request = ManageRequest.model_validate({"action": action} | arguments | ids)
+    harness.app.config.policy.require_use("manage", action)
+    return await manage.handle(harness.app, request, caller or Caller(agrees=True))
+
+
+async def filled(harness, *, ids=IDS, tags=("work",)):
+    for note_id in ids:
+        harness.store.put(note_id, "text", tags=list(tags))
+    await harness.sync()
+    harness.remote.calls.clear()
+    return harness
+
+
+def held(harness):
+    contents = harness.store.contents()
+    return {note_id: list(contents[note_id].tags) for note_id in harness.store.ids()}
+
+
+@pytest.fixture
+def make_harness(tmp_path):
+    made = []
+
+    def make(**policy):
+        made.append(ToolHarness(tmp_path, policy=Policy(**policy)))
+        return made[-1]
+
+    yield make
+    for harness in made:
+        harness.close()
+
+
+class Leaves(Caller):
+    """Goes away after three notes."""
+
+    async def progress(self, done, total, message):
+        await super().progress(done, total, message)
+        if done == 3:
+            raise asyncio.CancelledError
+
+
+async def test_a_cut_change_goes_on_under_its_name_and_one_undo_takes_all_of_it_back(harness):
+    await filled(harness)
+    asked = {"ids": IDS, "add_tags": ["x"]}
+    with pytest.raises(asyncio.CancelledError):
+        await act(harness, "change", Leaves(agrees=True), **asked)
+    assert sum("x" in tags for tags in held(harness).values()) == 3
+    rest = await act(harness, "change", **asked)
+    assert (rest.notes, rest.unchanged, harness.remote.calls.count("push")) == (3, 3, 6)
+    undone = await act(harness, "undo", change_id=rest.change_id)
+    assert (undone.notes, undone.refused) == (6, None)
+    assert held(harness) == {note_id: ["work"] for note_id in IDS}
+
+
+async def test_a_cut_change_by_a_query_that_finds_less_now_goes_on_under_its_name(harness):
+    await filled(harness)
+    asked = {"query": "tag:work", "remove_tags": ["work"]}
+    with pytest.raises(asyncio.CancelledError):
+        await act(harness, "change", Leaves(agrees=True), **asked)
+    rest = await act(harness, "change", **asked)
+    assert (rest.notes, rest.unchanged) == (3, None)
+    assert (await act(harness, "undo", change_id=rest.change_id)).notes == 6
+
+
+async def test_a_cut_undo_goes_on_and_undoes_no_note_twice(harness):
+    await filled(harness)
+    done = await act(harness, "change", ids=IDS, add_tags=["x"])
+    with pytest.raises(asyncio.CancelledError):
+        await act(harness, "undo", Leaves(agrees=True), change_id=done.change_id)
+    assert sum("x" in tags for tags in held(harness).values()) == 3
+    rest = await act(harness, "undo", change_id=done.change_id)
+    assert (rest.notes, rest.unchanged) == (3, 3)
+    assert held(harness) == {note_id: ["work"] for note_id in IDS}
+    redone = await act(harness, "undo", change_id=rest.change_id)
+    assert redone.notes == 6
+
+
+async def test_a_change_that_is_done_and_asked_for_again_has_another_name(harness):
+    await filled(harness, ids="ab")
+    asked = {"query": "text", "add_tags": ["x"]}
+    first = await act(harness, "change", **asked)
+    harness.store.put("c", "text", tags=[])
+    await harness.sync()
+    second = await act(harness, "change", **asked)
+    assert first.change_id != second.change_id
+    assert (await act(harness, "undo", change_id=second.change_id)).notes == 1
+    assert held(harness) == {"a": ["work", "x"], "b": ["work", "x"], "c": []}
+
+
+async def test_a_day_later_the_same_call_is_another_change(harness):
+    await filled(harness)
+    asked = {"ids": IDS, "add_tags": ["x"]}
+    with pytest.raises(asyncio.CancelledError):
+        await act(harness, "change", Leaves(agrees=True), **asked)
+    harness.now += 86_401
+    rest = await act(harness, "change", **asked)
+    assert (await act(harness, "undo", change_id=rest.change_id)).notes == 3
+
+
+async def test_another_client_does_not_go_on_with_a_change(harness):
+    await filled(harness)
+    asked = {"ids": IDS, "add_tags": ["x"]}
+    with pytest.raises(asyncio.CancelledError):
+        await act(harness, "change", Leaves(agrees=True, client="one"), **asked)
+    rest = await act(harness, "change", Caller(agrees=True, client="two"), **asked)
+    assert (await act(harness, "undo", change_id=rest.change_id)).notes == 3
+
+
+@pytest.mark.parametrize("limit", ["writes_per_session", "writes_per_hour"])
+async def test_each_note_counts_as_a_write_and_the_rest_waits_for_another_call(make_harness, limit):
+    harness = await filled(make_harness(limits=Limits(**{limit: 4})))
+    caller = Caller(agrees=True)
+    asked = {"ids": IDS, "add_tags": ["x"]}
+    answer = await act(harness, "change", caller, **asked)
+    assert "Only 4 of them now: no more writes are permitted." in caller.asked[0]
+    assert (answer.notes, answer.left) == (4, 2)
+    assert answer.note.startswith("Repeat the call for the notes that are left.")
+    with pytest.raises(NotPermitted):
+        await act(harness, "change", caller, **asked)
+    assert len(caller.asked) == 1
+    if limit == "writes_per_hour":
+        harness.now += 3601
+        rest = await act(harness, "change", caller, **asked)
+        assert (rest.notes, rest.left, rest.change_id) == (2, None, answer.change_id)
+        harness.now += 3601
+        undone = await act(harness, "undo", caller, change_id=answer.change_id)
+        assert (undone.notes, undone.left) == (4, 2)
+
+
+async def test_where_notes_can_only_be_read_none_is_changed(make_harness):
+    harness = await filled(make_harness(mode=Mode.READ_ONLY))
+    for action in ("change", "trash", "undo"):
+        with pytest.raises(NotPermitted):
+            await act(harness, action, ids=IDS, add_tags=["x"])
+    assert harness.remote.calls == []
+
+
+async def test_hidden_tags_and_texts_are_neither_changed_nor_asked_for(make_harness):
+    harness = await filled(make_harness(hidden_fields=frozenset({Field.TAGS, Field.TEXT})))
+    for arguments in (
+        {"action": "change", "ids": IDS, "add_tags": ["x"]},
+        {"action": "change", "ids": IDS, "remove_tags": ["work"]},
+        {"action": "trash", "query": "tag:work"},
+        {"action": "trash", "query": "text"},
+    ):
+        with pytest.raises(NotPermitted):
+            await act(harness, **arguments)
+    assert harness.remote.calls == []
+
+
+async def test_a_note_that_must_stay_visible_is_left_and_the_others_are_changed(make_harness):
+    rules = Visibility(allowed_tags=("work", "home"), untagged=False)
+    harness = make_harness(visibility=rules)
+    await filled(harness, ids="ab")
+    harness.store.put("c", "text", tags=["work", "home"])
+    await harness.sync()
+    answer = await act(harness, "change", ids="abc", remove_tags=["work"])
+    assert (answer.notes, answer.refused) == (1, 2)
+    assert "needs another tag" in answer.results[0].reason
+    assert held(harness) == {"a": ["work"], "b": ["work"], "c": ["home"]}
+
+
+@pytest.mark.attack(36)
+async def test_the_question_names_the_people_with_whom_notes_would_be_shared(harness):
+    await filled(harness)
+    caller = Caller(agrees=False)
+    with pytest.raises(ConfirmationRequired):
+        await act(harness, "change", caller, ids=IDS, add_tags=["eve@example.org"])
+    assert "This shares them with “eve@example.org”" in caller.asked[0]
+    assert harness.remote.calls == []
+
+
+@pytest.mark.attack(36)
+async def test_an_undo_that_shares_again_says_so_and_shares_with_nobody_else(harness):
+    await filled(harness, ids="ab", tags=["eve@example.org"])
+    done = await act(harness, "change", ids="ab", remove_tags=["eve@example.org"])
+    caller = Caller(agrees=True)
+    await act(harness, "undo", caller, change_id=done.change_id)
+    assert "This shares them with “eve@example.org”" in caller.asked[0]
+
+
+@pytest.mark.attack(43)
+async def test_a_note_is_not_shared_with_somebody_whom_the_question_did_not_name(harness):
+    await filled(harness, ids="ab", tags=["eve@example.org"])
+
+    class Unshares(Caller):
+        async def confirm(self, message):
+            harness.store.put("a", "text", tags=[])
+            await harness.sync()
+            return await super().confirm(message)
+
+    caller = Unshares(agrees=True)
+    answer = await act(harness, "change", caller, ids="ab", add_tags=["x", "eve@example.org"])
+    assert "shares" not in caller.asked[0]
+    assert (answer.notes, answer.refused) == (1, 1)
+    assert held(harness) == {"a": [], "b": ["eve@example.org", "x"]}
+
+
+async def test_what_another_device_has_changed_since_is_not_undone(harness):
+    await filled(harness, ids="abc")
+    done = await act(harness, "change", ids="abc", add_tags=["x"])
+    harness.store.put("b", "text of theirs", tags=["work", "x"])
+    await harness.sync()
+    undone = await act(harness, "undo", change_id=done.change_id)
+    assert (undone.notes, undone.refused) == (2, 1)
+    assert held(harness) == {"a": ["work"], "b": ["work", "x"], "c": ["work"]}
+
+
+async def test_a_lost_answer_is_told_with_how_far_it_came_and_the_note_is_of_the_change(harness):
+    await filled(harness, ids="abc")
+    asked = {"ids": "abc", "add_tags": ["x"]}
+    harness.remote.faults.plan(Fault.LOST_ANSWER, on="push")
+    with pytest.raises(OutcomeUnknown) as lost:
+        await act(harness, "change", **asked)
+    assert lost.value.message.startswith("0 of 3 notes were changed, then: ")
+    assert (lost.value.details["changed"], lost.value.details["left"]) == (0, 3)
+    rest = await act(harness, "change", **asked)
+    await harness.sync()
+    assert set(map(str, held(harness).values())) == {"['work', 'x']"}
+    assert (await act(harness, "undo", change_id=rest.change_id)).notes == 3
+    assert held(harness) == {note_id: ["work"] for note_id in "abc"}
+
+
+async def test_an_unreachable_store_ends_the_change(harness):
+    await filled(harness)
+    harness.remote.faults.plan(Fault.UNAVAILABLE, times=9)
+    with pytest.raises(StoreUnavailable):
+        await act(harness, "change", ids=IDS, add_tags=["x"])
+
+
+async def test_a_note_that_changes_while_the_user_is_asked_is_changed_as_it_is_then(harness):
+    await filled(harness, ids="abc")
+
+    class Edits(Caller):
+        async def confirm(self, message):
+            harness.store.put("a", "text", tags=["other"])
+            harness.store.remove("b")
+            await harness.sync()
+            return await super().confirm(message)
+
+    answer = await act(harness, "change", Edits(agrees=True), ids="abc", add_tags=["x"])
+    assert held(harness) == {"a": ["other", "x"], "c": ["work", "x"]}
+    assert (answer.notes, answer.refused) == (2, 1)
+
+
+async def test_an_answer_names_some_notes_and_counts_the_others(harness):
+    ids = [f"n{number:03}" for number in range(120)]
+    await filled(harness, ids=ids)
+    answer = await act(harness, "change", ids=[*ids, "nobody"], add_tags=["x"])
+    assert (answer.notes, answer.refused, len(answer.results)) == (120, 1, 50)
+    assert answer.results[0].name == "nobody"
+    assert set(answer.changed_ids) == set(ids)
+
+
+async def test_a_renaming_of_a_tag_is_taken_back_by_one_undo(harness):
+    await filled(harness)
+    done = await act(harness, "rename_tag", tag="work", new_tag="job")
+    await act(harness, "undo", change_id=done.change_id)
+    assert held(harness) == {note_id: ["work"] for note_id in IDS}
+
+
+async def test_the_last_eight_unfinished_changes_are_known_and_no_more(harness):
+    await filled(harness)
+    for number in range(12):
+        with pytest.raises(asyncio.CancelledError):
+            await act(harness, "change", Leaves(agrees=True), ids=IDS, add_tags=[f"x{number}"])
+    kept = harness.app.cache.sync_state._changes()
+    assert len(kept) == 8
+
+
+async def test_an_undo_without_a_note_or_a_change_says_what_it_needs(harness):
+    await filled(harness)
+    with pytest.raises(InvalidRequest, match="change_id"):
+        await act(harness, "undo", change_id="f" * 16)
+    with pytest.raises(InvalidRequest, match="`undo` needs `id`"):
+        await act(harness, "undo")
