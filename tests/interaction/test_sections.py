@@ -184,7 +184,7 @@ async def test_in_trilium_the_rest_of_the_html_keeps_its_bytes(folder: Path) -> 
         asked = {"section": "A > nowhere", "text": "x", "local_version": version}
         assert (await refused(place, "save", id=note, **asked))["subcategory"] == "section"
         await place.call("save", id=note, section="An A", text="x", local_version=version)
-        assert place.raw(note)[3] == f"<h2>An <em>A</em></h2><p>x</p>{below}"
+        assert place.raw(note)[3] == f'<h2>An <em>A</em></h2><p data-x="1">x</p>{below}'
 
 
 async def test_a_block_of_a_vault_is_read_and_changed_by_its_id(folder: Path) -> None:
