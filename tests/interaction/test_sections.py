@@ -169,6 +169,24 @@ async def test_a_long_section_is_read_in_parts(folder: Path) -> None:
         assert few["next_range_line_start"] == 2_004
 
 
+async def test_in_trilium_the_rest_of_the_html_keeps_its_bytes(folder: Path) -> None:
+    above = '<h2>A</h2><p data-x="1"><i>a</i></p>'
+    below = (
+        '<h2>B</h2><figure class="table"><table><tbody><tr><td>b</td></tr></tbody></table></figure>'
+    )
+    async with opened(folder, "trilium", html=above + below) as (place, note):
+        await place.call("save", id=note, section="A", append="- more")
+        assert place.raw(note)[3] == f"{above}<ul><li>more</li></ul>{below}"
+        await place.call("save", id=note, section="A", heading="An *A*")
+        new = above.replace("<h2>A</h2>", "<h2>An <em>A</em></h2>")
+        assert place.raw(note)[3] == f"{new}<ul><li>more</li></ul>{below}"
+        version = await place.version(note)
+        asked = {"section": "A > nowhere", "text": "x", "local_version": version}
+        assert (await refused(place, "save", id=note, **asked))["subcategory"] == "section"
+        await place.call("save", id=note, section="An A", text="x", local_version=version)
+        assert place.raw(note)[3] == f'<h2>An <em>A</em></h2><p data-x="1">x</p>{below}'
+
+
 async def test_a_block_of_a_vault_is_read_and_changed_by_its_id(folder: Path) -> None:
     text = "# A\n\n- one ^x\n  - child\n- two\n"
     async with opened(folder, "vault", text=text) as (place, note):

@@ -79,6 +79,8 @@ ROUTES = [
     ),
     *((store, SAVE, {"title": "Other"}) for store in STORES),
     *((store, SAVE, {"tags": []}) for store in STORES),
+    *((store, SAVE, {"remove_tags": ["old"]}) for store in STORES),
+    *((store, SAVE, {"section": "0", "text": "other"}) for store in STORES),
     *((store, MANAGE, {"action": "rename_tag", "tag": "old", "new_tag": "new"}) for store in STORES),
     ("memento", "update_note", {"images": None}),
     ("memento", "update_note", {"images": []}),
@@ -101,6 +103,8 @@ KEPT = [
     {"prepend": "zeroth"},
     {"text": ""},
     {"tags": ["old", "new"]},
+    {"add_tags": ["new"]},
+    {"section": "0", "append": "third"},
 ]
 
 

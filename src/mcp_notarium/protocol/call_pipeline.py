@@ -194,17 +194,18 @@ _THE_ID = "Give the `id` of a note: the `uuid` of a row of `list`."
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
     """Say which arguments are wrong and why, without repeating what was sent."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
     problems = [
         {
             "field": ".".join(str(part) for part in at["loc"])[:SHOWN],
             "problem": _PROBLEMS.get(at["type"], at["msg"]),
         }
-        for at in found
+        for at in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     wrong = dict.fromkeys(problem["field"].partition(".")[0] for problem in problems)
     missing = [problem["field"] for problem in problems if problem["problem"] == _MISSING]
-    no_id = missing == ["id"] or {at["type"] for at in found} == {"note_id"}
+    no_id = missing == ["id"] or {at["type"] for at in error.errors(include_input=False)} == {
+        "note_id"
+    }
     named = "; ".join(
         ": ".join(filter(None, (problem["field"], problem["problem"]))) for problem in problems[:5]
     )

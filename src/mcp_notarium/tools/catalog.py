@@ -77,7 +77,7 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note (`daily:today`: the day's), whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "Read a note, whole or by lines (from 1), with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
@@ -106,7 +106,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Manage notes",
         description=(
             "Trash, delete, restore need `local_version`. `change` takes `ids` or `query`. "
-            "Deleting for good, `undo` (your last edit), restoring, changing many, renaming a tag, reset "
+            "Deleting for good, `undo`, restoring, changing many, renaming a tag, reset "
             "need the user's consent."
         ),
         request=requests.ManageRequest,

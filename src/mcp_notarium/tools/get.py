@@ -82,7 +82,7 @@ async def handle(
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
-    beside = link_fields(app, note) | app_fields(app, note)
+    beside = _link_fields(app, note) | _app_fields(app, note)
     part = _part(app, note, request, beside)
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 
@@ -144,7 +144,7 @@ def part_fields(
     return text_fields(app, note, **lines, beside=beside, most=most - size) | {"headings": rows}
 
 
-def link_fields(app: App, note: Note) -> dict[str, Any]:
+def _link_fields(app: App, note: Note) -> dict[str, Any]:
     """Return the links of a note and those to it, as many as an answer may name, if the store has any."""
     if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
         return {}
@@ -160,7 +160,7 @@ def link_fields(app: App, note: Note) -> dict[str, Any]:
     }
 
 
-def app_fields(app: App, note: Note) -> dict[str, Any]:
+def _app_fields(app: App, note: Note) -> dict[str, Any]:
     """Return what the app of the notes shows beside a note, such as a reminder."""
     found = {} if app.config.policy.hides(Field.TEXT) else app.library.shown_beside(note)
     return {"in_app": found} if found else {}
@@ -175,7 +175,7 @@ async def read_notes(app: App, asked: Sequence[str]) -> NotesAnswer:
     notes = [one for one in found if isinstance(one, Note)]
     left = app.usage_limits.bytes_left
     room = min(ANSWER_BYTES, ANSWER_BYTES if left is None else left - RESERVED_BYTES)
-    beside = [link_fields(app, note) | app_fields(app, note) for note in notes]
+    beside = [_link_fields(app, note) | _app_fields(app, note) for note in notes]
     if json_bytes(repr(beside)) * 2 > room:
         beside = [_without_links(one) for one in beside]
     rows = [

@@ -335,7 +335,7 @@ class ListRequest(Wire):
     limit: Positive | None = Field(default=None, json_schema_extra={"maximum": MOST_ROWS})
     page: Positive | None = None
     preview_lines: Positive | None = Field(
-        default=None, json_schema_extra={"maximum": MOST_PREVIEW_LINES}
+        default=None, json_schema_extra={"maximum": MOST_PREVIEW_LINES, **QUIET}
     )
 
 
@@ -353,7 +353,7 @@ class GetRequest(Wire):
     """Hold the arguments of ``get``: one of ``id`` and ``ids``, and ``ids`` stands alone."""
 
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
-    ids: list[NoteId] | None = Field(default=None, max_length=MOST_READ, description="up to 20")
+    ids: list[NoteId] | None = Field(default=None, max_length=MOST_READ)
     section: str | None = Field(default=None, description="heading, A > B, number, ^block")
     local_version: Positive | None = None
     version: VersionName | None = None
@@ -409,7 +409,7 @@ class SaveRequest(Wire):
     trash: StrictBool | None = None
     properties: PropertyChanges | None = Field(default=None, description="any; null removes")
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
-    return_text: StrictBool | None = None
+    return_text: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
 
     @classmethod
     def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
@@ -435,8 +435,9 @@ class PathSaveRequest(TitledSaveRequest):
     """Hold the arguments of ``save`` where the title names the note's file."""
 
     title: Text | None = Field(default=None, description="file name; Folder/Name moves")
-    rewrite_links: StrictBool | None = Field(default=None, description="links that would break")
-    template: str | None = Field(default=None, description="of a new note")
+    rewrite_links: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
+    """The refusal `links_would_break` names it."""
+    template: str | None = None
 
 
 Action = Literal[
@@ -480,4 +481,4 @@ class ManageRequest(Wire):
     new_tag: str | None = None
     dry_run: StrictBool | None = None
     page: Positive | None = None
-    confirm: StrictBool | None = Field(default=None, description="the user has agreed")
+    confirm: StrictBool | None = None

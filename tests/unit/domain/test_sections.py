@@ -107,6 +107,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow("a megabyte of each kind, twice")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_megabyte_is_read_in_bounded_time(text):
     began = time.process_time()

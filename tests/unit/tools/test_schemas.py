@@ -21,12 +21,12 @@ from mcp_notarium.tools.answers import (
 from mcp_notarium.tools.catalog import (
     INSTRUCTIONS,
     NOTARIUM,
-    TITLED,
     TOOLS,
     describe_arguments,
     wire_form,
 )
 from mcp_notarium.tools.requests import GetRequest, ListRequest, ManageRequest, SaveRequest
+from mcp_notarium.tools.toolsets import find_toolset
 
 LISTED = [wire_form(tool) for tool in TOOLS]
 FORBIDDEN = {"$ref", "$defs", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "title"}
@@ -85,7 +85,8 @@ def test_output_schemas_name_every_field_that_can_appear():
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
 def test_tool_list_costs_at_most_1500_tokens_with_every_store(kind):
-    toolset = (TITLED if kind.titles else NOTARIUM).permitted(PERMISSIVE, kind.lacking)
+    name = "with_paths" if kind.ids.paths else "titled" if kind.titles else "notarium"
+    toolset = find_toolset(name).permitted(PERMISSIVE, kind.lacking)
     listed = [wire_form(tool) for tool in toolset.tools]
     size = len(json.dumps({"tools": listed}, separators=(",", ":"), ensure_ascii=False).encode())
     assert size / BYTES_PER_TOKEN <= 1500
