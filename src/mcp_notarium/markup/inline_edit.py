@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.markup.inline_fields import InlineField, find_fields, read_inline, write_inline
 from mcp_notarium.markup.property_values import PropertyValue, UnfitProperty, key_of
 
-_KEY = re.compile(r"[^\W_](?:[\w \t/-]*[\w/-])?")
-_INDENT = re.compile(r"[ \t>]*")
+_LONGEST_INDENT = 1_000
 
 
 def fields_named(text: str, name: str) -> list[InlineField]:
@@ -68,10 +65,6 @@ def add_below_first(text: str, name: str, value: PropertyValue) -> str | None:
             break
     if begin == int(at):
         return None
-    if not _KEY.fullmatch(name):
-        raise UnfitProperty(
-            "In a note that begins with `key:: value`, a name has letters, digits, blanks, `-`, `_` and `/`."
-        )
     line = f"{name}:: {write_inline(name, value)}".rstrip()
     end = newline_of(text)
     put = line + end if text[:begin].endswith("\n") else end + line
@@ -83,7 +76,9 @@ def add_below_first(text: str, name: str, value: PropertyValue) -> str | None:
 def _require(text: str, name: str, expected: list[PropertyValue]) -> None:
     """Raise ``UnfitProperty`` unless the fields of this name are read with these values."""
     if [one.value for one in fields_named(text, name)] != expected:
-        raise UnfitProperty(f"`{name}` stands in the note's text, where it cannot have this value.")
+        raise UnfitProperty(
+            f"`{name}` would stand in the note's text, which cannot hold this name or this value."
+        )
 
 
 def _span(text: str, field: InlineField) -> tuple[int, int]:
@@ -91,15 +86,14 @@ def _span(text: str, field: InlineField) -> tuple[int, int]:
     begin = text.rfind("\n", 0, field.start) + 1
     stop = text.find("\n", field.end) + 1 or len(text)
     if not field.bracketed:
-        if field.item and len(_indent(text[stop:][:1_000])) > len(_indent(text[begin:stop])):
+        if field.item and _indent(text[stop : stop + _LONGEST_INDENT]) > _indent(text[begin:stop]):
             return field.start, field.end  # its children need the item
         return begin, stop
     before, behind = text[begin : field.start], text[field.end : stop]
-    if before.endswith(" ") and before.strip(" \t>-*+"):
+    if before.endswith(" "):
         return field.start - 1, field.end
     return field.start, field.end + behind.startswith(" ")
 
 
-def _indent(line: str) -> str:
-    found = _INDENT.match(line)
-    return found[0] if found else ""
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t>"))

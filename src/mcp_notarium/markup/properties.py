@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Literal
 
-from mcp_notarium.markup.front_block import is_foreign
 from mcp_notarium.markup.front_edit import remove_from_block, set_in_block
 from mcp_notarium.markup.front_entries import read_block
 from mcp_notarium.markup.inline_edit import add_below_first, fields_named, remove_fields, set_fields
@@ -91,7 +90,7 @@ def _set(text: str, name: str, value: PropertyValue, *, replace_other: bool) -> 
     if block is None or block.find(name) is None:
         if fields_named(text, name):
             return set_fields(text, name, value)
-        if block is None and not is_foreign(text):
+        if block is None:
             added = add_below_first(text, name, value)
             if added is not None:
                 return added

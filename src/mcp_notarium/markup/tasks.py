@@ -269,7 +269,7 @@ def set_task(
     else:
         changes.append((task.start, task.end, "x" if done else " "))
         put = _done_date(form or _form_of(task, tasks), today) if done else ""
-        at = _end_of(text, task, changes)
+        at = _end_of(text, task)
         changes.append((at, at, put))
     for start, end, put in sorted(changes, reverse=True):
         text = text[:start] + put + text[end:]
@@ -301,10 +301,9 @@ def _done_date(form: DateForm, today: date) -> str:
     return f"  [completion:: {today.isoformat()}]" if form == "field" else ""
 
 
-def _end_of(text: str, task: Task, changes: Sequence[tuple[int, int, str]]) -> int:
+def _end_of(text: str, task: Task) -> int:
     """Return where a field is added: behind the words and fields, and before the id of the block."""
     stop = text.find("\n", task.end)
     line = text[task.end : len(text) if stop < 0 else stop].rstrip()
     block_id = _BLOCK_ID.search(line)
-    at = task.end + len(line[: block_id.start()].rstrip() if block_id else line)
-    return next((start for start, end, _ in changes if start < at <= end), at)
+    return task.end + len(line[: block_id.start()].rstrip() if block_id else line)

@@ -92,6 +92,9 @@ Text with a [rating:: 5] in it
         ("a: &x 1\nb: 2\n", "a", 3, "a: 3\nb: 2\n"),
         ("a: &x 1\nb: *x\n", "b", 3, "a: &x 1\nb: 3\n"),
         ("b: {c: 1}\n", "b", "x", "b: x\n"),
+        ("a: x\n", "a", "1e3", 'a: "1e3"\n'),
+        ("? a\n: x\n", "a", "y", "? a\n: y\n"),
+        ("? a\n: x\n", "a", ("y",), "? a\n:\n  - y\n"),
     ],
 )
 def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value, wanted):
@@ -133,6 +136,9 @@ def test_a_property_goes_with_its_lines(text, wanted):
         ("a:: 1\nA:: 2\n", ("x", "y"), "a:: x\nA:: y\n"),
         ("(a:: 1)", "[[X (y)]]", "(a:: [[X (y)]])"),
         ("a:: 1", (), "a:: "),
+        ('a:: "x"', "x", 'a:: "x"'),
+        ("\ufeffb:: 1\nText", 2, "\ufeffb:: 1\na:: 2\nText"),
+        ("+++\n+++\nb:: 1\na:: 1\n", 2, "+++\n+++\nb:: 1\na:: 2\n"),
         ("a:: 1", ("x",), "a:: x"),
         ("b:: 1\n\nText", 2, "b:: 1\na:: 2\n\nText"),
         ("b:: 1", 2, "b:: 1\na:: 2"),
