@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _TICKS = re.compile("`+")
 _FENCE = re.compile("`{3,}|~{3,}")
-_BEFORE = re.compile(r"[ \t>]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?")
+_BEFORE = re.compile(r"\ufeff?[ \t>]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?")
 
 
 def lines_outside_code(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from mcp_notarium.domain.lines import newline_of
-from mcp_notarium.markup.inline_fields import InlineField, find_fields, read_inline, write_inline
+from mcp_notarium.markup.inline_fields import (
+    MOST,
+    InlineField,
+    find_fields,
+    read_inline,
+    write_inline,
+)
 from mcp_notarium.markup.property_values import PropertyValue, UnfitProperty, key_of
 
 _LONGEST_INDENT = 1_000
 
 
-def fields_named(text: str, name: str) -> list[InlineField]:
-    """Return the fields of this name."""
+def fields_named(text: str, name: str, *, most: int | None = MOST) -> list[InlineField]:
+    """Return the fields of this name, among the first ``most`` of the text."""
     key = key_of(name)
-    return [one for one in find_fields(text) if key_of(one.key) == key]
+    return [one for one in islice(find_fields(text), most) if key_of(one.key) == key]
 
 
 def set_fields(text: str, name: str, value: PropertyValue) -> str:
@@ -43,9 +51,15 @@ def set_fields(text: str, name: str, value: PropertyValue) -> str:
 
 def remove_fields(text: str, name: str) -> str:
     """Return the text without the fields of this name; a line that holds nothing else goes, too."""
-    for field in reversed(fields_named(text, name)):
-        start, end = _span(text, field)
-        text = text[:start] + text[end:]
+    while fields := fields_named(
+        text, name, most=None
+    ):  # a line may be a field once those within it are gone
+        kept, at = [], 0
+        for field in fields:
+            start, end = _span(text, field)
+            kept.append(text[at:start])
+            at = max(at, end)
+        text = "".join((*kept, text[at:]))
     return text
 
 

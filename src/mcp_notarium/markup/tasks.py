@@ -262,8 +262,11 @@ def set_task(
         raise TaskNotFound
     if task.state == "done" if done else task.is_open:
         return text
-    changes = [(one.start, one.end, "") for one in task.fields if one.name in {"done", "cancelled"}]
-    changes = [(_with_blanks(text, start), end, put) for start, end, put in changes]
+    changes = [
+        (_with_blanks(text, task, one), one.end, "")
+        for one in task.fields
+        if one.name in {"done", "cancelled"}
+    ]
     if not task.box:
         changes.append((task.start, task.end, "DONE" if done else _word_for_open(tasks)))
     else:
@@ -276,10 +279,13 @@ def set_task(
     return text
 
 
-def _with_blanks(text: str, start: int) -> int:
-    """Return where the blanks before a field begin."""
-    before = text[max(start - _MOST_BLANKS, 0) : start]
-    return start - len(before) + len(before.rstrip(" \t"))
+def _with_blanks(text: str, task: Task, field: TaskField) -> int:
+    """Return where a field begins with the blanks before it, except those that keep its neighbours apart."""
+    if not text[field.end : field.end + 1].isspace() and field.end < len(text):
+        return field.start
+    first = task.end + (2 if task.box else 1)
+    before = text[max(first, field.start - _MOST_BLANKS) : field.start]
+    return field.start - len(before) + len(before.rstrip(" \t"))
 
 
 def _word_for_open(tasks: Sequence[Task]) -> str:

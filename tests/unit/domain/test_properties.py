@@ -178,6 +178,10 @@ def test_fields_within_the_text_have_the_values_that_dataview_shows():
     ]
 
 
+def test_a_fence_behind_a_byte_order_mark_is_a_fence():
+    assert read_properties("\ufeff```\na:: 1\n```\nb:: 2") == {"b": 2}
+
+
 def test_names_count_once_whatever_their_case():
     text = "---\nStatus: a\nstatus: b\n---\nSTATUS:: c\nMood:: d\nmood:: e\n"
     assert read_properties(text) == {"status": "b", "Mood": ("d", "e")}

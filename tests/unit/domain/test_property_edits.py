@@ -120,6 +120,7 @@ def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value,
         ("Text [a:: 1]!\n- a:: 2\n- b\n", "Text!\n- b\n"),
         ("- a:: 2\n  - child\n", "- \n  - child\n"),
         ("- [a:: 2] b", "- b"),
+        ("a:: 1 [a:: 2]\nText", "Text"),
         ("b:: 1", "b:: 1"),
     ],
 )  # fmt: skip
@@ -191,6 +192,13 @@ def test_what_no_property_can_be_is_refused(text, name, value):
 def test_a_block_that_is_not_understood_is_not_changed(text):
     with pytest.raises(NotUnderstood):
         change_properties(text, {"b": 1})
+
+
+def test_many_fields_are_removed_in_bounded_time():
+    text = "a:: b\nText [a:: c]\n" * 50_000
+    begin = process_time()
+    assert change_properties(text, {"a": REMOVE}) == "Text\n" * 50_000
+    assert process_time() - begin < 10
 
 
 @pytest.mark.slow("fifty changes of a block of thousands of keys")
