@@ -56,7 +56,9 @@ def read_properties(text: str) -> dict[str, PropertyValue]:
     names: dict[str, str] = {}
     for field in islice(find_fields(text), MOST_FIELDS):
         key = key_of(field.key)
-        if key not in found and _is_shown(key) and len(stated) < MOST:
+        if key in found or not _is_shown(key):
+            continue
+        if key in stated or len(stated) < MOST:
             stated.setdefault(key, []).append(field.value)
             names.setdefault(key, field.key)
     found |= {key: (names[key], _value(key, joined(values))) for key, values in stated.items()}

@@ -198,6 +198,7 @@ def test_what_is_too_long_or_too_much_is_bounded():
     many = "".join(f"k{number}: {number}\n" for number in range(MOST + 9))
     assert len(read_properties(f"---\n{many}---\n")) == MOST
     assert len(read_properties(many.replace(":", "::"))) == MOST
+    assert read_properties(many.replace(":", "::") + "k0:: more\n")["k0"] == ("0", "more")
 
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(
