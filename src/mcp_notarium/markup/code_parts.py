@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 _TICKS = re.compile("`+")
 _FENCE = re.compile("`{3,}|~{3,}")
-_BEFORE = re.compile(r"[ \t>]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?")
-_LONGEST_BEFORE = 200
+_BEFORE = re.compile(r"\ufeff?[ \t>]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?")
 
 
 def lines_outside_code(
@@ -39,7 +38,7 @@ def _fenced(text: str, start: int) -> Iterator[tuple[int, int]]:
         begin = text.rfind("\n", 0, found.start()) + 1
         at = text.find("\n", found.end()) + 1 or len(text)
         before = text[begin : found.start()]
-        if len(before) > _LONGEST_BEFORE or not _BEFORE.fullmatch(before):
+        if not _BEFORE.fullmatch(before):
             continue
         rest = text[found.end() : at]
         if fence:

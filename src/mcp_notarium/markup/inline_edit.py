@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from itertools import islice
 
 from mcp_notarium.domain.lines import newline_of
-from mcp_notarium.markup.inline_fields import InlineField, find_fields, read_inline, write_inline
+from mcp_notarium.markup.inline_fields import (
+    MOST,
+    InlineField,
+    find_fields,
+    read_inline,
+    write_inline,
+)
 from mcp_notarium.markup.property_values import PropertyValue, UnfitProperty, key_of
 
-_KEY = re.compile(r"[^\W_](?:[\w \t/-]*[\w/-])?")
-_INDENT = re.compile(r"[ \t>]*")
+_LONGEST_INDENT = 1_000
 
 
-def fields_named(text: str, name: str) -> list[InlineField]:
-    """Return the fields of this name."""
+def fields_named(text: str, name: str, *, most: int | None = MOST) -> list[InlineField]:
+    """Return the fields of this name, among the first ``most`` of the text."""
     key = key_of(name)
-    return [one for one in find_fields(text) if key_of(one.key) == key]
+    return [one for one in islice(find_fields(text), most) if key_of(one.key) == key]
 
 
 def set_fields(text: str, name: str, value: PropertyValue) -> str:
@@ -46,9 +51,15 @@ def set_fields(text: str, name: str, value: PropertyValue) -> str:
 
 def remove_fields(text: str, name: str) -> str:
     """Return the text without the fields of this name; a line that holds nothing else goes, too."""
-    for field in reversed(fields_named(text, name)):
-        start, end = _span(text, field)
-        text = text[:start] + text[end:]
+    while fields := fields_named(
+        text, name, most=None
+    ):  # a line may be a field once those within it are gone
+        kept, at = [], 0
+        for field in fields:
+            start, end = _span(text, field)
+            kept.append(text[at:start])
+            at = max(at, end)
+        text = "".join((*kept, text[at:]))
     return text
 
 
@@ -68,10 +79,6 @@ def add_below_first(text: str, name: str, value: PropertyValue) -> str | None:
             break
     if begin == int(at):
         return None
-    if not _KEY.fullmatch(name):
-        raise UnfitProperty(
-            "In a note that begins with `key:: value`, a name has letters, digits, blanks, `-`, `_` and `/`."
-        )
     line = f"{name}:: {write_inline(name, value)}".rstrip()
     end = newline_of(text)
     put = line + end if text[:begin].endswith("\n") else end + line
@@ -83,7 +90,9 @@ def add_below_first(text: str, name: str, value: PropertyValue) -> str | None:
 def _require(text: str, name: str, expected: list[PropertyValue]) -> None:
     """Raise ``UnfitProperty`` unless the fields of this name are read with these values."""
     if [one.value for one in fields_named(text, name)] != expected:
-        raise UnfitProperty(f"`{name}` stands in the note's text, where it cannot have this value.")
+        raise UnfitProperty(
+            f"`{name}` would stand in the note's text, which cannot hold this name or this value."
+        )
 
 
 def _span(text: str, field: InlineField) -> tuple[int, int]:
@@ -91,15 +100,14 @@ def _span(text: str, field: InlineField) -> tuple[int, int]:
     begin = text.rfind("\n", 0, field.start) + 1
     stop = text.find("\n", field.end) + 1 or len(text)
     if not field.bracketed:
-        if field.item and len(_indent(text[stop:][:1_000])) > len(_indent(text[begin:stop])):
+        if field.item and _indent(text[stop : stop + _LONGEST_INDENT]) > _indent(text[begin:stop]):
             return field.start, field.end  # its children need the item
         return begin, stop
     before, behind = text[begin : field.start], text[field.end : stop]
-    if before.endswith(" ") and before.strip(" \t>-*+"):
+    if before.endswith(" "):
         return field.start - 1, field.end
     return field.start, field.end + behind.startswith(" ")
 
 
-def _indent(line: str) -> str:
-    found = _INDENT.match(line)
-    return found[0] if found else ""
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t>"))

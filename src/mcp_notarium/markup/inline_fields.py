@@ -61,13 +61,8 @@ def find_fields(text: str) -> Iterator[InlineField]:
     """Yield the fields of a text, in order."""
     if "::" not in text:
         return
-    count = 0
     for start, end in lines_outside_code(text, _MARK, text_start(text)):
-        for one in _fields_of(text[start:end].removesuffix("\r"), start):
-            yield one
-            count += 1
-            if count == MOST:
-                return
+        yield from _fields_of(text[start:end].removesuffix("\r"), start)
 
 
 def _fields_of(line: str, offset: int) -> Iterator[InlineField]:

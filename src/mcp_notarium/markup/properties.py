@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from itertools import islice
 from typing import Final, Literal
 
-from mcp_notarium.markup.front_block import is_foreign
 from mcp_notarium.markup.front_edit import remove_from_block, set_in_block
 from mcp_notarium.markup.front_entries import read_block
 from mcp_notarium.markup.inline_edit import add_below_first, fields_named, remove_fields, set_fields
+from mcp_notarium.markup.inline_fields import MOST as MOST_FIELDS
 from mcp_notarium.markup.inline_fields import find_fields, joined
 from mcp_notarium.markup.property_values import (
     LONGEST_KEY,
@@ -53,9 +54,11 @@ def read_properties(text: str) -> dict[str, PropertyValue]:
             found[one.key] = (one.name, value)
     stated: dict[str, list[PropertyValue]] = {}
     names: dict[str, str] = {}
-    for field in find_fields(text):
+    for field in islice(find_fields(text), MOST_FIELDS):
         key = key_of(field.key)
-        if key not in found and _is_shown(key) and len(stated) < MOST:
+        if key in found or not _is_shown(key):
+            continue
+        if key in stated or len(stated) < MOST:
             stated.setdefault(key, []).append(field.value)
             names.setdefault(key, field.key)
     found |= {key: (names[key], _value(key, joined(values))) for key, values in stated.items()}
@@ -91,7 +94,7 @@ def _set(text: str, name: str, value: PropertyValue, *, replace_other: bool) -> 
     if block is None or block.find(name) is None:
         if fields_named(text, name):
             return set_fields(text, name, value)
-        if block is None and not is_foreign(text):
+        if block is None:
             added = add_below_first(text, name, value)
             if added is not None:
                 return added

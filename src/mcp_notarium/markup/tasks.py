@@ -262,24 +262,30 @@ def set_task(
         raise TaskNotFound
     if task.state == "done" if done else task.is_open:
         return text
-    changes = [(one.start, one.end, "") for one in task.fields if one.name in {"done", "cancelled"}]
-    changes = [(_with_blanks(text, start), end, put) for start, end, put in changes]
+    changes = [
+        (_with_blanks(text, task, one), one.end, "")
+        for one in task.fields
+        if one.name in {"done", "cancelled"}
+    ]
     if not task.box:
         changes.append((task.start, task.end, "DONE" if done else _word_for_open(tasks)))
     else:
         changes.append((task.start, task.end, "x" if done else " "))
         put = _done_date(form or _form_of(task, tasks), today) if done else ""
-        at = _end_of(text, task, changes)
+        at = _end_of(text, task)
         changes.append((at, at, put))
     for start, end, put in sorted(changes, reverse=True):
         text = text[:start] + put + text[end:]
     return text
 
 
-def _with_blanks(text: str, start: int) -> int:
-    """Return where the blanks before a field begin."""
-    before = text[max(start - _MOST_BLANKS, 0) : start]
-    return start - len(before) + len(before.rstrip(" \t"))
+def _with_blanks(text: str, task: Task, field: TaskField) -> int:
+    """Return where a field begins with the blanks before it, except those that keep its neighbours apart."""
+    if not text[field.end : field.end + 1].isspace() and field.end < len(text):
+        return field.start
+    first = task.end + (2 if task.box else 1)
+    before = text[max(first, field.start - _MOST_BLANKS) : field.start]
+    return field.start - len(before) + len(before.rstrip(" \t"))
 
 
 def _word_for_open(tasks: Sequence[Task]) -> str:
@@ -301,10 +307,9 @@ def _done_date(form: DateForm, today: date) -> str:
     return f"  [completion:: {today.isoformat()}]" if form == "field" else ""
 
 
-def _end_of(text: str, task: Task, changes: Sequence[tuple[int, int, str]]) -> int:
+def _end_of(text: str, task: Task) -> int:
     """Return where a field is added: behind the words and fields, and before the id of the block."""
     stop = text.find("\n", task.end)
     line = text[task.end : len(text) if stop < 0 else stop].rstrip()
     block_id = _BLOCK_ID.search(line)
-    at = task.end + len(line[: block_id.start()].rstrip() if block_id else line)
-    return next((start for start, end, _ in changes if start < at <= end), at)
+    return task.end + len(line[: block_id.start()].rstrip() if block_id else line)

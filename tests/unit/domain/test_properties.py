@@ -24,6 +24,8 @@ cooked: true
 again: yes
 zip: 00815
 isbn: 97801403287219780140328721
+exact: 9007199254740992
+long: 9007199254740993
 due: 2026-12-01
 quoted: "2026-12-01"
 no day: 2026-02-30
@@ -35,6 +37,8 @@ from:
 link: "[[Recipes]]"
 nothing:
 tilde: ~
+line: |-
+  2026-12-01
 story: |
   one
   two
@@ -47,6 +51,8 @@ said: !!str 5
 shared: &s 7
 same: *s
 both: [*s, x]
+listed: &l [x]
+again too: *l
 rating: 5
 tags: [food]
 aliases: Broth, Stock
@@ -65,6 +71,8 @@ def test_the_block_has_the_values_that_obsidian_shows():
         ("again", "yes"),
         ("zip", "00815"),
         ("isbn", "97801403287219780140328721"),
+        ("exact", 2**53),
+        ("long", "9007199254740993"),
         ("due", date(2026, 12, 1)),
         ("quoted", date(2026, 12, 1)),
         ("no day", "2026-02-30"),
@@ -74,6 +82,7 @@ def test_the_block_has_the_values_that_obsidian_shows():
         ("link", "[[Recipes]]"),
         ("nothing", None),
         ("tilde", None),
+        ("line", "2026-12-01"),
         ("story", "one\ntwo\n"),
         ("nested", OtherValue("{a: 1}")),
         ("deep", OtherValue("- [1]")),
@@ -82,6 +91,8 @@ def test_the_block_has_the_values_that_obsidian_shows():
         ("shared", 7),
         ("same", 7),
         ("both", ("7", "x")),
+        ("listed", ("x",)),
+        ("again too", ("x",)),
         ("aliases", ("Broth", "Stock")),
     ]
 
@@ -135,7 +146,12 @@ tags:: #a
 alias:: x, y
 ```
 fenced:: x
+```python
+fenced:: y
 ```
+Says:: [by:: Bob]
+```spanned`` [deep:: 1]```
+`[code:: x]` [escaped:: a \\] b]
 after:: [label] \\] (x)
 """
 
@@ -146,7 +162,7 @@ def test_fields_within_the_text_have_the_values_that_dataview_shows():
         ("Status", "in **progress**"),
         ("Bold Field", "Nice!"),
         ("rating", ("9", "3")),
-        ("by", "[[Ann]] (and Bob)"),
+        ("by", ("[[Ann]] (and Bob)", "Bob")),
         ("quoted", True),
         ("item", ("1", "2", "3")),
         ("words", ("yes", "or, no")),
@@ -157,8 +173,13 @@ def test_fields_within_the_text_have_the_values_that_dataview_shows():
         ("Noël", "Un jeu"),
         ("🎅", "a game"),
         ("alias", ("x", "y")),
+        ("escaped", "a \\] b"),
         ("after", "[label] \\] (x)"),
     ]
+
+
+def test_a_fence_behind_a_byte_order_mark_is_a_fence():
+    assert read_properties("\ufeff```\na:: 1\n```\nb:: 2") == {"b": 2}
 
 
 def test_names_count_once_whatever_their_case():
@@ -177,6 +198,7 @@ def test_what_is_too_long_or_too_much_is_bounded():
     many = "".join(f"k{number}: {number}\n" for number in range(MOST + 9))
     assert len(read_properties(f"---\n{many}---\n")) == MOST
     assert len(read_properties(many.replace(":", "::"))) == MOST
+    assert read_properties(many.replace(":", "::") + "k0:: more\n")["k0"] == ("0", "more")
 
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(

@@ -92,6 +92,9 @@ Text with a [rating:: 5] in it
         ("a: &x 1\nb: 2\n", "a", 3, "a: 3\nb: 2\n"),
         ("a: &x 1\nb: *x\n", "b", 3, "a: &x 1\nb: 3\n"),
         ("b: {c: 1}\n", "b", "x", "b: x\n"),
+        ("a: x\n", "a", "1e3", 'a: "1e3"\n'),
+        ("? a\n: x\n", "a", "y", "? a\n: y\n"),
+        ("? a\n: x\n", "a", ("y",), "? a\n:\n  - y\n"),
     ],
 )
 def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value, wanted):
@@ -117,6 +120,7 @@ def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value,
         ("Text [a:: 1]!\n- a:: 2\n- b\n", "Text!\n- b\n"),
         ("- a:: 2\n  - child\n", "- \n  - child\n"),
         ("- [a:: 2] b", "- b"),
+        ("a:: 1 [a:: 2]\nText", "Text"),
         ("b:: 1", "b:: 1"),
     ],
 )  # fmt: skip
@@ -133,6 +137,9 @@ def test_a_property_goes_with_its_lines(text, wanted):
         ("a:: 1\nA:: 2\n", ("x", "y"), "a:: x\nA:: y\n"),
         ("(a:: 1)", "[[X (y)]]", "(a:: [[X (y)]])"),
         ("a:: 1", (), "a:: "),
+        ('a:: "x"', "x", 'a:: "x"'),
+        ("\ufeffb:: 1\nText", 2, "\ufeffb:: 1\na:: 2\nText"),
+        ("+++\n+++\nb:: 1\na:: 1\n", 2, "+++\n+++\nb:: 1\na:: 2\n"),
         ("a:: 1", ("x",), "a:: x"),
         ("b:: 1\n\nText", 2, "b:: 1\na:: 2\n\nText"),
         ("b:: 1", 2, "b:: 1\na:: 2"),
@@ -185,6 +192,13 @@ def test_what_no_property_can_be_is_refused(text, name, value):
 def test_a_block_that_is_not_understood_is_not_changed(text):
     with pytest.raises(NotUnderstood):
         change_properties(text, {"b": 1})
+
+
+def test_many_fields_are_removed_in_bounded_time():
+    text = "a:: b\nText [a:: c]\n" * 15_000
+    begin = process_time()
+    assert change_properties(text, {"a": REMOVE}) == "Text\n" * 15_000
+    assert process_time() - begin < 10
 
 
 @pytest.mark.slow("fifty changes of a block of thousands of keys")
