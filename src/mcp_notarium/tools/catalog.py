@@ -76,7 +76,7 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note (`daily:today`: the day's), whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "Read a note (`daily:today`: the daily note), whole or by lines (from 1), with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
