@@ -505,6 +505,17 @@ async def test_an_unknown_template_names_those_that_there_are(account: Account) 
         assert account.read("New.md") == "c"
 
 
+async def test_an_empty_template_or_text_takes_nothing_away(account: Account) -> None:
+    files: Files = {TEMPLATES: {"folder": "T"}, "T/Empty.md": "", "T/A.md": "a\n"}
+    async with opened(account, files):
+        for number, (template, text, stored) in enumerate(
+            (("Empty", "x", "x"), ("A", "", "a\n"), ("Empty", "", ""), ("A", None, "a\n"))
+        ):
+            more = {} if text is None else {"text": text}
+            await account.call("save", title=f"New{number}", template=template, **more)
+            assert account.read(f"New{number}.md") == stored
+
+
 async def test_many_templates_are_named_in_part(account: Account) -> None:
     files: Files = {TEMPLATES: {"folder": "T"}}
     files |= {f"T/{number:03}.md": "x" for number in range(60)}

@@ -237,9 +237,9 @@ def _choose(paths: list[str], name: str, folder: str) -> str | None:
 
 def _with_text_below(request: SaveRequest, begun: Begun) -> SaveRequest:
     """Return the request with its text as one that stands below the template."""
-    if not begun.content.text or not request.text:
-        return request.model_copy(update={"text": None})
-    return request.model_copy(update={"text": None, "append": request.text})
+    if not begun.content.text:
+        return request
+    return request.model_copy(update={"text": None, "append": request.text or None})
 
 
 def _require_loaded(app: App, template: str | None) -> None:
