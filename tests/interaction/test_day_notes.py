@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mcp_notarium.tools.note_lookup import find_note
 from support.tool_client import connected
 from support.tool_harness import NOW, ToolHarness
 from support.undo_places import PLACES, Place
@@ -61,6 +62,7 @@ async def test_the_note_of_a_day_is_made_once_and_then_changed(store: str, tmp_p
         assert again["id"] == made["id"]
         read = await place.call("get", id=ID)
         assert read["id"] == made["id"]
+        assert (await find_note(place.harness.app, ID)).id == made["id"]  # one id of several
         lines = [line for line in read["text"].split("\n") if line]
         titled = place.harness.app.library.traits.titles
         assert lines == (["milk", "bread"] if titled else [DAY, "milk", "bread"])

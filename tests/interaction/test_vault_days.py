@@ -132,6 +132,7 @@ async def test_a_daily_note_is_made_where_the_app_makes_it(
         assert (await account.call("get", id=ID))["id"] == path
 
 
+@pytest.mark.attack(52)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -201,6 +202,7 @@ def _folder(path: Path, _target: Path) -> None:
     path.mkdir()
 
 
+@pytest.mark.attack(52)
 @pytest.mark.parametrize("make", [_symlink, _hard_link, _pipe, _folder])
 @pytest.mark.parametrize("name", [DAILY, LOGSEQ, PERIODIC])
 async def test_settings_that_are_no_file_of_the_vault_are_not_read(
@@ -221,6 +223,7 @@ async def test_settings_that_are_no_file_of_the_vault_are_not_read(
         assert outside.read_text() == said
 
 
+@pytest.mark.attack(52)
 async def test_a_settings_folder_that_is_a_link_is_not_followed(account: Account) -> None:
     outside = account.vault.parent / "outside"
     outside.mkdir()
@@ -275,6 +278,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Any:
     time.tzset()
 
 
+@pytest.mark.attack(52)
 async def test_templaters_code_is_never_run_and_told(account: Account) -> None:
     code = "# <% tp.file.title %>\n<%* await tp.system.prompt() -%>\n"
     files: Files = {
@@ -499,6 +503,17 @@ async def test_an_unknown_template_names_those_that_there_are(account: Account) 
             assert "begin_untrusted" in refused
         assert (await account.call("save", title="New", template="y/B"))["id"] == "New.md"
         assert account.read("New.md") == "c"
+
+
+async def test_an_empty_template_or_text_takes_nothing_away(account: Account) -> None:
+    files: Files = {TEMPLATES: {"folder": "T"}, "T/Empty.md": "", "T/A.md": "a\n"}
+    async with opened(account, files):
+        for number, (template, text, stored) in enumerate(
+            (("Empty", "x", "x"), ("A", "", "a\n"), ("Empty", "", ""), ("A", None, "a\n"))
+        ):
+            more = {} if text is None else {"text": text}
+            await account.call("save", title=f"New{number}", template=template, **more)
+            assert account.read(f"New{number}.md") == stored
 
 
 async def test_many_templates_are_named_in_part(account: Account) -> None:

@@ -59,6 +59,7 @@ def _vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return vault
 
 
+@pytest.mark.attack(52)
 @given(folder=ODD, form=ODD, template=ODD, when=TIMES)
 def test_obsidians_settings_name_a_place_in_the_vault_or_are_refused(
     vault: Path, folder: str, form: str, template: str, when: datetime
@@ -92,6 +93,7 @@ def _require_inside(root: int, when: datetime) -> None:
     assert not place.path.startswith("/")
 
 
+@pytest.mark.attack(52)
 @given(st.binary(max_size=300) | ODD.map(str.encode))
 def test_any_bytes_are_settings_or_none(vault: Path, said: bytes) -> None:
     names = (".obsidian/daily-notes.json", ".obsidian/templates.json", "logseq/config.edn")

@@ -1,14 +1,13 @@
-"""Read ids such as ``daily:today``, begin the note of a day, and begin new notes from templates.
+"""Begin the note of a day that is saved first, and new notes from templates; put ids in the place of days.
 
-A day is one of the local time zone of this computer. Every tool takes such an id for a note; ``save`` makes that note. What
-a new note begins with is text: code in a template is never run. An id that is one stays one, whatever it looks like.
+What a new note begins with is text: code in a template is never run. An id that is one stays one, whatever it looks like.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -18,6 +17,13 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted
 from mcp_notarium.markup.templates import Filling, has_code, names_title
+from mcp_notarium.tools.day_ids import (
+    at_day,
+    find_note_of,
+    local_time,
+    missing_day_error,
+    read_day,
+)
 from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import (
     DAY_PREFIX,
@@ -32,9 +38,6 @@ from mcp_notarium.tools.tool import CallContext
 if TYPE_CHECKING:
     from mcp_notarium.app import App
 
-_NAMED = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_FORMS = "Write `daily:today`, `daily:yesterday`, `daily:tomorrow` or a day of the calendar like `daily:2026-11-28`."
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 MOST_TEMPLATES = 50
 """Templates that a refusal names."""
@@ -62,22 +65,6 @@ class Begun:
     key: str = ""
 
 
-def read_day(text: str, *, now: float) -> date | None:
-    """Return the day that an id names; None for any other id. Raises ``InvalidRequest`` for a day that there is not."""
-    if not is_day(text):
-        return None
-    named = text.strip()[len(DAY_PREFIX) :].strip().lower()
-    try:
-        if named in _NAMED:
-            today = datetime.fromtimestamp(now, UTC).astimezone().date()
-            return today + timedelta(days=_NAMED[named])
-        if _DAY.fullmatch(named):
-            return date.fromisoformat(named)
-    except (ValueError, OverflowError):
-        pass
-    raise InvalidRequest("This names no day.", subcategory="day", resolution_hint=_FORMS)
-
-
 async def with_days(
     app: App, request: BaseModel, named: dict[str, str]
 ) -> tuple[BaseModel, dict[str, str]]:
@@ -101,31 +88,12 @@ async def _find_id(app: App, request: BaseModel, named: str) -> str:
         if find_id(app, named) != named:
             return named  # the name of a note, which is looked up later
         raise
-    assert day is not None  # noqa: S101 - the caller has asked
     note = await find_note_of(app, day)
+    if note is None and not isinstance(request, SaveRequest):
+        raise missing_day_error(app, day)
     if note is not None:
         _require_not_trashed(request, note)
-        return note.id
-    if isinstance(request, SaveRequest):
-        return f"{DAY_PREFIX}{day.isoformat()}"
-    writes = app.config.policy.offers("save")
-    raise NoteNotFound(
-        f"There is no note of {day.isoformat()} yet.",
-        details={"day": day.isoformat()},
-        resolution_hint="`save` with this id and `append` or `text` makes it."
-        if writes
-        else "None can be made here.",
-    )
-
-
-async def find_note_of(app: App, day: date) -> Note | None:
-    """Return the note of a day. Raises ``StillLoading`` if it may be among the notes that are not here yet."""
-    days = app.library.days
-    note = await days.find(_at(app, day))
-    unsure = days.titled or app.config.policy.visibility.has_rules
-    if note is None and unsure and not app.library.status().complete:
-        raise still_loading(app, "whether this day has a note shows when all are here.")
-    return note
+    return f"{DAY_PREFIX}{day.isoformat()}" if note is None else note.id
 
 
 async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> SaveRequest:
@@ -181,7 +149,7 @@ async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | No
 
 
 async def _begin_day(app: App, request: SaveRequest, day: date) -> tuple[SaveRequest, Begun]:
-    at, traits = _at(app, day), app.library.traits
+    at, traits = at_day(app, day), app.library.traits
     new = await app.library.days.plan(at)
     key = f"{DAY_PREFIX}{day.isoformat()}"
     if new.place is None:
@@ -244,7 +212,7 @@ async def _begin_from_template(app: App, name: str, request: SaveRequest) -> Beg
             resolution_hint="Give `title` too.",
         )
     named = None if title is None else title.rpartition("/")[2].removesuffix(".md").strip()
-    filling = Filling(_now(app), named, settings.date_format, settings.time_format)
+    filling = Filling(local_time(app), named, settings.date_format, settings.time_format)
     return Begun(
         Content(filling.fill(template)),
         form=Form.FILE if app.library.traits.tags_in_text else Form.LINES,
@@ -269,9 +237,9 @@ def _choose(paths: list[str], name: str, folder: str) -> str | None:
 
 def _with_text_below(request: SaveRequest, begun: Begun) -> SaveRequest:
     """Return the request with its text as one that stands below the template."""
-    if not begun.content.text or not request.text:
-        return request.model_copy(update={"text": None})
-    return request.model_copy(update={"text": None, "append": request.text})
+    if not begun.content.text:
+        return request
+    return request.model_copy(update={"text": None, "append": request.text or None})
 
 
 def _require_loaded(app: App, template: str | None) -> None:
@@ -327,13 +295,3 @@ def _require_new(request: SaveRequest) -> SaveRequest:
             else "Leave `title` out.",
         )
     return request if titled is None else request.model_copy(update={"title": None})
-
-
-def _now(app: App) -> datetime:
-    return datetime.fromtimestamp(app.clock(), UTC).astimezone()
-
-
-def _at(app: App, day: date) -> datetime:
-    """Return the present time of this day, in the local time zone."""
-    clock = _now(app).replace(tzinfo=None)
-    return datetime.combine(day, clock.time()).astimezone()

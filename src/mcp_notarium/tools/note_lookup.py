@@ -27,6 +27,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.tools.day_ids import find_day
+from mcp_notarium.tools.requests import is_day
 from mcp_notarium.tools.sync_notice import still_loading
 
 if TYPE_CHECKING:
@@ -37,12 +39,14 @@ _ID_SHOWN = 80
 
 
 async def find_note(app: App, note_id: str) -> Note:
-    """Return the note with this id. Raises ``NoteNotFound``, or what the store answers.
+    """Return the note with this id, or of this day. Raises ``NoteNotFound``, or what the store answers.
 
     If rules hide notes, ``StillLoading`` is the only answer about a note that cannot be shown before all
     are here: the store may refuse a hidden one in words of its own.
     """
     note = app.library.get(note_id)
+    if note is None and is_day(note_id):
+        return await find_day(app, note_id)
     if note is None and not app.library.status().complete:
         note = await _fetch(app, note_id)
         if (
