@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from support.undo_places import PLACES
+from support.whole import Server, store_environment
 
 pytestmark = pytest.mark.anyio
 NAMES = ("one", "two", "three")
@@ -257,3 +258,25 @@ async def test_a_name_that_is_taken_leaves_the_note_where_it_is(tmp_path):
         assert counted(done) == ["changed", 1, None, 1]
         assert done["results"][0]["id"] == "A.md"
         assert all_files(place) == {"A.md": "one note", "X/A.md": "two", "X/B.md": "note three"}
+
+
+def test_a_real_server_changes_and_brings_back_the_notes_of_a_folder(tmp_path):
+    top = tmp_path / "vault"
+    for path in ("Old/A.md", "Old/sub/B.md", "C.md"):
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text("[[A]]\n")
+    env = store_environment(tmp_path, "vault", VAULT_PATH=str(top))
+    with Server(env) as server:
+        server.loaded(3)
+        asked = {"action": "change", "query": "path:old", "add_tags": ["x"], "folder": "New"}
+        done = server.tool("manage", **asked, confirm=True)
+        assert sorted(row["id"] for row in done["results"]) == ["New/A.md", "New/B.md"]
+        folders = server.tool("manage", action="list_folders")["folders"]
+        assert [row["folder"] for row in folders] == ["/", "New"]
+        assert server.leave() == 0
+    with Server(env) as server:  # the versions know it still
+        server.loaded(3)
+        back = {"action": "undo", "change_id": done["change_id"], "confirm": True}
+        assert server.tool("manage", **back)["notes"] == 2
+        assert (top / "Old/sub/B.md").read_text() == "[[A]]\n"
+        assert server.leave() == 0

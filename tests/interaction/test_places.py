@@ -94,6 +94,7 @@ LOOSE = {
     "pics/loose.png": "p",
     "sub/rel.pdf": "p",
     "sub/near.png": "p",
+    "near.png": "another, which Obsidian would not take for the one beside the note",
     "sub/on card.png": "p",
     "sub/in text.png": "p",
     "Board.canvas": json.dumps(
@@ -123,12 +124,12 @@ async def test_what_hangs_loose_is_told_with_where(tmp_path):
         ]
         assert rows(answer, "no_links") == [("C.md",)]
         assert rows(answer, "no_tags") == [("C.md",)]
-        assert rows(answer, "unlinked_file") == [("pics/loose.png",)]
+        assert rows(answer, "unlinked_file") == [("near.png",), ("pics/loose.png",)]
         assert answer["totals"] == {
             "broken_link": 3,
             "no_links": 1,
             "no_tags": 1,
-            "unlinked_file": 1,
+            "unlinked_file": 2,
         }
         assert "begin_untrusted" in answer
 

@@ -214,6 +214,9 @@ ORDERS = (
     {"action": "restore_version", "id": "plan", "local_version": 2, "version": "r1"},
     {"action": "rename_tag", "tag": "work", "new_tag": "owned"},
     {"action": "rename_tag", "tag": "work", "new_tag": "thief@example.org"},
+    {"action": "trash", "query": "plan"},
+    {"action": "change", "ids": ["plan", "bin"], "add_tags": ["thief@example.org"]},
+    {"action": "change", "query": "tag:work", "remove_tags": ["work"]},
     {"action": "delete_permanently", "id": "bin", "local_version": 2},
     {"action": "reset_cache"},
 )

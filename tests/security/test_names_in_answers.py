@@ -189,7 +189,7 @@ def drive_many(scanner: Scanner, world: World, offered: set[str]) -> None:
     if "move_folder" in offered:
         listed = scanner.call("manage", action="list_folders")["folders"]
         folder = next(row["folder"] for row in listed if row["folder"] != "/")
-        move = {"action": "move_folder", "folder": folder, "new_folder": f"{WORD} folder"}
+        move = {"action": "move_folder", "folder": folder, "new_folder": f"{WORD} place"}
         for more in ({"dry_run": True}, {}, {"confirm": True}, {"new_folder": folder}):
             scanner.call("manage", **move | more)
         scanner.call("manage", **move | {"folder": f"{WORD} gone"})

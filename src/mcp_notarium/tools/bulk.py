@@ -246,14 +246,26 @@ class _Run:
         self.unchanged: list[str] = []
 
     async def save_all(self, ids: Sequence[str], words: Words, *, of: int) -> dict[str, str]:
-        """Save each; return the ids that the changed notes have now. Raises with how many were done."""
+        """Save each, those last that are not under their name; return the ids that the changed notes have now.
+
+        Raises with how many were done.
+        """
         done: dict[str, str] = {}
         step = max(1, len(ids) // _MOST_REPORTS)
-        for number, note_id in enumerate(ids):
-            if number % step == 0:
+        waiting = [*ids]
+        for number, note_id in enumerate(waiting):
+            is_again = number >= len(ids)
+            if number % step == 0 and not is_again:
                 await self._call.progress(number, len(ids), words.doing)
             try:
                 saved = await self._save(note_id)
+            except NoteNotFound as error:
+                if is_again:
+                    self.refused[note_id] = error.message
+                else:
+                    waiting.append(
+                        note_id
+                    )  # a listing that is older than its move may be in the index
             except _OF_ONE_NOTE as error:
                 self.refused[note_id] = error.message
             except NotariumError as error:

@@ -5,7 +5,8 @@ A person is asked before
 * a save that drops most of a text, or shares the note (:func:`ask_before_save`);
 * a change that takes away what nothing can bring back, of the note or of notes that link to it (:func:`find_questions`,
   and for the removal of a note :func:`remove_note`; ``domain/loss`` decides what that is);
-* ``manage`` deletes for good, undoes, restores, renames a tag or resets the index: always, in the words of its handler.
+* ``manage`` deletes for good, undoes, restores, changes many notes, renames a tag, moves a folder or resets the index: always, in the
+  words of its handler.
 
 A user at a terminal is not asked what they have typed. Who may answer follows from NOTARIUM_DESTRUCTIVE
 (:func:`consent_mode`).

@@ -1,6 +1,6 @@
 """Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
-``tags`` and ``duplicates`` handle what concerns many notes.
+``many``, ``undo_many``, ``folders``, ``places`` and ``tags`` handle what else concerns many notes.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics

@@ -52,12 +52,12 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     restored = {*ids}
 
     async def draft(note_id: str) -> Draft | None:
-        if app.library.history.is_changed_by(note_id, undo_id):
+        note = app.library.get(
+            note_id
+        )  # by an earlier id as well: a sync may have renamed it since
+        if note is None or app.library.history.is_changed_by(note.id, undo_id):
             return None
-        old = await app.library.history.read_before(note_id, change_id)
-        note = app.library.get(note_id)
-        if note is None:
-            return None
+        old = await app.library.history.read_before(note.id, change_id)
         made = await history.draft_undone(app, note, old, call)
         if drops_most(note.text, made.content.text):
             raise InvalidRequest("Most of its text would go: undo it alone, by its `id`.")
