@@ -287,6 +287,10 @@ _BEHAVIOUR = {
   `rating:>=4`, `rating:3..5`, `due:<2026-12-01`, `due:2026-12`, `has:due`, each also with `-` and in `OR`. A sign or a range compares numbers with
   numbers and dates with dates; a date without a zone counts as UTC. A name that no note has is no filter but words. Rows show the properties that
   the query names, beside the marks.
+* Tasks filter, too: `task:open`, `task:done`, `task:any`, `task:doing`, `task:cancelled`, `task:due<2026-12-01`, `task:due:2026-12`,
+  `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. Rows then have these `tasks` (`line`, `text`,
+  `state`, `due`, `scheduled`; ten at most, `more_tasks` if there are others). Tasks are items with a box (`- [ ]`, any character in it), with dates as
+  Obsidian Tasks or Dataview write them, Logseq's `TODO`, `DOING`, `DONE` with `SCHEDULED` and `DEADLINE`, Trilium's to-do lists and Memento's checklists.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
 * A bare word is looked for as it is meant: `l'animation` finds `animation`; `snake_case`, `snakeCase` and `snake case` find each
   other, and so do `back up` and `backup`; of a long identifier or a compound that no note has, the words count. Of a run of Chinese,
@@ -408,6 +412,9 @@ _BEHAVIOUR = {
   kept beside a note of the notebooks. Notes of the other stores have them if their text begins with a block of front matter. A property
   is changed where it stands, also as `key:: value` in a text; nothing else of the text changes. A name that none may have there is an error. Tags are no property.
 * Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.
+* `task` ticks the task of these words (in any letter case; part of them is enough if no other task has it), or of this line, which needs
+  `local_version`; `done`: `false` reopens it. Nothing else of the text changes. The day on which it was done is added in the form that the note uses (`✅ 2026-11-28`,
+  `[completion:: 2026-11-28]`), and goes when it is reopened. A task that comes again (`🔁`) is ticked, and `note` says that no next one was added.
 * `add_tags` and `remove_tags` name single tags, in any spelling of theirs; the others stay. They stand without `tags`. A new note takes `add_tags` for its `tags`.
 * Tags are trimmed, and each is kept once in the spelling the note has. New tags hold no comma, white space
   only where the store has tags of several words, and at most 256 characters; a note has at most 100. Odd tags that exist already stay.
