@@ -37,7 +37,7 @@ FOUND = {
             "act 1 of b #1": 12,
             "note of another device #3": 1,
         },
-        ("another device: rename note1", "b calls manage rename_tag", "Repeat the call"),
+        ("another device: rename note1", "b calls manage rename_tag", "takes all of it back"),
     ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
