@@ -369,7 +369,9 @@ class Oracle:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
         kept = {one.name: one.kept() for one in servers if one.kept()}
         if kept:
-            raise Broken(f"tasks, calls or records are kept after everything was done: {kept}")
+            raise Broken(
+                f"tasks, calls, entries or records are kept after everything was done: {kept}"
+            )
         if waiting > MOST_WAITING:
             raise Broken(f"tasks, timers and events are left: {waiting}")
         self.judge_requests(requests, "quiet minutes")

@@ -288,9 +288,10 @@ class Server:
         return found, seen
 
     def kept(self) -> int:
-        """Return how many tasks, calls and records are kept in memory."""
-        locks = self.app.writer._locks
-        return len(locks._running) + len(locks._calls) + len(locks._locks) + self.app.audit.waiting
+        """Return how many tasks, calls, claimed entries and records are kept in memory."""
+        locks, claimed = self.app.writer._locks, self.app.writer._journal._claimed
+        tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
+        return tasks + len(claimed) + self.app.audit.waiting
 
     def close(self) -> None:
         """End it in order."""

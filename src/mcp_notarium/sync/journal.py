@@ -218,6 +218,7 @@ class Journal:
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
             if entry is None or entry.owner != self._owner:
+                self._claimed.discard(write.write_id)
                 return None
             self._cache.journal.drop(write.write_id)
             if base is not None:
@@ -259,6 +260,7 @@ class Journal:
         with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
+                self._claimed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
@@ -374,6 +376,7 @@ class Journal:
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
+        self._claimed.discard(write.write_id)
         with self._cache.transaction(durable=True):
             self._cache.journal.drop_following(write.write_id)
             self._cache.journal.reject(write.write_id, reason)
@@ -392,6 +395,7 @@ class Journal:
 
         If that cannot be recorded now, others wait until the lease runs out.
         """
+        self._claimed.discard(write.write_id)
         with suppress(CacheError):
             self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
