@@ -126,8 +126,6 @@ class HeadReader:
                 details={"id": note.id},
                 resolution_hint="Move the note to the trash first, then delete it.",
             )
-        if view.seen is None:
-            return view
         body = b""
         if self._store.traits.revives:  # the journal has what makes it again before it goes
             try:
