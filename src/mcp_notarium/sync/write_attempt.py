@@ -183,8 +183,6 @@ class WriteAttempt:
             raise add_outcome(error, _nothing_done(write)) from None
         result = _told(await self._follow(committed), asked, head)
         if result.outcome is WriteOutcome.AGAIN:
-            if write.kind is WriteKind.CREATE:
-                raise taken_over_error(write)
             self._drop(write)
             return result
         sent = await self._send_links(following) if result.stored else ()

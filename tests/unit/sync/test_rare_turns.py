@@ -124,8 +124,9 @@ def test_a_merge_that_another_process_finishes_before_somebody_edits_it_is_made_
     async def scenario():
         note = await open_note(first, store)
         behind(first, "push", 2, taken_over)  # the first one is our text
-        first.faults.plan(Fault.RACE, on="push", edit=lambda text: text + "theirs\n")
-        await first.change(note, "Title\nzero\none\ntwo\nthree\n")
+        first.faults.plan(Fault.OVERWRITE, on="push", edit=lambda text: text + "theirs\n")
+        with pytest.raises(OutcomeUnknown, match="not stored beside that yet"):
+            await first.change(note, "Title\nzero\none\ntwo\nthree\n")
         await second.run_cycles(2)
 
     asyncio.run(scenario())
