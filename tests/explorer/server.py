@@ -224,7 +224,8 @@ class Server:
         """Call a tool as its client does."""
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
-        _DIGEST.set(self.app.audit.digest(tool, arguments))
+        digest = self.app.audit.digest(tool, arguments)
+        _DIGEST.set(None if self._open_calls else digest)
         _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         before = self.app.audit.last_begun
         self._calls += 1

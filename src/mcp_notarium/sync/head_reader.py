@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, Versions
 from mcp_notarium.stores.extensions import RevivingStore, find_native
@@ -185,6 +186,8 @@ class HeadReader:
             taken=self._journal.is_taken(head),
             repeated=True,
         )
+        if held is not Held.CLASHING:
+            held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
             held = Held.REWRITTEN
         facts = {Fact.COPIED} if write.copied else set()
@@ -199,6 +202,18 @@ class HeadReader:
         if wanted == head.content:
             return view.holding(Held.OURS)
         return await self.redraft(view, head, wanted)
+
+    def _lead_on(
+        self, write: PendingWrite, head: Revision, held: Held, wanted: Content
+    ) -> tuple[Held, Content]:
+        """Let the links that an entry writes lead to where their note is by now, if it was renamed once more since."""
+        text = wanted.text if held in (Held.BASE, Held.MERGEABLE) else head.content.text
+        changes = self._journal.find_moved_links(write, head.id)
+        led = rewrite_links(text, changes)
+        if led == text:
+            return held, wanted
+        wanted = replace(head.content, text=led)
+        return Held.OURS if wanted == head.content else Held.MERGEABLE, wanted
 
     async def _look_beside(self, view: View, head: Revision) -> View:
         """Ask whether a change has arrived that the content of the note does not show."""

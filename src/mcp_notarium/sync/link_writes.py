@@ -143,25 +143,49 @@ class CardMoves:
                     moved.waiting.clear()
         finally:
             self._active.discard(key)
+            with suppress(CacheError):
+                self._release(key, move)
+
+    def _release(self, key: str, move: CardMove) -> None:
+        """Let any process finish a move that is not done."""
+        if key in dict(self._cache.sync_state.card_moves()):
+            free = json.dumps(asdict(replace(move, owner="")))
+            self._cache.sync_state.add_card_move(key, free)
 
     async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
         for key, value in moves:
             said = json.loads(value)
             move = CardMove(**said | {"canvases": tuple(said["canvases"])})
-            ours = move.owner == self._owner
-            if key not in self._active and (ours or self._owner_ended(move.owner)):
+            free = move.owner in ("", self._owner) or self._owner_ended(move.owner)
+            if key not in self._active and free:
                 await self._settle(key, move)
 
     async def _settle(self, key: str, move: CardMove) -> set[str] | None:
-        """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet."""
-        pending = {write.note_id for write in self._cache.journal.in_flight()}
-        if self._folders is None or pending & {move.old, move.new}:
+        """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet.
+
+        The cards show the note where it is by now, also if it was renamed once more since, or got its old path back.
+        """
+        if self._folders is None:
             return None
-        notes, moved = self._cache.notes, set[str]()
-        if notes.etag(move.new) is not None and notes.etag(move.old) is None:
+        notes, moved, place = self._cache.notes, set[str](), ""
+        while True:
+            here = self._find(move)
+            pending = {write.note_id for write in self._cache.journal.in_flight()}
+            if pending & {move.old, move.new, here}:
+                return None
+            if here is None or here == place:
+                break
+            place = here
             self._on_step("cards")
-            moved = await self._folders.move_cards(move.canvases, old=move.old, new=move.new)
+            for before in (move.old, move.new):
+                if notes.etag(before) is None:
+                    moved |= await self._folders.move_cards(move.canvases, old=before, new=here)
             self._on_step("cards moved")
         self._cache.sync_state.drop_card_move(key)
         return moved
+
+    def _find(self, move: CardMove) -> str | None:
+        """Return the path of the note now; None if it is gone, or was never renamed."""
+        notes = self._cache.notes
+        return move.new if notes.etag(move.new) is not None else notes.names.current(move.new)

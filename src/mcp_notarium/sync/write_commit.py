@@ -144,6 +144,8 @@ class WriteCommit:
         try:
             if copies:
                 self._journal.hide_copies(write.note_id, copies)
+            if isinstance(storing, Revision) and self._journal.lags(write, storing.id):
+                follow_ups = [*follow_ups, self._links_again(write, storing)]
             ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
@@ -152,6 +154,18 @@ class WriteCommit:
             ) from error
         self._on_step("committed")
         return ours
+
+    def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
+        """Make the entry that lets links follow another renaming, which came while they were written: it waits for the next cycle."""
+        return self._journal.make(
+            note_id=stored.id,
+            kind=WriteKind.UPDATE,
+            base_etag=stored.etag,
+            content=stored.content,
+            body=self._store.compose(stored, stored.content, now=self._clock()),
+            copied=True,
+            after=write.after,
+        )
 
     async def _accept_over_others(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool

@@ -51,8 +51,8 @@ async def with_links(
     """
     if wanted is False:
         return content, LinkChanges()
-    links = await app.library.find_broken_links(note, content)
     cards = await app.library.find_cards(note, content)
+    links = await app.library.find_broken_links(note, content)
     readable = {one: count for one, count in cards.items() if count}
     if not links and not readable:
         return content, LinkChanges({}, cards)
