@@ -147,6 +147,8 @@ class WriteAttempt:
         step = decide(view.case)
         if step is Step.REFUSE:
             raise self._refuse(view, cast("Asked", asked))
+        if step is Step.DONE and view.lacking is not None and view.base is not None:
+            return await self._follow(self._commit.put_back(view.write, view.base, view.lacking))
         if step is Step.DONE:
             return self._finish(view, asked)
         if step is Step.COPY:

@@ -1,6 +1,7 @@
 """What a write meets seldom on its way: the answer is true all the same, nothing is lost and nothing made twice."""
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
@@ -27,7 +28,7 @@ from support.memory_client import (
     LIKE_VAULT,
     Fault,
 )
-from support.sync_rig import LEASE, Client, quick_folder
+from support.sync_rig import LEASE, Client, Crash, quick_folder
 
 BASE = "Title\none\ntwo\nthree\n"
 OURS = "Title\none\nTWO, I say\nthree\n"
@@ -277,6 +278,84 @@ def test_a_text_of_which_no_copy_can_be_made_when_it_is_sent_again_is_kept(clien
     assert texts(store) == [theirs]
     assert rejected(client) == [ours]
     assert client.contents() == store.contents()
+
+
+# Tags that a merging store has taken from somebody else's revision.
+
+
+def tag_before(client, store, *given):
+    """Let another device give the note a tag ('': take all) right before each of the next pushes, which go over that."""
+    push, left = client.remote.push, [*given]
+
+    async def late(write):
+        if left:
+            fields = store.fields(write.note_id)
+            tag = left.pop(0)
+            tagged = {"tags": [*fields["tags"], tag] if tag else [], "modified": 7.0}
+            store.overwrite(write.note_id, fields | tagged)
+        return await push(write)
+
+    client.remote.push = late
+
+
+def tags_of(store):
+    (content,) = store.contents().values()
+    return {*content.tags}
+
+
+@pytest.mark.parametrize("given", ["theirs", ""])
+@pytest.mark.parametrize("step", ["pushed", "committed"])
+def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(clients, store, step, given):
+    client = clients()
+    note = asyncio.run(client.create("one\n", "t"))
+
+    def stop(name):
+        if name == step:
+            raise Crash
+
+    killed = clients(on_step=stop)
+    tag_before(killed, store, given)
+    with pytest.raises(Crash):
+        asyncio.run(killed.writer.save(note=note, content=Content("one\n", ("t", "ours"))))
+    assert tags_of(store) == {"t", "ours"}
+    later = clients(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(2))
+    assert tags_of(store) == {"t", "ours", given or "t"}
+    assert store.kept(note.id).head == (4 if given else 3)
+    assert settled(later, store)
+
+
+def test_a_tag_that_comes_while_another_is_put_back_is_put_back_as_well(client, store):
+    async def scenario():
+        note = await client.create("one\n", "t")
+        tag_before(client, store, "theirs", "late")
+        await client.writer.save(note=note, content=Content("one\n", ("t", "ours")))
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert tags_of(store) == {"t", "ours", "theirs", "late"}
+    assert settled(client, store)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_save_is_in_doubt_while_what_it_went_over_cannot_be_read(client, store, forgotten):
+    async def unread():
+        if forgotten:
+            store.forget_versions(*store.ids())
+        else:
+            client.faults.plan(Fault.TIMEOUT, on="get", times=2)
+
+    async def scenario():
+        note = await client.create("one\n", "t")
+        tag_before(client, store, "theirs")
+        behind(client, "push", 1, unread)
+        with nullcontext() if forgotten else pytest.raises(OutcomeUnknown, match="just before it"):
+            await client.writer.save(note=note, content=Content("one\n", ("t", "ours")))
+        await client.run_cycles(2)
+
+    asyncio.run(scenario())
+    assert tags_of(store) == ({"t", "ours"} if forgotten else {"t", "ours", "theirs"})
+    assert settled(client, store)
 
 
 # Notes that are gone, or hidden.
