@@ -40,12 +40,13 @@ class Tags:
         self.taken_back.add(note_id)
 
     def left(self, store: dict[str, Content]) -> list[str]:
-        """Tell which notes have a tag that was renamed in all of them."""
+        """Tell which notes have a tag that was renamed in all of them. One that is hidden by now may have been so before."""
         return [
             f"{note_id} has {old}, of which {name} has made {new}"
             for name, had, old, new in self.done
             for note_id in had
-            if note_id in store and old in store[note_id].tags and note_id not in self.taken_back
+            if note_id in store and note_id not in self.taken_back
+            if old in store[note_id].tags and "hidden" not in store[note_id].tags
         ]
 
     def judge(self, store: dict[str, Content], taken: set[str]) -> None:

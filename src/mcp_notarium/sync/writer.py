@@ -221,11 +221,12 @@ class Writer:
                 with suppress(NotariumError):
                     async with self._locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)
-        for _ in range(LOCK_TRIES):
-            if not (moves := self._cache.sync_state.card_moves()):
-                return
+        if moves := self._cache.sync_state.card_moves():
             with suppress(NotariumError):
                 await self.cards.finish(moves)
+        for _ in range(LOCK_TRIES):
+            if not self.cards.are_busy():
+                return
             await self._sleep(LOCK_PAUSE)
 
     async def await_calls(self) -> None:

@@ -1,14 +1,17 @@
 """Links and cards that wait for a later cycle lead to their note where it is by then, over real files of a vault."""
 
 import asyncio
+import errno
 import json
 from dataclasses import replace
 
 import pytest
 
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.stores.vault import canvases
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.sync.link_writes import MOST_TRIES
 from support.sync_rig import Client, Crash, quick_folder, raced
 
 
@@ -220,3 +223,33 @@ def test_a_card_shows_its_note_that_was_renamed_once_more(open_client, places, t
     later = open_client(owner_ended=lambda _owner: True)
     assert card(places) == f"{title}.md"
     assert later.cache.sync_state.card_moves() == []
+
+
+@pytest.mark.parametrize("often", [1, 1000])
+def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
+    open_client, places, monkeypatch, often
+):
+    """Where the disk never takes it, it is tried a number of times."""
+    put_cards(places)
+    client, refused, replacing = open_client(), [], canvases.replacing
+
+    def refusing(*given, **named):
+        if len(refused) < often:
+            refused.append(given)
+            raise OSError(errno.ENOSPC, "no room")
+        return replacing(*given, **named)
+
+    monkeypatch.setattr(canvases, "replacing", refusing)
+
+    async def renamed():
+        async with client.writer.cards.following("Plan.md", "New.md", [BOARD]) as moved:
+            await rename(client, "Plan.md", "New", links=False)
+        return moved
+
+    moved = asyncio.run(renamed())
+    assert (moved.canvases, moved.waiting) == (set(), {BOARD})
+    assert card(places) == "Plan.md"
+    asyncio.run(client.run_cycles(1 if often == 1 else 2 * MOST_TRIES))
+    assert card(places) == ("New.md" if often == 1 else "Plan.md")
+    assert client.cache.sync_state.card_moves() == []
+    assert len(refused) == min(often, MOST_TRIES + 1)
