@@ -45,7 +45,7 @@ class Tags:
             f"{note_id} has {old}, of which {name} has made {new}"
             for name, had, old, new in self.done
             for note_id in had
-            if note_id in store and note_id not in self.taken_back
+            if note_id in store and note_id not in self.taken_back | self.dropped
             if old in store[note_id].tags and "hidden" not in store[note_id].tags
         ]
 

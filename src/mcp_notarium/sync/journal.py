@@ -258,7 +258,8 @@ class Journal:
         """
         # A version that is shown must not be given again after a loss of power.
         claimed = write.write_id in self._claimed
-        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed):
+        late = self._clock() >= write.lease_until  # another process may have it, and answers
+        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 self._claimed.discard(write.write_id)

@@ -112,6 +112,27 @@ def test_a_new_note_that_another_process_finishes_and_somebody_edits_is_there_on
     assert settled(first, store)
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_an_answer_that_comes_when_another_process_may_have_the_write_is_flushed(
+    client, store, late
+):
+    """It is shown at once, and no record of that process flushes it: its version must not be given again."""
+    begun, transaction = [], client.cache.transaction
+
+    def begins(*, durable=False):
+        begun.append(durable)
+        return transaction(durable=durable)
+
+    async def pass_time():
+        client.time.now += LEASE + 1 if late else 0
+        client.cache.transaction = begins
+
+    behind(client, "push", 1, pass_time)
+    asyncio.run(client.create("mine\n"))
+    assert begun == [late]
+    assert settled(client, store)
+
+
 def test_a_merge_that_another_process_finishes_before_somebody_edits_it_is_made_once(
     clients, store
 ):
