@@ -92,7 +92,9 @@ class MoreActs:
 
     async def _rename_tag(self, server: Server) -> None:
         world, notes = self._world, server.notes()
-        tags = sorted({tag for note in notes for tag in note.tags if tag != "hidden"})
+        # A note would be visible under another tag than the one that rules hide, or are going to.
+        rules = {"hidden", "private"}
+        tags = sorted({tag for note in notes for tag in note.tags} - rules)
         if not tags:
             return
         old = tags[world.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
