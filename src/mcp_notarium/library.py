@@ -371,10 +371,7 @@ class Library:
 
     async def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
         """Return what links must become if the content gives the note another path; by the notes they stand in."""
-        if not self.traits.ids.paths or note.trash or content.title == note.title:
-            return {}
-        new_id = self.preview(note, content)[0]
-        if new_id == note.id:
+        if (new_id := await self._find_new_path(note, content)) is None:
             return {}
         links, rules = self._cache.notes.links, self._cache.notes.visibility.rules
         places = [path for path in links.find_file_places(note.id) if not rules.closes(path)]
@@ -387,13 +384,24 @@ class Library:
 
         None: the canvas names the note, and is not readable.
         """
-        if not self.traits.ids.paths or note.trash or content.title == note.title:
-            return {}
-        if self.preview(note, content)[0] == note.id:
+        if await self._find_new_path(note, content) is None:
             return {}
         rules = self._cache.notes.visibility.rules
         found = await self._folders.find_cards(note.id)
         return {one: count for one, count in found.items() if rules.sees(one, ())}
+
+    async def _find_new_path(self, note: Note, content: Content) -> str | None:
+        """Return the path that a content would give the note; None: the one it has, or none.
+
+        What is still to follow of an earlier renaming follows first.
+        """
+        if not self.traits.ids.paths or note.trash or content.title == note.title:
+            return None
+        new_id = self.preview(note, content)[0]
+        if new_id == note.id:
+            return None
+        await self._writer.finish_links()
+        return new_id
 
     @property
     def _folders(self) -> FolderStore:

@@ -219,6 +219,7 @@ class Editors:
         def save() -> None:
             if self._path(note_id).exists() and not self._stands_elsewhere(note_id, text):
                 self._world.oracle.forgive(_missing(self._text(note_id), text))
+                self._world.oracle.tags.taken_back.add(note_id)
                 write(text)
                 self._world.oracle.promise(word, "another program")
 

@@ -17,11 +17,15 @@ from explorer.server import Answer, Server
 from explorer.vault_place import VaultPlace
 from explorer.world import World
 from mcp_notarium.domain.note import Content
+from mcp_notarium.stores.vault.folder import digest_of
 
 LINK = re.compile(r"^(\w+) \[\[([^\]\n]+)\]\]$|^(\w+) \[note\]\(([^)\n]+)\)$", re.MULTILINE)
 BOARD = "board.canvas"
 OTHERS = ("edit the top", "edit the end", "edit in place", "append", "tag")
 """What other programs do here: they write what they have read just now, and rename nothing."""
+
+WRITE_ANEW = ("edit the top", "edit the end", "tag")
+"""Those which put another file in the place of a note's."""
 
 
 class LinkWorld(World):
@@ -35,8 +39,6 @@ class LinkWorld(World):
         """Words of links that need not follow."""
         self._cards: list[str] = []
         """A word of the note on each card, in order."""
-        self._cards_left = False
-        """Cards need not follow."""
         self._texts: list[str] = []
         """Words that another program has put on the canvas."""
         self._renaming = 0
@@ -90,20 +92,22 @@ class LinkWorld(World):
         nodes = json.loads((self._vault.disk.root / BOARD).read_text())["nodes"]
         cards = [one["file"] for one in nodes if one["type"] == "file"]
         places = [self._place_of(mark, store) for mark in self._cards]
-        if len(cards) != len(
-            places
-        ) or any(  # the disk may refuse: then the answer says what is left
-            place and not self._vault.refuses and not self._cards_left and card != place
-            for card, place in zip(cards, places, strict=True)
+        if len(cards) != len(places) or any(
+            place and card != place for card, place in zip(cards, places, strict=True)
         ):
             raise self.oracle.breaks(f"the cards show {cards}, and the notes are {places}")
         shown = [one.get("text", "") for one in nodes]
-        kept = {
-            *shown,
-            *words_of(" ".join(one.text for one in store.values())),
-        }  # a file that was displaced
+        kept = {*shown, *words_of(" ".join(one.text for one in store.values())), *self._displaced()}
         if lost := {*self._texts} - kept:
             raise self.oracle.breaks(f"lost on the canvas: {sorted(lost)}")
+
+    def _displaced(self) -> list[str]:
+        """Return the words of canvases that a killed server has displaced: a file that is neither what it wrote nor read is kept."""
+        root = self._vault.disk.root
+        names = (".canvas", ".canvas.tmp")
+        left = [one for one in root.iterdir() if one.name.endswith(names) and one.name != BOARD]
+        texts = [one.read_bytes() for one in left if digest_of(one.read_bytes()) not in one.name]
+        return words_of(b" ".join(texts).decode())
 
     @staticmethod
     def _place_of(mark: str, store: dict[str, Content]) -> str:
@@ -172,7 +176,6 @@ class LinkWorld(World):
     async def _following(self, server: Server, tool: str, **arguments: Any) -> Answer:
         """Call what renames a note; excuse the links that the answer says it has left, or that somebody else was writing."""
         known = {note.id: note for note in server.notes()}
-        self._excuse_waiting(server)
         busy = self._others_busy(server)
         unanswered = {write.note_id for write in server.app.cache.journal.all()}
         self._renaming += 1
@@ -192,13 +195,6 @@ class LinkWorld(World):
                     self._excuse(note.text)
         return answer
 
-    def _excuse_waiting(self, server: Server) -> None:
-        """Excuse what waits for the next sync since an earlier renaming: it leads to the name of then (docs/testing.md)."""
-        self._cards_left |= bool(server.app.cache.sync_state.card_moves())
-        for write in server.app.cache.journal.all():
-            if write.after:
-                self._excuse(write.content.text)
-
     def _excuse(self, text: str) -> None:
         self._excused |= {one or other for one, _, other, _ in LINK.findall(text)}
 
@@ -211,6 +207,14 @@ class LinkWorld(World):
     def _vault(self) -> VaultPlace:
         assert isinstance(self.place, VaultPlace)
         return self.place
+
+    def _act_elsewhere(self, name: str, note_id: str) -> str:
+        """See ``World._act_elsewhere``. A file that is written anew before a renaming of it is known is another note."""
+        content = self.place.contents().get(note_id)
+        if self._renaming and content is not None and name in WRITE_ANEW:
+            there = words_of(content.text)
+            self._excused |= {word for word, mark in self._meant.items() if mark in there}
+        return super()._act_elsewhere(name, note_id)
 
     def _write_on_it(self, _note_id: str, word: str) -> None:
         nodes = json.loads((self._vault.disk.root / BOARD).read_text())["nodes"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import Broken
 from mcp_notarium.domain.note import Content
 
 if TYPE_CHECKING:
@@ -28,9 +29,32 @@ class Tags:
     dropped: set[str] = field(default_factory=set)
     """Ids of notes whose tags another program took away."""
 
+    done: list[tuple[str, list[str], str, str]] = field(default_factory=list)
+    """Server, ids of the notes that had it, tag and new tag of each renaming that is answered as done for all."""
+    taken_back: set[str] = field(default_factory=set)
+    """Ids of notes that a server has brought back to what they were."""
+
     def forget(self, note_id: str) -> None:
         """Expect nothing of a note: a server took back what it has changed there."""
         self.given.pop(note_id, None)
+        self.taken_back.add(note_id)
+
+    def left(self, store: dict[str, Content]) -> list[str]:
+        """Tell which notes have a tag that was renamed in all of them. One that is hidden by now may have been so before."""
+        return [
+            f"{note_id} has {old}, of which {name} has made {new}"
+            for name, had, old, new in self.done
+            for note_id in had
+            if note_id in store and note_id not in self.taken_back | self.dropped
+            if old in store[note_id].tags and "hidden" not in store[note_id].tags
+        ]
+
+    def judge(self, store: dict[str, Content], taken: set[str]) -> None:
+        """Demand that no tag is lost, and that none is left whose renaming is answered as done for all."""
+        if missing := self.missing(store, taken):
+            raise Broken(f"tags lost: {missing}; the store has {store}")
+        if left := self.left(store):
+            raise Broken(f"a tag that was renamed is there: {left}")
 
     def missing(self, store: dict[str, Content], taken: set[str]) -> dict[str, list[str]]:
         """Return the tags by note that are gone, under all of their names; ``taken``: words taken away on purpose."""
@@ -68,7 +92,9 @@ class MoreActs:
 
     async def _rename_tag(self, server: Server) -> None:
         world, notes = self._world, server.notes()
-        tags = sorted({tag for note in notes for tag in note.tags if tag != "hidden"})
+        # A note would be visible under another tag than the one that rules hide, or are going to.
+        rules = {"hidden", "private"}
+        tags = sorted({tag for note in notes for tag in note.tags} - rules)
         if not tags:
             return
         old = tags[world.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
@@ -79,7 +105,8 @@ class MoreActs:
             "manage", action="rename_tag", tag=old, new_tag=new, confirm=True
         )
         if answer.ok and not answer.value.get("left"):
-            world.oracle.require_renamed(server, had, old=old, new=new)
+            alone = not any(one.busy for one in world.servers if one is not server)
+            world.oracle.require_renamed(server, had, old=old, new=new, alone=alone)
 
     async def _restore(self, server: Server) -> None:
         """Bring back an older version of a note, which takes away the words that came since."""
@@ -97,6 +124,7 @@ class MoreActs:
 
         def forgive() -> None:
             world.oracle.forgive(words)
+            world.oracle.tags.taken_back.add(note_id)
             world.oracle.unmade.add(note_id)  # what it brings back others have written
             world.oracle.perhaps_twice.update(then.split())  # and it may be elsewhere by now
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import Broken
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.note import Content, PendingWrite
@@ -32,10 +33,6 @@ MOST_WAITING = 60
 MOST_REQUESTS = 100
 """Requests of one server in ten minutes in which nothing happens, or in which the store is down."""
 UNKNOWN = "in_doubt"
-
-
-class Broken(AssertionError):
-    """Something that must hold does not. The words before the first colon say what; a story begins to be told there."""
 
 
 @dataclass
@@ -270,11 +267,18 @@ class Oracle:
                 f"a version stands for two contents: {version} of {note_id} was {seen}, and is {content}"
             )
 
-    def require_renamed(self, server: Server, had: list[str], *, old: str, new: str) -> None:
-        """Demand that no note has a tag any more whose renaming is answered as done for all."""
+    def require_renamed(
+        self, server: Server, had: list[str], *, old: str, new: str, alone: bool
+    ) -> None:
+        """Demand that no note has a tag in the end whose renaming is answered as done for all.
+
+        ``alone``: no other server writes, so none has it now. A note that was removed may be shown once more
+        by news of before.
+        """
+        self.tags.done.append((server.name, had, old, new))
         notes = [note for one in had if (note := server.app.cache.notes.get(one))]
-        left = [note.id for note in notes if old in note.tags]
-        if left:
+        left = [note.id for note in notes if old in note.tags and note.id not in self.removed]
+        if left and alone:
             raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
 
     def require_restored(self, server: Server, answer: Answer, then: str) -> None:
@@ -319,8 +323,7 @@ class Oracle:
             for word, count in Counter(words_of(content.text)).items()
             if count > 1 and word in self.promised
         ]
-        if missing := self.tags.missing(store, self.taken):
-            raise Broken(f"tags lost: {missing}; the store has {store}")
+        self.tags.judge(store, self.taken)
         plain = [one for one in store.values() if not is_copy(one)]
         twice = Counter(word for one in plain for word in set(words_of(one.text)))
         doubled += [word for word, count in twice.items() if count > 1 and word in self.promised]
@@ -369,7 +372,9 @@ class Oracle:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
         kept = {one.name: one.kept() for one in servers if one.kept()}
         if kept:
-            raise Broken(f"tasks, calls or records are kept after everything was done: {kept}")
+            raise Broken(
+                f"tasks, calls, entries or records are kept after everything was done: {kept}"
+            )
         if waiting > MOST_WAITING:
             raise Broken(f"tasks, timers and events are left: {waiting}")
         self.judge_requests(requests, "quiet minutes")

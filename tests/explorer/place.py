@@ -67,14 +67,14 @@ class MemoryPlace:
         store, world = self.store, self._world
 
         def edit(note_id: str, change: Callable[[str], str]) -> None:
-            store.edit(note_id, change, now=world.clock.time())
+            store.edit(note_id, change, now=self._others_clock())
 
         def rewrite(note_id: str, word: str) -> None:
             world.oracle.forgive(store.text(note_id))
             edit(note_id, lambda _text: f"{word} other\n")
 
         def trash(note_id: str, _word: str) -> None:
-            fields = store.fields(note_id) | {"trash": True, "modified": world.clock.time()}
+            fields = store.fields(note_id) | {"trash": True, "modified": self._others_clock()}
             store.overwrite(note_id, fields)
 
         def remove(note_id: str, _word: str) -> None:
@@ -98,6 +98,10 @@ class MemoryPlace:
             acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
         return acts
 
+    def _others_clock(self) -> float:
+        """Return the time of another device: no two agree to the microsecond, also where time stands still."""
+        return self._world.clock.time() + 0.001
+
     def _forget_versions(self, note_id: str) -> None:
         self._world.oracle.forgetful = True
         self.store.forget_versions(note_id)
@@ -108,8 +112,8 @@ class MemoryPlace:
             fields = self.store.fields(note_id)
             text = f"{fields['text']}{self._world.secret(word)}\n"
             hidden = {"text": text, "tags": [*fields["tags"], "hidden"]}
-            now = self._world.clock.time()
-            self.store.overwrite(note_id, fields | hidden | {"modified": now})
+            dated = {"modified": self._others_clock()}
+            self.store.overwrite(note_id, fields | hidden | dated)
 
     def remote(self, process: Process, _cache: Cache) -> Store:
         """See ``Place.remote``."""

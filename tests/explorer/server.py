@@ -224,7 +224,8 @@ class Server:
         """Call a tool as its client does."""
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
         asked = Asked(self.name, tool, arguments)
-        _DIGEST.set(self.app.audit.digest(tool, arguments))
+        digest = self.app.audit.digest(tool, arguments)
+        _DIGEST.set(None if self._open_calls else digest)
         _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         before = self.app.audit.last_begun
         self._calls += 1
@@ -288,9 +289,10 @@ class Server:
         return found, seen
 
     def kept(self) -> int:
-        """Return how many tasks, calls and records are kept in memory."""
-        locks = self.app.writer._locks
-        return len(locks._running) + len(locks._calls) + len(locks._locks) + self.app.audit.waiting
+        """Return how many tasks, calls, claimed entries and records are kept in memory."""
+        locks, claimed = self.app.writer._locks, self.app.writer._journal._claimed
+        tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
+        return tasks + len(claimed) + self.app.audit.waiting
 
     def close(self) -> None:
         """End it in order."""

@@ -39,6 +39,40 @@ FOUND = {
         },
         ("another device: rename note1", "b calls manage rename_tag", "takes all of it back"),
     ),
+    "a link that waits, to a note whose renaming is undone": (
+        "vault files, links",
+        {
+            "act 1 of another device #1": 6,
+            "act 2 of another device #1": 5,
+            "act 2 of another device comes after #1": 27,
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 9,
+            "note of a #1": 1,
+        },
+        ("In 1 note the next sync does it", "b calls manage undo"),
+    ),
+    "a card that waits, of a note whose renaming another server has finished": (
+        "vault files, links",
+        {
+            "act 1 of another device #1": 7,
+            "act 2 of another device #1": 3,
+            "act 3 of another device #1": 2,
+            "act 3 of another device comes after #1": 29,
+            "act 1 of a #1": 1,
+            "act 1 of b #1": 9,
+            "note of another device #2": 1,
+            "b renames #1": 1,
+            "act 2 of a #1": 8,
+            "a renames #1": 1,
+            "a1: a thread works: late #9": 1,
+            "act 3 of a #1": 1,
+            "act 2 of b #1": 7,
+            "act 3 of b #1": 9,
+            "b renames #2": 1,
+            "b1: a thread works: late #15": 4,
+        },
+        ("the next sync does it", "b calls manage undo", "a: save {'id': 'name6.md', 'title'"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

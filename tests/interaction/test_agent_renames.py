@@ -156,6 +156,26 @@ def test_links_that_break_are_named_and_rewritten_if_that_is_wanted(
         assert server.leave() == 0
 
 
+def test_an_undo_of_a_renaming_names_the_links_that_it_has_left(
+    env: dict[str, str], vault: Path
+) -> None:
+    """A wikilink cannot hold every name that a file can have."""
+    put(vault, {"C# notes.md": "sharp\n", "One.md": "see [n](C%23%20notes.md)\n"})
+    with Server(env) as server:
+        server.loaded(6)
+        saved = rename(server, "C# notes.md", "Sharp", rewrite_links=True)
+        assert "rewritten in 1 other note." in saved["note"]
+        assert (vault / "One.md").read_text() == "see [n](Sharp.md)\n"
+        made = server.tool("save", text="Two\n[[Sharp]]\n")["id"]
+        undone = server.tool("manage", action="undo", id="Sharp.md", confirm=True)
+        assert undone["id"] == "C# notes.md"
+        told = f"Links were rewritten in 1 other note. They are left in: {made}."
+        assert told in undone["note"]
+        assert (vault / "One.md").read_text() == "see [n](C%23%20notes.md)\n"
+        assert (vault / made).read_text() == "Two\n[[Sharp]]\n"
+        assert server.leave() == 0
+
+
 def test_links_in_notes_that_a_rule_hides_are_neither_counted_nor_changed(
     env: dict[str, str], vault: Path, tmp_path: Path
 ) -> None:

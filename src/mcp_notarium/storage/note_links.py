@@ -102,14 +102,35 @@ class NoteLinks:
         own = [(old, row[0]) for row in self._db.rows(_TARGETS, (old,))]
         keys = sorted({name_key(old), name_key(new)})
         links = dict.fromkeys((*own, *self._db.rows(_SOURCES, (json.dumps(keys),))))
-        named: dict[str, list[str]] = defaultdict(list)
-        wanted = {*keys, *(name_key(target) for _, target in links)}
-        for kind, key, note_id in self._db.rows(_NAMED, (json.dumps(sorted(wanted)),)):
-            if kind == "name":
-                named[key].append(note_id)
+        named = self._names({*keys, *(name_key(target) for _, target in links)})
         return find_broken(
             links, old=old, new=new, named=lambda key: named.get(key, ()), files=files
         )
+
+    def find_moved(self, source: str, targets: Iterable[str]) -> dict[Link, str | None]:
+        """Return what links of a note must become that lead to no note now, and led to one that has another path by now."""
+        targets_of: dict[str, list[str]] = defaultdict(list)
+        for target in targets:
+            targets_of[name_key(target)].append(target)
+        moved = [row for row in self._db.rows(_MOVED) if name_key(row[0]) in targets_of]
+        named = self._names({name_key(one) for row in moved for one in row})
+        changes: dict[Link, str | None] = {}
+        for before, now in moved:
+            key = name_key(before)
+            then = {one: [*named.get(one, ())] for one in (key, name_key(now))}
+            then[name_key(now)].remove(now)
+            then[key].append(before)
+            links = [(source, target) for target in targets_of[key]]
+            broken = find_broken(links, old=before, new=now, named=then.__getitem__)
+            changes |= broken.get(source, {})
+        return changes
+
+    def _names(self, keys: Iterable[str]) -> dict[str, list[str]]:
+        named: dict[str, list[str]] = defaultdict(list)
+        for kind, key, note_id in self._db.rows(_NAMED, (json.dumps(sorted(keys)),)):
+            if kind == "name":
+                named[key].append(note_id)
+        return named
 
     def _finder(self, keys: set[str]) -> _Finder:
         found = self._db.rows(_NAMED, (json.dumps(sorted(keys)),))
@@ -151,6 +172,10 @@ SELECT n.id, l.target
 FROM json_each(?) AS wanted CROSS JOIN note_links l ON l.key = wanted.value
 CROSS JOIN notes n ON n.pk = l.pk AND n.trash = 0
 ORDER BY n.id
+"""
+_MOVED = """
+SELECT a.alias, max(n.id) FROM note_aliases a JOIN notes n ON n.pk = a.pk AND n.trash = 0
+WHERE a.alias NOT IN (SELECT id FROM notes) GROUP BY a.alias HAVING count(*) = 1 ORDER BY a.alias
 """
 _NAMED = """
 SELECT m.kind, m.key, n.id

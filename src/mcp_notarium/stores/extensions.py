@@ -99,8 +99,10 @@ class FolderStore(Store, Protocol):
     async def find_cards(self, path: str) -> dict[str, int | None]:
         """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""
 
-    async def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
-        """Let these canvases show the note at its new path; return those that do."""
+    async def move_cards(
+        self, canvases: Iterable[str], *, old: str, new: str
+    ) -> dict[str, bool | None]:
+        """Let these canvases show the note at its new path; return whether each does; None: not now, and perhaps later."""
 
 
 @dataclass(frozen=True, slots=True)

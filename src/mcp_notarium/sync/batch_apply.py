@@ -268,7 +268,8 @@ class BatchApplier:
         return replace(
             batch,
             remotes=tuple(answers.get(remote.id, remote) for remote in remotes),
-            is_news=any(action.move not in (Move.NOTHING, Move.RESOLVE) for action in actions),
+            is_news=bool(batch.renamed)
+            or any(action.move not in (Move.NOTHING, Move.RESOLVE) for action in actions),
         )
 
     async def ask(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:

@@ -6,7 +6,7 @@ stores nothing itself: the progress that a batch allows travels with the batch a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -291,7 +291,7 @@ class BatchReader:
         if self._cache.notes.visibility.names.has_news(seen):
             yield Batch((), index_version, seen=seen)
             known, hidden_notes = self._known()
-        if (renamed := self._find_renamed(listed, index_version)) is not None:
+        if (renamed := self._find_renamed(listed, index_version, known)) is not None:
             yield renamed
             known, hidden_notes = self._known()
         plan = plan_sweep(known | hidden_notes, listed)
@@ -333,10 +333,13 @@ class BatchReader:
         hidden = (one for one in absent if one.id not in missing)
         return (*answers.values(), *hidden)
 
-    def _find_renamed(self, listed: Sequence[Revision | Entry], index_version: int) -> Batch | None:
-        """Return the renames that a full listing shows.
+    def _find_renamed(
+        self, listed: Sequence[Revision | Entry], index_version: int, before: Collection[str]
+    ) -> Batch | None:
+        """Return the renames that a full listing shows. A note that was hidden stays so where it is now.
 
-        A note that was hidden stays so where it is now.
+        ``before``: the ids in the index before its first page. A note that has got its id since was renamed here, and the
+        listing may show its old one.
         """
         known, names = self._cache.notes.etags(), self._cache.notes.names.identities()
         visibility = self._cache.notes.visibility
@@ -358,6 +361,7 @@ class BatchReader:
             if named.get(entry.id) != entry.identity
         }
         renamed = find_renamed(known, names, shown)
+        renamed = {old: new for old, new in renamed.items() if old in before}
         if not (renamed or moved or changed):
             return None
         return Batch((), index_version, renamed=renamed, hidden_renamed=moved, identities=changed)

@@ -20,10 +20,11 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Retry, Store, Versions
+from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
 from mcp_notarium.stores.extensions import RevivingStore, find_native
-from mcp_notarium.sync.conflict_copy import same_but_blanks
+from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
@@ -53,6 +54,11 @@ class HeadReader:
         self._store = store
         self._journal = journal
         self._clock = clock
+        traits = store.traits
+        self._merges = (traits.write_guard, traits.versions) == (
+            WriteGuard.SERVER_MERGE,
+            Versions.BY_ETAG,
+        )
 
     async def look_first(self, view: View, asked: Asked) -> View:
         """Look before a first attempt; of a change that can be sent the entry says what to send.
@@ -126,8 +132,6 @@ class HeadReader:
                 details={"id": note.id},
                 resolution_hint="Move the note to the trash first, then delete it.",
             )
-        if view.seen is None:
-            return view
         body = b""
         if self._store.traits.revives:  # the journal has what makes it again before it goes
             try:
@@ -187,6 +191,10 @@ class HeadReader:
             taken=self._journal.is_taken(head),
             repeated=True,
         )
+        if base is None and held is Held.OURS and self._merges and not write.copied:
+            view = replace(view, lacking=await self._find_lacking(write, head))
+        if held is not Held.CLASHING:
+            held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
             held = Held.REWRITTEN
         facts = {Fact.COPIED} if write.copied else set()
@@ -201,6 +209,35 @@ class HeadReader:
         if wanted == head.content:
             return view.holding(Held.OURS)
         return await self.redraft(view, head, wanted)
+
+    async def _find_lacking(self, write: PendingWrite, head: Revision) -> Content | None:
+        """Return what a note is to become that a write has reached, and that lacks what was there between its base and itself.
+
+        The store has merged both, and the answer that told of it is lost. None: nothing is missing.
+        """
+        store, base = cast("VersionedStore", self._store), self._base_of(write)
+        page = await store.list_versions(head.id, before=head.etag, limit=1)
+        theirs = page.revisions[0] if page.revisions else head
+        base = base or await self._read_base(write)
+        if base is None or theirs.etag in (head.etag, write.base_etag):
+            return None
+        merged = head.content
+        planned = plan_repair(base=base, sent=merged, theirs=theirs.content, stored=merged)
+        if planned is None or planned.copies or not self._journal.sees_revision(theirs):
+            return None
+        return planned.content
+
+    def _lead_on(
+        self, write: PendingWrite, head: Revision, held: Held, wanted: Content
+    ) -> tuple[Held, Content]:
+        """Let the links that an entry writes lead to where their note is by now, if it was renamed once more since."""
+        text = wanted.text if held in (Held.BASE, Held.MERGEABLE) else head.content.text
+        changes = self._journal.find_moved_links(write, head.id)
+        led = rewrite_links(text, changes)
+        if led == text:
+            return held, wanted
+        wanted = replace(head.content, text=led)
+        return Held.OURS if wanted == head.content else Held.MERGEABLE, wanted
 
     async def _look_beside(self, view: View, head: Revision) -> View:
         """Ask whether a change has arrived that the content of the note does not show."""

@@ -21,7 +21,7 @@ from mcp_notarium.domain.note import (
     WriteKind,
 )
 from mcp_notarium.errors import CacheError
-from mcp_notarium.markup.obsidian_links import ENDING
+from mcp_notarium.markup.obsidian_links import ENDING, Link, find_targets
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
@@ -183,7 +183,7 @@ class Journal:
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
         """Let the entry and its note follow to the id that the write has given the note at the store."""
-        with self._cache.transaction():
+        with self._cache.transaction(durable=True):  # it has another version then, which is shown
             self._rename(write.note_id, note_id)
             self._cache.journal.rename(write.write_id, note_id)
         return replace(write, note_id=note_id)
@@ -221,6 +221,7 @@ class Journal:
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
             if entry is None or entry.owner != self._owner:
+                self._claimed.discard(write.write_id)
                 return None
             self._cache.journal.drop(write.write_id)
             if base is not None:
@@ -259,9 +260,11 @@ class Journal:
         """
         # A version that is shown must not be given again after a loss of power.
         claimed = write.write_id in self._claimed
-        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed):
+        late = self._clock() >= write.lease_until  # another process may have it, and answers
+        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
+                self._claimed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
             if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
@@ -381,6 +384,7 @@ class Journal:
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take."""
+        self._claimed.discard(write.write_id)
         with self._cache.transaction(durable=True):
             self._cache.journal.drop_following(write.write_id)
             self._cache.journal.reject(write.write_id, reason)
@@ -391,14 +395,40 @@ class Journal:
             self._cache.journal.drop_following(write.write_id)
 
     def waits(self, write: PendingWrite) -> bool:
-        """Tell whether another entry must be finished before this one."""
-        return bool(write.after) and self._cache.journal.get(write.after) is not None
+        """Tell whether another entry must be finished before this one: links follow a renaming, and wait for any that is on its way."""
+        first = write.after and self._cache.journal.get(write.after)
+        return bool(first) or (bool(write.after) and self._is_renaming())
+
+    def find_moved_links(self, write: PendingWrite, note_id: str) -> dict[Link, str | None]:
+        """Return what links must become that an entry writes into a note, and whose note was renamed once more since."""
+        if not write.after:
+            return {}
+        base = self._cache.notes.base(write.note_id)
+        ours = {*find_targets(write.content.text)}
+        ours = ours - {*find_targets(base.content.text if base else "")} or ours
+        return self._cache.notes.links.find_moved(note_id, ours)
+
+    def lags(self, write: PendingWrite, note_id: str) -> bool:
+        """Tell whether the links that an entry has written into a note are to follow another renaming."""
+        return bool(write.after) and (
+            self._is_renaming() or bool(self.find_moved_links(write, note_id))
+        )
+
+    def _is_renaming(self) -> bool:
+        """Tell whether the renaming of any note is on its way."""
+        for write in self._cache.journal.in_flight():
+            base = self._cache.notes.base(write.note_id)
+            titled = base is not None and base.content.title != write.content.title
+            if titled and write.kind is WriteKind.UPDATE:
+                return True
+        return False
 
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry.
 
         If that cannot be recorded now, others wait until the lease runs out.
         """
+        self._claimed.discard(write.write_id)
         with suppress(CacheError):
             self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.stores.extensions import FolderStore
 
+MOST_TRIES = 10
+"""Cycles in which a canvas that the disk refuses is tried again."""
+
 
 class LinkWriter:
     """Make such writes, one for each note."""
@@ -75,12 +78,16 @@ class LinkWriter:
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that."""
+    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that.
+
+    ``tries``: how often the disk has refused them.
+    """
 
     old: str
     new: str
     canvases: tuple[str, ...]
     owner: str
+    tries: int = 0
 
 
 @dataclass(slots=True)
@@ -140,29 +147,67 @@ class CardMoves:
             with suppress(StoreError, CacheError):
                 done = await self._settle(key, move)
                 if done is not None:
-                    moved.canvases.update(done)
-                    moved.waiting.clear()
+                    moved.canvases, moved.waiting = done.canvases, done.waiting
         finally:
             self._active.discard(key)
+            with suppress(CacheError):
+                self._release(key)
+
+    def _release(self, key: str) -> None:
+        """Let any process finish a move that is not done."""
+        if said := dict(self._cache.sync_state.card_moves()).get(key):
+            free = json.dumps(json.loads(said) | {"owner": ""})
+            self._cache.sync_state.add_card_move(key, free)
+
+    def are_busy(self) -> bool:
+        """Tell whether another process works on a move."""
+        moves = self._cache.sync_state.card_moves()
+        return any(not self._is_free(json.loads(said)["owner"]) for _, said in moves)
+
+    def _is_free(self, owner: str) -> bool:
+        return owner in ("", self._owner) or self._owner_ended(owner)
 
     async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
         for key, value in moves:
             said = json.loads(value)
             move = CardMove(**said | {"canvases": tuple(said["canvases"])})
-            ours = move.owner == self._owner
-            if key not in self._active and (ours or self._owner_ended(move.owner)):
+            if key not in self._active and self._is_free(move.owner):
                 await self._settle(key, move)
 
-    async def _settle(self, key: str, move: CardMove) -> set[str] | None:
-        """Do a move if the note was renamed, and forget it; None: it waits, for that is not known yet."""
-        pending = {write.note_id for write in self._cache.journal.in_flight()}
-        if self._folders is None or pending & {move.old, move.new}:
+    async def _settle(self, key: str, move: CardMove) -> CardsMoved | None:
+        """Do a move if the note was renamed, and forget it, but for what the disk refuses; None: that is not known yet.
+
+        The cards show the note where it is by now, also if it was renamed once more since, or got its old path back.
+        """
+        if self._folders is None:
             return None
-        notes, moved = self._cache.notes, set[str]()
-        if notes.etag(move.new) is not None and notes.etag(move.old) is None:
+        notes, shows, place = self._cache.notes, dict[str, bool | None](), ""
+        while True:
+            here = self._find(move)
+            pending = {write.note_id for write in self._cache.journal.in_flight()}
+            if pending & {move.old, move.new, here}:
+                return None
+            if here is None or here == place:
+                break
+            place, shows = here, {}
             self._on_step("cards")
-            moved = await self._folders.move_cards(move.canvases, old=move.old, new=move.new)
+            for before in (move.old, move.new):
+                if notes.etag(before) is None:
+                    left = [one for one in move.canvases if shows.get(one, True)]
+                    shows |= await self._folders.move_cards(left, old=before, new=here)
             self._on_step("cards moved")
-        self._cache.sync_state.drop_card_move(key)
+        moved = CardsMoved({one for one, done in shows.items() if done})
+        refused = tuple(one for one, done in shows.items() if done is None)
+        if refused and move.tries < MOST_TRIES:
+            moved.waiting.update(refused)
+            again = replace(move, canvases=refused, tries=move.tries + 1)
+            self._cache.sync_state.add_card_move(key, json.dumps(asdict(again)))
+        else:
+            self._cache.sync_state.drop_card_move(key)
         return moved
+
+    def _find(self, move: CardMove) -> str | None:
+        """Return the path of the note now; None if it is gone, or was never renamed."""
+        notes = self._cache.notes
+        return move.new if notes.etag(move.new) is not None else notes.names.current(move.new)

@@ -147,6 +147,8 @@ class WriteAttempt:
         step = decide(view.case)
         if step is Step.REFUSE:
             raise self._refuse(view, cast("Asked", asked))
+        if step is Step.DONE and view.lacking is not None and view.base is not None:
+            return await self._follow(self._commit.put_back(view.write, view.base, view.lacking))
         if step is Step.DONE:
             return self._finish(view, asked)
         if step is Step.COPY:
@@ -183,8 +185,6 @@ class WriteAttempt:
             raise add_outcome(error, _nothing_done(write)) from None
         result = _told(await self._follow(committed), asked, head)
         if result.outcome is WriteOutcome.AGAIN:
-            if write.kind is WriteKind.CREATE:
-                raise taken_over_error(write)
             self._drop(write)
             return result
         sent = await self._send_links(following) if result.stored else ()

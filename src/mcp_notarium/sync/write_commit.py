@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, StoreRejected
+from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.conflict_copy import (
     StoredAs,
@@ -95,6 +96,14 @@ class WriteCommit:
             WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy, lost=True
         )
 
+    def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
+        """Finish an entry that had arrived, with the repair of what it has cost the note."""
+        result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
+        mended = self._mend(
+            write, head, wanted, result=result, copies=False, hidden=False, lost=False
+        )
+        return mended or _AGAIN
+
     def finish_arrived(
         self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
     ) -> WriteResult:
@@ -144,6 +153,8 @@ class WriteCommit:
         try:
             if copies:
                 self._journal.hide_copies(write.note_id, copies)
+            if isinstance(storing, Revision) and self._journal.lags(write, storing.id):
+                follow_ups = [*follow_ups, self._links_again(write, storing)]
             ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
@@ -152,6 +163,18 @@ class WriteCommit:
             ) from error
         self._on_step("committed")
         return ours
+
+    def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
+        """Make the entry that lets links follow another renaming, which came while they were written: it waits for the next cycle."""
+        return self._journal.make(
+            note_id=stored.id,
+            kind=WriteKind.UPDATE,
+            base_etag=stored.etag,
+            content=stored.content,
+            body=self._store.compose(stored, stored.content, now=self._clock()),
+            copied=True,
+            after=write.after,
+        )
 
     async def _accept_over_others(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
@@ -372,10 +395,16 @@ class WriteCommit:
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
         wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
-        if not _mends(write) and answer.status is PushStatus.STORED:
-            before = answer.before if answer.before != write.base_etag else None
-            if earlier is None or before != answer.first:
-                earlier = await self._read_revision(write.note_id, before)
+        between = answer.before if answer.before != write.base_etag else None
+        if write.repair and between is not None:  # of a repair only tags are put back: it ends
+            earlier = await self._read_between(write, between)
+            if earlier is not None and self._journal.sees(stored.id, earlier.content):
+                tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
+                lacking = not set(tags) <= set(stored.content.tags)
+                wanted = replace(wanted, tags=tags) if lacking else wanted
+        elif not _mends(write) and answer.status is PushStatus.STORED:
+            if earlier is None or between != answer.first:
+                earlier = await self._read_between(write, between)
             if earlier is not None:
                 theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
@@ -427,6 +456,23 @@ class WriteCommit:
         with suppress(NotariumError):
             return await self._store.get(note_id, etag=etag)
         return None
+
+    async def _read_between(self, write: PendingWrite, etag: str | None) -> Revision | None:
+        """Read what a write has come over; None if the store does not know it any more.
+
+        Raises ``OutcomeUnknown`` if it cannot be read now: the next attempt looks what the note lacks.
+        """
+        if etag is None:
+            return None
+        try:
+            return await self._store.get(write.note_id, etag=etag)
+        except NoteNotFound:
+            return None
+        except NotariumError as error:
+            self._journal.release(write)
+            raise unknown_outcome(
+                "the write is stored, and what was written just before it could not be read", write
+            ) from error
 
     def _sent(self, write: PendingWrite) -> Content:
         return self._store.revision_of(write.note_id, write.body).content

@@ -309,7 +309,8 @@ class View:
     """Hold what was seen of the store, and what the write is against that.
 
     ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
-    not say this yet. ``error``: why the store has not taken the write.
+    not say this yet. ``error``: why the store has not taken the write. ``lacking``: what the note is to become, where an earlier
+    attempt has taken something from it.
     """
 
     write: PendingWrite
@@ -318,6 +319,7 @@ class View:
     seen: str | None = None
     changed: bool = False
     error: NotariumError | None = None
+    lacking: Content | None = None
 
     @property
     def base(self) -> Revision | None:

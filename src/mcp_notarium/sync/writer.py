@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks, process_ended
 from mcp_notarium.sync.push import Pusher
-from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
@@ -94,6 +94,7 @@ class Writer:
         self._cache = cache
         self._store = store
         self._clock = clock
+        self._sleep = sleep
         traits = store.traits
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
         self._locks = NoteLocks(at_once=1 if traits.ids.named else _AT_ONCE)
@@ -210,6 +211,24 @@ class Writer:
             else (out_of_sight_error(write.note_id, stored=True) if gone else None)
             for write, error, gone in zip(writes, errors, hidden, strict=True)
         ]
+
+    async def finish_links(self) -> None:
+        """Finish what links and cards are still to follow of earlier renamings, or wait a while for whoever does.
+
+        The next renaming of a note finds what links to it by what is stored. What cannot be finished now follows later.
+        """
+        for write in self._cache.journal.in_flight():
+            if write.after:
+                with suppress(NotariumError):
+                    async with self._locks.lock(write.note_id) as lock:
+                        await self.replay.finish_of(write.note_id, lock)
+        if moves := self._cache.sync_state.card_moves():
+            with suppress(NotariumError):
+                await self.cards.finish(moves)
+        for _ in range(LOCK_TRIES):
+            if not self.cards.are_busy():
+                return
+            await self._sleep(LOCK_PAUSE)
 
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""

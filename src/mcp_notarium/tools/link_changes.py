@@ -53,8 +53,8 @@ async def with_links(
     """
     if wanted is False:
         return content, LinkChanges()
-    links = await app.library.find_broken_links(note, content)
     cards = await app.library.find_cards(note, content)
+    links = await app.library.find_broken_links(note, content)
     return _follow(app, note, content, links, cards, wanted=wanted, what="name")
 
 

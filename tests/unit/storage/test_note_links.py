@@ -85,6 +85,28 @@ def test_links_follow_edits_renames_and_the_trash(vault):
     assert vault.database.number("SELECT count(*) FROM note_names") == 0
 
 
+def test_links_to_a_place_where_a_note_was_before_are_found_with_where_it_is_now(vault):
+    targets = ["Tea", "Work/Tea.md", "Chai", "nobody", "Milk"]
+    assert vault.notes.links.find_moved("Plan.md", targets) == {}
+    with vault.transaction():
+        vault.notes.rename("Work/Tea.md", "Work/Mate.md")
+    once = vault.notes.links.find_moved("Plan.md", targets)
+    assert once == {
+        ("Tea", False): "Mate",
+        ("Tea", True): "Mate",
+        ("Work/Tea.md", False): "Work/Mate.md",
+        ("Work/Tea.md", True): "Work/Mate.md",
+    }
+    with vault.transaction():
+        vault.notes.rename("Work/Mate.md", "Home/Tea.md")
+    assert vault.notes.links.find_moved("Plan.md", ["Mate", "Tea"]) == {
+        ("Mate", False): "Tea",
+        ("Mate", True): "Tea",
+    }
+    put(vault, note("Work/Mate.md"))
+    assert vault.notes.links.find_moved("Plan.md", ["Mate"]) == {}, "another note has that name"
+
+
 @pytest.mark.parametrize(
     "rules",
     [

@@ -8,8 +8,9 @@ from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.sync.conflict_copy import MARK, copy_write_id
+from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
-from support.memory_client import Fault
+from support.memory_client import LIKE_LOCAL, Fault
 from support.sync_rig import LEASE, until
 
 
@@ -199,6 +200,42 @@ def test_a_write_that_another_process_finished_meanwhile_is_left_alone(clients, 
     assert store.text(note.id) == "zero\none\ntwo\n"
     assert first.contents() == store.contents()
     assert first.cache.journal.all() == []
+
+
+@pytest.mark.parametrize("ends", ["pushed", "merged", "unanswered", "refused", "busy"])
+def test_nothing_is_remembered_of_a_claimed_write_that_has_ended_in_whatever_way(
+    clients, store, time, ends
+):
+    """Another process has finished it, or may; or the store will never take it."""
+    first, second = clients(traits=LIKE_LOCAL), clients(traits=LIKE_LOCAL)
+
+    async def scenario():
+        note = await first.create("one\n")
+        await unanswered(first, note, "one\ntwo\n")
+        if ends == "merged":
+            store.edit(note.id, lambda text: "zero\n" + text)
+        method = "get" if ends == "merged" else "push"
+        asked = getattr(first.remote, method)
+
+        async def late(*given, **named):
+            answer = await asked(*given, **named)
+            setattr(first.remote, method, asked)
+            time.now += LEASE + 1
+            assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
+            return answer
+
+        if ends in ("pushed", "merged"):
+            setattr(first.remote, method, late)
+        elif ends == "busy":
+            first.faults.plan(Fault.RACE, on="push", times=ROUNDS)
+        else:
+            fault = {"unanswered": Fault.TIMEOUT, "refused": Fault.REJECTED}[ends]
+            first.faults.plan(fault, on="push")
+        ended = {"refused": WriteOutcome.REFUSED, "unanswered": None, "busy": None}
+        assert await first.writer.replay.finish_all() == {ended.get(ends, WriteOutcome.STORED): 1}
+
+    asyncio.run(scenario())
+    assert first.writer._journal._claimed == set()
 
 
 def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):

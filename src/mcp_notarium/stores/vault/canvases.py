@@ -75,19 +75,22 @@ def targets_of(text: str) -> list[str]:
     return [*shown, *(link for one in texts if isinstance(one, str) for link in find_targets(one))]
 
 
-def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool:
-    """Let the cards of a canvas show the note at its new path; False: it is left as it is.
+def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool | None:
+    """Let the cards of a canvas show the note at its new path; False: it is left as it is; None: another try may do it.
 
     What another program writes meanwhile stays, and its cards follow if there is time.
     """
     folder, name = os.path.split(canvas)
-    with suppress(OSError, NotANote, NotACanvas, OutcomeUnknown):
+    try:
         parent = open_folder(root, folder.split("/") if folder else [])
         try:
-            return any(_move_cards_at(parent, name, old, new) for _ in range(_TRIES))
+            return any(_move_cards_at(parent, name, old, new) for _ in range(_TRIES)) or None
         finally:
             os.close(parent)
-    return False
+    except (FileNotFoundError, NotANote, NotACanvas):
+        return False
+    except (OSError, OutcomeUnknown):  # the disk refuses
+        return None
 
 
 def _move_cards_at(parent: int, name: str, old: str, new: str) -> bool:

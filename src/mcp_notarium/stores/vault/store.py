@@ -150,10 +150,10 @@ class VaultStore:
             return canvas_files.find_cards(root, folders, path)
 
     @in_thread
-    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> set[str]:
+    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> dict[str, bool | None]:
         """See ``FolderStore.move_cards``."""
         with self._folder.opened() as root:
-            return {one for one in canvases if canvas_files.move_cards_in(root, one, old, new)}
+            return {one: canvas_files.move_cards_in(root, one, old, new) for one in canvases}
 
     # What the app's settings say
 

@@ -1,0 +1,255 @@
+"""Links and cards that wait for a later cycle lead to their note where it is by then, over real files of a vault."""
+
+import asyncio
+import errno
+import json
+from dataclasses import replace
+
+import pytest
+
+from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.stores.vault import canvases
+from mcp_notarium.stores.vault import folder as vault_folder
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.sync.link_writes import MOST_TRIES
+from support.sync_rig import Client, Crash, quick_folder, raced
+
+
+@pytest.fixture(autouse=True)
+def _no_settling(monkeypatch):
+    monkeypatch.setattr(vault_folder, "SETTLED", 0.0)
+
+
+@pytest.fixture(name="places")
+def _places():
+    """Account and vault: a note, and one that links to it."""
+    with quick_folder() as place:
+        for name in ("account", "vault"):
+            (place / name).mkdir(mode=0o700)
+        (place / "vault" / "Plan.md").write_text("the plan\n")
+        (place / "vault" / "hub.md").write_text("[[Plan]]\n")
+        yield place / "account", place / "vault"
+
+
+@pytest.fixture(name="open_client")
+def _open_client(places):
+    account, vault = places
+    clients = []
+
+    def make(*, syncs=True, **options):
+        clients.append(Client(account, None, remote=VaultStore(vault), **options))
+        if syncs:
+            asyncio.run(clients[-1].sync())
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+        asyncio.run(client.remote.close())
+
+
+def text_of(places):
+    return (places[1] / "hub.md").read_text()
+
+
+async def rename(client, old, title, *, links=True):
+    note = client.note(old)
+    found = client.cache.notes.links.find_broken(old, f"{title}.md") if links else {}
+    content = replace(note.content, title=title)
+    return await client.writer.save(note=note, content=content, links=found)
+
+
+def leave_waiting(client, places):
+    """Rename the note while somebody writes the one that links to it, which waits then."""
+    raced(client, lambda: (places[1] / "hub.md").write_text("more\n[[Plan]]\n"))
+    saved = asyncio.run(rename(client, "Plan.md", "New"))
+    assert saved.waiting == ("hub.md",)
+    assert text_of(places) == "more\n[[Plan]]\n"
+
+
+@pytest.mark.parametrize("title", ["Newest", "Plan", "Work/New"])
+def test_a_link_leads_to_its_note_that_was_renamed_once_more(open_client, places, title):
+    client = open_client()
+    leave_waiting(client, places)
+    asyncio.run(rename(client, "New.md", title, links=False))
+    asyncio.run(client.run_cycles(2))
+    assert text_of(places) == f"more\n[[{title.rpartition('/')[2]}]]\n"
+    assert client.contents()["hub.md"].text == text_of(places)
+    assert client.cache.journal.all() == []
+
+
+def test_a_link_that_had_arrived_leads_to_its_note_as_well(open_client, places):
+    client = open_client()
+    leave_waiting(client, places)
+    (places[1] / "hub.md").write_text(
+        "more\n[[New]]\n"
+    )  # the write arrived, and its answer did not
+    asyncio.run(rename(client, "New.md", "Newest", links=False))
+    asyncio.run(client.run_cycles(2))
+    assert text_of(places) == "more\n[[Newest]]\n"
+    assert client.cache.journal.all() == []
+
+
+def test_what_waits_is_finished_before_the_next_renaming_looks_for_links(open_client, places):
+    client = open_client()
+    leave_waiting(client, places)
+    asyncio.run(client.writer.finish_links())
+    assert text_of(places) == "more\n[[New]]\n"
+    saved = asyncio.run(rename(client, "New.md", "Newest"))
+    assert saved.relinked == ("hub.md",)
+    assert text_of(places) == "more\n[[Newest]]\n"
+
+
+def test_a_link_waits_while_any_renaming_is_on_its_way(open_client, places):
+    client = open_client()
+    leave_waiting(client, places)
+
+    def stop(_step):
+        raise Crash
+
+    with pytest.raises(Crash):
+        asyncio.run(rename(open_client(on_step=stop, syncs=False), "New.md", "Newest", links=False))
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(client.change(client.note("hub.md"), "mine\n"))
+    later = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(later.run_cycles(2))
+    assert text_of(places) == "more\n[[Newest]]\n"
+    assert later.cache.journal.all() == []
+
+
+def test_a_link_follows_a_renaming_that_comes_while_it_is_written(open_client, places):
+    first, second = open_client(), open_client()
+    leave_waiting(first, places)
+    push = first.remote.push
+
+    async def overtaken(write):
+        first.remote.push = push
+        answer = await push(write)
+        await rename(second, "New.md", "Newest", links=False)
+        return answer
+
+    first.remote.push = overtaken
+    asyncio.run(first.sync())
+    assert text_of(places) == "more\n[[New]]\n"
+    asyncio.run(first.run_cycles(2))
+    assert text_of(places) == "more\n[[Newest]]\n"
+    assert first.cache.journal.all() == []
+
+
+def test_a_listing_of_before_does_not_take_a_renaming_back(open_client, places):
+    client, started = open_client(), open_client(syncs=False)
+    list_page = started.remote.list_page
+
+    async def late(**how):
+        page = await list_page(**how)
+        started.remote.list_page = list_page
+        await rename(client, "Plan.md", "New")
+        return page
+
+    started.remote.list_page = late
+    asyncio.run(started.sync())
+    note = client.note("New.md")
+    assert note.id == "New.md"
+    asyncio.run(started.run_cycles(2))
+    assert client.note("New.md") == note
+
+
+@pytest.mark.parametrize("by", ["another program", "a write without an answer"])
+def test_the_version_that_a_note_gets_with_another_path_is_flushed_with_it(open_client, places, by):
+    """It may be shown at once: after a loss of power it must not be another text's."""
+    open_client()
+
+    def stop(step):
+        if step == "pushed":
+            raise Crash
+
+    if by == "another program":
+        (places[1] / "Plan.md").rename(places[1] / "New.md")
+    else:
+        with pytest.raises(Crash):
+            asyncio.run(rename(open_client(on_step=stop, syncs=False), "Plan.md", "New"))
+    started = open_client(syncs=False, owner_ended=lambda _owner: True)
+    begun, transaction, renamed = [], started.cache.transaction, started.cache.notes.rename
+
+    def begins(*, durable=False):
+        begun.append(durable)
+        return transaction(durable=durable)
+
+    def seen(old, new):
+        renamed(old, new)
+        assert (new, begun[-1]) == ("New.md", True)
+        begun.append("renamed")
+
+    started.cache.transaction, started.cache.notes.rename = begins, seen
+    asyncio.run(started.sync())
+    assert "renamed" in begun
+
+
+# Cards.
+
+
+BOARD = "board.canvas"
+
+
+def put_cards(places):
+    nodes = [{"type": "file", "file": "Plan.md"}]
+    (places[1] / BOARD).write_text(json.dumps({"nodes": nodes}))
+
+
+def card(places):
+    (node,) = json.loads((places[1] / BOARD).read_text())["nodes"]
+    return node["file"]
+
+
+async def rename_with_cards(client, old, title):
+    async with client.writer.cards.following(old, f"{title}.md", [BOARD]):
+        await rename(client, old, title, links=False)
+
+
+@pytest.mark.parametrize("title", ["Newest", "Plan"])
+@pytest.mark.parametrize("last", ["cards", "cards moved"])
+def test_a_card_shows_its_note_that_was_renamed_once_more(open_client, places, title, last):
+    put_cards(places)
+
+    def stop(step):
+        if step == last:
+            raise Crash
+
+    open_client()
+    with pytest.raises(Crash):
+        asyncio.run(rename_with_cards(open_client(on_step=stop, syncs=False), "Plan.md", "New"))
+    assert card(places) == ("Plan.md" if last == "cards" else "New.md")
+    asyncio.run(rename(open_client(syncs=False), "New.md", title, links=False))
+    later = open_client(owner_ended=lambda _owner: True)
+    assert card(places) == f"{title}.md"
+    assert later.cache.sync_state.card_moves() == []
+
+
+@pytest.mark.parametrize("often", [1, 1000])
+def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
+    open_client, places, monkeypatch, often
+):
+    """Where the disk never takes it, it is tried a number of times."""
+    put_cards(places)
+    client, refused, replacing = open_client(), [], canvases.replacing
+
+    def refusing(*given, **named):
+        if len(refused) < often:
+            refused.append(given)
+            raise OSError(errno.ENOSPC, "no room")
+        return replacing(*given, **named)
+
+    monkeypatch.setattr(canvases, "replacing", refusing)
+
+    async def renamed():
+        async with client.writer.cards.following("Plan.md", "New.md", [BOARD]) as moved:
+            await rename(client, "Plan.md", "New", links=False)
+        return moved
+
+    moved = asyncio.run(renamed())
+    assert (moved.canvases, moved.waiting) == (set(), {BOARD})
+    assert card(places) == "Plan.md"
+    asyncio.run(client.run_cycles(1 if often == 1 else 2 * MOST_TRIES))
+    assert card(places) == ("New.md" if often == 1 else "Plan.md")
+    assert client.cache.sync_state.card_moves() == []
+    assert len(refused) == min(often, MOST_TRIES + 1)
