@@ -191,9 +191,10 @@ class Library:
         rules = self._cache.notes.visibility.rules
         cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
-        moved = await self._folders.move_cards(cards, old=old, new=new)
+        shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
         if not there:
+            moved = [one for one, done in shows.items() if done]
             await self._folders.move_cards(moved, old=new, new=old)
         return there
 
