@@ -4,7 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.policy import EVERYTHING, Visibility
+from mcp_notarium.domain.note import Content, Properties
+from mcp_notarium.domain.policy import EVERYTHING, Policy, Visibility
+from mcp_notarium.errors import NotPermitted
 
 tags = st.lists(st.sampled_from(["a", "A", "b", " b", "ü", "U\u0308", "x"]), max_size=4)
 ids = st.sampled_from(["1", "2", "3", "a/1", "A/b/1", "ab/1"])
@@ -128,3 +130,47 @@ def test_order_and_spelling_do_not_change_the_digest():
 def test_a_note_with_unreadable_tags_is_hidden_where_tags_decide(rules, rule):
     """They may say ``private``, or may not say ``work``."""
     assert rules.hidden_by("a.md", ("work",), clear=False) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "properties", "hidden"),
+    [
+        ("private", {"private": 1}, True),
+        ("private", {"Private": None}, True),
+        ("private", {"status": "private"}, False),
+        ("status: secret", {"STATUS": "Secret"}, True),
+        ("status: secret", {"status": "open"}, False),
+        ("status: secret", {"status": ("open", "secret")}, True),
+        ("rating: 4", {"rating": 4.0}, True),
+        ("pinned", {"pinned": True}, True),
+    ],
+)
+def test_a_property_hides_by_its_name_or_with_its_value(rule, properties, hidden):
+    rules = Visibility(hidden_properties=(rule,))
+    assert rules.has_rules
+    assert rules.sees("a.md", (), properties) is not hidden
+    if hidden:
+        assert rules.hidden_by("a.md", (), properties).startswith('hidden_properties "')
+    assert EVERYTHING.sees("a.md", (), properties)
+
+
+def test_unreadable_properties_hide_where_properties_decide():
+    rules = Visibility(hidden_properties=("private",))
+    said = "hidden_properties (its properties cannot be read)"
+    assert rules.hidden_by("a.md", (), clear=False) == said
+    assert rules.digest == Visibility(hidden_properties=(" Private ",)).digest != ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Content("---\nprivate: yes\n---\nx\n"),
+        Content("private:: 1\n"),
+        Content("x\n", properties=Properties({"private": 1})),
+    ],
+)
+def test_no_property_may_come_that_hides_the_note(content):
+    policy = Policy(visibility=Visibility(hidden_properties=("private",)))
+    policy.require_write("a.md", Content("x\n"), Content("y\n"))
+    with pytest.raises(NotPermitted, match="property may not be given here"):
+        policy.require_write("a.md", Content("x\n"), content)
