@@ -237,6 +237,10 @@ class InvalidRequest(NotariumError):
     http_status_code = 400
 
 
+class NoteLeft(InvalidRequest):
+    """A note of many stays as it is. The message stands in its row of the answer, so it needs no way out."""
+
+
 class QueryError(InvalidRequest):
     """The search text asks for something the query language cannot say."""
 

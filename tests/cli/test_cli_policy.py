@@ -21,8 +21,11 @@ hidden_tags = ["private"]
 """
 
 
-OVER_ALL = ("list_tags", "list_properties", "rename_tag", "find_duplicates")
-HISTORY = ("history", "restore_version", "undo")
+OVER_ALL = (
+    *("list_tags", "list_properties", "rename_tag", "find_duplicates"),
+    *("list_folders", "move_folder", "find_problems"),
+)
+HISTORY = ("history", "restore_version", "undo", "change")
 
 
 @pytest.fixture(name="simulator")

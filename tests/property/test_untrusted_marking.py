@@ -150,14 +150,23 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
         for model in (*vars(answers).values(), vault.ReadNoteAnswer)
         if isinstance(model, type)
         and issubclass(model, answers.Answer)
-        and {"text", "content", "next_version", "tags", "duplicates", "properties"}
+        and {
+            "text",
+            "content",
+            "next_version",
+            "tags",
+            "duplicates",
+            "properties",
+            "folders",
+            "problems",
+        }
         & model.model_fields.keys()
     }
     marked_ones = {model.__name__ for model in below(answers.FromNotes)}
     # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by
     # itself whether its text is from notes. A ManageOutput is never sent.
     # A NotesAnswer holds NoteAnswers.
-    within = {"ListItem", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}
+    within = {"ListItem", "TaskRow", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}
     assert holding | {"NotesAnswer"} == marked_ones | within
 
 

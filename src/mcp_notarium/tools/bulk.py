@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
+    NoteLeft,
     NoteNotFound,
     NotPermitted,
     StoreRejected,
@@ -305,16 +306,14 @@ class _Run:
         try:
             made = await self._draft(note_id)
         except NotPermitted as error:
-            raise InvalidRequest(error.message) from None  # of this note alone
+            raise NoteLeft(error.message) from None  # of this note alone
         if made is None or made.changes_nothing:
             return None
         # defence: bulk-consent-covers-shares
         if not self._told.issuperset(_new_addresses(self._app, made)):
-            raise InvalidRequest("It would be shared with somebody whom the question did not name.")
+            raise NoteLeft("It would be shared with somebody whom the question did not name.")
         if not self._loses and await _find_loss(self._app, made):
-            raise InvalidRequest(
-                "No version of the note could be kept any more; it was not changed."
-            )
+            raise NoteLeft("No version of the note could be kept any more; it was not changed.")
         return made
 
     async def _store(self, made: Draft) -> Saved:

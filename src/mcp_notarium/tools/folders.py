@@ -17,7 +17,7 @@ from mcp_notarium.domain.characters import path_key
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, StoreError
+from mcp_notarium.errors import InvalidRequest, NoteLeft, StoreError
 from mcp_notarium.markup.obsidian_links import Link, rewrite_links
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import After, Plan, Words, carry_out, make_plan, require_all_notes
@@ -182,9 +182,9 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
     content = replace(content, title=f"{place.rpartition('/')[0]}/{note.title or ''}")
     there = app.library.get(place)
     if there is not None and there.id == place:
-        raise InvalidRequest("There is a note of its name already.")
+        raise NoteLeft("There is a note of its name already.")
     if app.library.preview(note, content)[0] != place:
-        raise InvalidRequest("Its file cannot keep its name there.")
+        raise NoteLeft("Its file cannot keep its name there.")
     cards = await app.library.find_cards(note, content) if move.with_cards else {}
     draft = make_draft(app, note, content)
     return replace(draft, elsewhere=LinkChanges(move.to.get(note.id, {}), cards))

@@ -19,7 +19,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.diff import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
-from mcp_notarium.errors import InvalidRequest, NoteNotFound, VersionConflict
+from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import HistoryAnswer, ManageAnswer, VersionRow
 from mcp_notarium.tools.consent import name_note, require_consent
 from mcp_notarium.tools.link_changes import with_links
@@ -158,7 +158,7 @@ async def draft_undone(app: App, note: Note, old: Version, call: CallContext) ->
     goal = _Goal()
     draft = await _draft_undone(app, note, old, call, goal)
     if goal.said:
-        raise InvalidRequest(
+        raise NoteLeft(
             "Not all of it can come back: undo it alone, by its `id`.", details={"id": note.id}
         )
     return draft

@@ -15,7 +15,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, NoteNotFound
+from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.tools.answers import ManageAnswer
@@ -227,7 +227,7 @@ async def _draft(app: App, asked: Change, note: Note) -> Draft:
 async def draft_moved(app: App, note: Note, content: Content, *, folder: str) -> Draft:
     """Return the checked draft of a note whose title names another folder."""
     if note.trash:
-        raise InvalidRequest("A note in the trash stays in its folder.")
+        raise NoteLeft("A note in the trash stays in its folder.")
     content = app.library.with_free_title(note, content)
     if app.library.preview(note, content)[0].rpartition("/")[0] != folder:
         raise _folder_error(folder)

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.errors import InvalidRequest, NoteLeft
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import (
@@ -60,7 +60,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         old = await app.library.history.read_before(note.id, change_id)
         made = await history.draft_undone(app, note, old, call)
         if drops_most(note.text, made.content.text):
-            raise InvalidRequest("Most of its text would go: undo it alone, by its `id`.")
+            raise NoteLeft("Most of its text would go: undo it alone, by its `id`.")
         if made.elsewhere is None:
             return made
         # A note that comes back itself has its old links then, or has them already.
