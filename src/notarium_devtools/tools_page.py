@@ -359,7 +359,7 @@ _BEHAVIOUR = {
   path; else an alias). A link without `id` leads to no note. `linked_from` are the notes that link to this one. Each names at
   most 50; `links_left_out` says how many more there are. What stands in code is no link.
 * An answer with a part of the text has the `headings` of the note, with line and number: 50 at most, then the deepest are left
-  out, and of a text with more than 20,000 lines that may begin a block, those of the first ones. They name a `section`.
+  out, and of a text with more than 10,000 lines that may begin a block, those of the first ones. They name a `section`.
 * `section` reads [one section or block](#sections-and-blocks), heading included. `range_line_start` and `range_line_count` then choose lines of it;
   give `section` again to go on with a long one.
 * `ids` reads up to 20 notes at once, each id as `id` is taken, without other arguments. `notes` has them in this order, each with the fields of a single
