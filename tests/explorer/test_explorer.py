@@ -21,7 +21,7 @@ from support.long import LONG, SEED
 from support.sync_rig import DATABASE
 
 TESTS = Path(__file__).parents[1]
-MOST_OF_A_WORLD = 12
+MOST_OF_A_WORLD = 8
 MOST_LONG = 500_000
 """Schedules of all worlds together, with ``--all``: others every day."""
 QUICK = (
