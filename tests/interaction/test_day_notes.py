@@ -224,3 +224,12 @@ async def test_a_native_tool_takes_a_day_as_well(tmp_path: Path) -> None:
         name = next(one for one in tools if one.lower().replace("_", "").startswith("getnote"))
         answer = await place.call(name, id=ID)
         assert made["id"] in str(answer)
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+async def test_the_ends_of_the_calendar_are_days_too(day, tmp_path):
+    async with PLACES["local"](tmp_path, lambda _place: None) as place:
+        missing = await place.call("get", id=f"daily:{day}")
+        assert "NOT_FOUND" in missing["error"]
+        made = await place.call("save", id=f"daily:{day}", append="x")
+        assert (await place.call("get", id=f"daily:{day}"))["id"] == made["id"]

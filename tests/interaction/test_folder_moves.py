@@ -12,6 +12,7 @@ from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from support.cache_room import reopen
 from support.sync_rig import quick_folder
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -41,13 +42,14 @@ class Vault:
 
 
 @asynccontextmanager
-async def vault(folder, files, **policy):
+async def vault(folder, files, *, again=False, **policy):
     base = folder / "vault"
     for path, text in files.items():
         (base / path).parent.mkdir(parents=True, exist_ok=True)
         (base / path).write_text(text)
     remote = VaultStore(base)
-    harness = ToolHarness(folder, remote=remote, policy=Policy(**policy))
+    cache = reopen(folder, key=None, name="cache.sqlite") if again else None
+    harness = ToolHarness(folder, remote=remote, cache=cache, policy=Policy(**policy))
     harness.ticking = True
     await harness.sync()
     try:
@@ -288,3 +290,32 @@ async def test_after_any_move_every_link_means_what_it_meant(seed):
             undone = await it.undo(done)
             assert undone.get("refused") is None, undone
             assert it.files() == files
+
+
+async def test_a_move_that_met_a_limit_goes_on_and_breaks_no_link(tmp_path):
+    """A note that has yet to move may link to where another one was: the link follows it all the same."""
+    files = {
+        "A/a.md": "target\n",
+        "A/b.md": "see [[A/a]] and [m](a.md) ![[A/p.png]]\n",
+        "A/c.md": "see [[A/a]]\n",
+        "A/p.png": "p",
+        "Top.md": "[[A/c]] [[A/a]]\n",
+    }
+    move = {"action": "move_folder", "folder": "A", "new_folder": "Z", "confirm": True}
+    async with vault(tmp_path, files, limits=Limits(writes_per_session=1)) as it:
+        none = await it.manage(**move)
+        assert none["results"][0]["reason"].startswith("It takes 2 changes")
+        assert it.files() == files
+    async with vault(tmp_path, {}, again=True, limits=Limits(writes_per_session=2)) as it:
+        await it.manage(**move)
+        assert "Z/a.md" in it.files()
+        assert "A/b.md" in it.files()
+    async with vault(tmp_path, {}, again=True) as it:
+        await it.manage(**move)
+        assert it.files() == {
+            "Z/a.md": "target\n",
+            "Z/b.md": "see [[Z/a]] and [m](a.md) ![[Z/p.png]]\n",
+            "Z/c.md": "see [[Z/a]]\n",
+            "Z/p.png": "p",
+            "Top.md": "[[Z/c]] [[Z/a]]\n",
+        }

@@ -207,6 +207,49 @@ async def test_a_note_with_a_hidden_property_does_not_exist(
         assert place.harness.app.cache.notes.get(hidden) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n" + "".join(f"k{number}: 1\n" for number in range(250)) + "private: 1\n---\nmilk\n",
+        "".join(f"k{number}:: 1\n" for number in range(1500)) + "private:: 1\n",
+        "x:: 1\n" * 2500 + "private:: 1\n",
+        "+++\nprivate = 1\n+++\nmilk\n",
+        "---\nstatus: [x, [secret]]\n---\nmilk\n",
+        "---\nbase: &b {private: 1}\n<<: *b\n---\nmilk\n",
+        "---\nprivate: [\n---\nmilk\n",
+    ],
+    ids=[
+        "many keys",
+        "many fields",
+        "one field often",
+        "TOML",
+        "a list in a list",
+        "merged",
+        "broken",
+    ],
+)
+async def test_a_note_whose_properties_are_not_all_read_is_hidden(text: str, tmp_path: Any) -> None:
+    def put(place: Place) -> None:
+        place.put("odd", text)
+        place.put("seen", "---\nstatus: open\n---\nbread\n", title="Seen")
+
+    rules = Visibility(hidden_properties=("private", "status: secret"))
+    async with PLACES["vault"](tmp_path, put, Policy(visibility=rules)) as place:
+        assert [row["title"] for row in (await place.call("list"))["content"]] == ["Seen"]
+
+
+@pytest.mark.parametrize("store", WITH_VALUES)
+async def test_a_number_that_floats_do_not_hold_is_refused(store: str, tmp_path: Any) -> None:
+    ids: list[str] = []
+    async with PLACES[store](tmp_path, lambda place: ids.append(place.put("n", "x\n"))) as place:
+        for number in (10**400, 2**53 + 1):
+            refused = json.loads(
+                (await place.call("save", id=ids[0], properties={"k": number}))["error"]
+            )
+            assert refused["category"] == "VALIDATION"
+        assert "properties" not in await place.call("get", id=ids[0])
+
+
 async def test_hidden_texts_hide_their_properties(tmp_path: Any) -> None:
     ids: list[str] = []
 

@@ -21,6 +21,7 @@ LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
+_EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
 
@@ -95,7 +96,11 @@ def is_value(value: Any) -> bool:
         return all(isinstance(item, str) for item in value)
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)
+    if isinstance(value, int):
+        return (
+            abs(value) <= _EXACT
+        )  # a larger one is another number for programs that count in floats
+    return value is None or isinstance(value, str)
 
 
 def _is_same(one: Properties, other: Properties, name: str) -> bool:

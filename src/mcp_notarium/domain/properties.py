@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Final, Literal
 
 from mcp_notarium.domain.note import Content, Properties, Value, read_values
-from mcp_notarium.markup.property_values import read_plain, to_json
+from mcp_notarium.markup.front_block import is_foreign
+from mcp_notarium.markup.property_values import OtherValue, read_plain, to_json
 
 MARKS: Final = ("pinned", "markdown", "archived")
 """What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
@@ -100,9 +101,12 @@ def read_properties_of(content: Content) -> tuple[Properties, bool]:
     except NotUnderstood:
         return content.properties, False
     if not found:
-        return content.properties, True
+        return content.properties, not is_foreign(content.text)
+    # What is beyond the bounds, in other values, or taken over from elsewhere may be any property.
+    whole = len(found) < MOST and content.text.count("::") < MOST and "<<" not in content.text
+    whole = whole and not any(isinstance(value, OtherValue) for value in found.values())
     values = read_values({name: to_json(value) for name, value in found.items()})
-    return Properties({**values, **content.properties}), True
+    return Properties({**values, **content.properties}), whole
 
 
 def merge_properties(base: Properties, mine: Properties, theirs: Properties) -> Properties:

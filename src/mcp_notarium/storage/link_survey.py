@@ -67,11 +67,13 @@ def survey(
 class MoveSurvey:
     """Hold what links must become if a folder moves: of each note, the new target and the path that it means.
 
-    ``shown``: the files in the folder that notes in it show or link to.
+    ``shown``: the files in the folder that notes in it show or link to. ``moved``: the former paths of notes that an earlier
+    call has moved already; links to them are of that time.
     """
 
     links: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
 
 
 def survey_move(
@@ -79,6 +81,7 @@ def survey_move(
 ) -> Iterator[None]:
     """Fill ``found`` with what changes if the folder ``old`` becomes ``new``, a slice at each step."""
     names = _Names(database, files)
+    found.moved = names.put_back(database, old, new)
     move = FolderMove(old, new, names.named)
     inside = f"{old}/"
     after = (-1, -1)
@@ -112,6 +115,19 @@ class _Names:
             self._notes[kind, key].append(note_id)
         for path in self.files:
             self._files[name_key(path)].append(path)
+
+    def put_back(self, database: Database, old: str, new: str) -> set[str]:
+        """Know notes that have gone from one folder to the other by their former paths; return these."""
+        there = {note_id for ids in self._notes.values() for note_id in ids}
+        gone: dict[str, str] = {
+            note_id: alias
+            for alias, note_id in database.rows(_FORMER, (f"{old}/", f"{old}0"))
+            if note_id == f"{new}{alias[len(old) :]}" and alias not in there
+        }
+        self._notes.update(
+            {key: [gone.get(one, one) for one in ids] for key, ids in self._notes.items()}
+        )
+        return {*gone.values()}
 
     def follow(self, target: str, source: str) -> bool:
         """Follow a link; False: it leads nowhere."""
@@ -164,6 +180,10 @@ def count_folders(database: Database) -> dict[str, tuple[int, int]]:
 _LINKS = """
 SELECT l.pk, l.place, n.id, l.target FROM note_links l CROSS JOIN notes n ON n.pk = l.pk AND n.trash = 0
 WHERE (l.pk, l.place) > (?, ?) ORDER BY l.pk, l.place LIMIT ?
+"""
+_FORMER = """
+SELECT a.alias, n.id FROM note_aliases a JOIN notes n ON n.pk = a.pk AND n.trash = 0
+WHERE a.alias > ? AND a.alias < ?
 """
 _IDS = "SELECT pk, id FROM notes WHERE pk > ? AND trash = 0 ORDER BY pk LIMIT ?"
 _NAMES = """

@@ -318,6 +318,10 @@ class _Run:
 
     async def _store(self, made: Draft) -> Saved:
         elsewhere = made.elsewhere
+        left = self._app.usage_limits.writes_left
+        needed = 1 + (len(elsewhere.links) + len(elsewhere.canvases) if elsewhere else 0)
+        if left is not None and 1 < needed > left > 0:
+            raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
         with self._app.usage_limits.write():
             return await self._app.library.save(
                 note=made.note,

@@ -75,4 +75,7 @@ def local_time(app: App) -> datetime:
 def at_day(app: App, day: date) -> datetime:
     """Return the present time of this day, in the local time zone."""
     clock = local_time(app).replace(tzinfo=None)
-    return datetime.combine(day, clock.time()).astimezone()
+    try:
+        return datetime.combine(day, clock.time()).astimezone()
+    except (ValueError, OverflowError):  # the ends of the calendar, in some zones
+        return datetime.combine(day, clock.time(), UTC)

@@ -55,6 +55,8 @@ class _Move:
     to: dict[str, dict[str, dict[Link, str | None]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    moved: set[str] = field(default_factory=set)
+    """Former paths of notes that an earlier call has moved."""
     with_cards: bool = False
 
     def holds(self, path: str) -> bool:
@@ -66,7 +68,7 @@ class _Move:
     def add(self, source: str, links: Mapping[Link, tuple[str | None, str]]) -> None:
         """Add what links of a note become: those to notes change with these, others in a save of their own."""
         for link, (target, meant) in links.items():
-            if self.holds(source) or meant in self.files:
+            if self.holds(source) or meant in self.files or meant in self.moved:
                 self.own[source][link] = target
             else:
                 self.to[meant].setdefault(source, {})[link] = target
@@ -153,7 +155,7 @@ async def _survey(app: App, old: str, new: str) -> _Move:
     found, files, steps = await app.library.survey_move(old, new)
     for _ in steps:
         await asyncio.sleep(0)
-    move = _Move(old, new)
+    move = _Move(old, new, moved=found.moved)
     shown = found.shown if app.config.policy.visibility.hides_beside_seen else None
     move.files = dict.fromkeys(
         one for one in files if move.holds(one) and (shown is None or one in shown)
