@@ -105,11 +105,14 @@ async def test_properties_in_use_are_counted(store: str, tmp_path: Any) -> None:
         for number in range(4):
             held = {"status": "open" if number else "done", "rating": str(number)}
             place.put(f"n{number}", "x\n", properties=held, title=f"N{number}")
-        place.put("bare", "x\n", title="Bare")
+        place.put("bare", "bare\n", title="Bare")
 
     async with PLACES[store](tmp_path, put) as place:
+        [bare] = await found(place, "bare")
+        await place.call("save", id=bare, properties={"of": ["a", "2026-12-01"]})
         answer = await place.call("manage", action="list_properties")
-        assert answer["total"] == 2
+        assert answer["properties"].pop()["kinds"] == ["list"]
+        assert answer["total"] == 3
         assert [row["name"] for row in answer["properties"]] == ["rating", "status"]
         status = answer["properties"][1]
         assert (status["notes"], status["kinds"]) == (4, ["text"])

@@ -26,7 +26,7 @@ from mcp_notarium.storage.database import Database
 
 MOST_VALUES = 3
 """Commonest values of a property that are named."""
-Row = tuple[int, str, str, str, str, str, float | None]
+Row = tuple[int, str, str, str, str, str, float | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,13 @@ def property_rows(properties: Properties) -> Iterator[Row]:
     for name, value in properties.items():
         items = value if isinstance(value, tuple) else (value,)
         for item in items or ("",):
-            yield place, name, tag_key(name), *_columns(item, kind_of(value))
+            yield (
+                place,
+                name,
+                tag_key(name),
+                *_columns(item, kind_of(value)),
+                int(isinstance(value, tuple)),
+            )
             place += 1
 
 
@@ -101,14 +107,14 @@ def read_named(
     }
 
 
-PUT_PROPERTY = "INSERT INTO note_properties VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_PROPERTY = "INSERT INTO note_properties VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _IS_USED = "SELECT 1 FROM note_properties WHERE key = ? LIMIT 1"
 _LIVE = (
     "note_properties p CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = p.pk WHERE n.trash = 0"
 )
 _TOTAL = f"SELECT count(DISTINCT p.key) FROM {_LIVE}"  # noqa: S608 - constants only
 _USES = f"""
-SELECT p.key, min(p.name), count(DISTINCT p.pk) AS uses, json_group_array(DISTINCT p.kind)
+SELECT p.key, min(p.name), count(DISTINCT p.pk) AS uses, json_group_array(DISTINCT iif(p.is_list, 'list', p.kind))
 FROM {_LIVE} GROUP BY p.key ORDER BY uses DESC, p.key LIMIT ? OFFSET ?
 """  # noqa: S608 - constants only
 _VALUES = f"""

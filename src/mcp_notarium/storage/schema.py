@@ -206,6 +206,7 @@ STATEMENTS = (
       value     TEXT NOT NULL,
       value_key TEXT NOT NULL,
       number    REAL,
+      is_list   INTEGER NOT NULL CHECK (is_list IN (0, 1)),
       PRIMARY KEY (pk, place)
     ) STRICT, WITHOUT ROWID
     """,

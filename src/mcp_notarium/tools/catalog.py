@@ -40,7 +40,7 @@ from mcp_notarium.tools.tool_prefix import (
 INSTRUCTIONS = """\
 The user's notes, kept in an encrypted local copy of their note store.
 Work in this order: `list` to find a note, `get` to read it (`ids` for several).
-- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find`, `heading`, single tags and `properties`.
+- `save` needs the `local_version` that `get` gave, except for `append`, `prepend`, `find`, `heading`, `task`, single tags and `properties`.
 - `list` rows are previews. Take a row's `uuid` as `id`. No `query` lists the newest notes.
 - For a small change use `find` and `replace`, or `text_patch`: line numbers are those of the text you read, \
 all operations at once. For a rewrite use `text` (the whole text).

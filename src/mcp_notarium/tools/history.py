@@ -200,7 +200,9 @@ def _asking(draft: Draft, goal: _Goal) -> Draft:
 async def _find(app: App, request: ManageRequest) -> Note:
     if request.id is None:
         raise InvalidRequest(
-            f"`{request.action}` needs `id`.", resolution_hint="Use `list` to find the note."
+            f"`{request.action}` needs `id`"
+            + (", or the `change_id` of many." if request.action == "undo" else "."),
+            resolution_hint="Use `list` to find the note.",
         )
     return await find_note(app, request.id)
 

@@ -15,6 +15,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
+from mcp_notarium.domain.properties import shown_value
 from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
@@ -81,9 +82,12 @@ class Change:
         """Return what is done, for a question."""
         said = [f"add {_tags(self.add_tags)}"] if self.add_tags else []
         said += [f"remove {_tags(self.remove_tags)}"] if self.remove_tags else []
-        set_ = [name for name, value in self.properties.items() if value is not None]
-        gone = [name for name in self.properties if name not in set_]
-        said += [f"set {_properties(set_)}"] if set_ else []
+        said += [
+            f"set {quote(shorten(name, _NAME_SHOWN))} to {quote(shorten(shown_value(value), _NAME_SHOWN))}"
+            for name, value in self.properties.items()
+            if value is not None
+        ]
+        gone = [name for name, value in self.properties.items() if value is None]
         said += [f"remove {_properties(gone)}"] if gone else []
         if self.folder is not None:
             said.append(
