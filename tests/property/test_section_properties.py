@@ -76,7 +76,8 @@ def test_a_change_of_a_section_leaves_every_other_byte(
     value = data.draw(st.sampled_from(["new", "- new", "a\nb\n", "> q", "| r |"]))
     form = data.draw(st.sampled_from([Form.LINES, Form.FILE]))
     change = SectionChange(str(one.ordinal), **{kind: value})
-    assume(len([each for each in sections if each.words == str(one.ordinal)]) == 0)
+    if any(each.words == str(one.ordinal) for each in sections):
+        return
     changed = change_section(text, change, form=form)
     lines = split_lines(text)
     above, below = "".join(lines[: one.body - 1]), "".join(lines[one.end - 1 :])
@@ -103,7 +104,8 @@ def test_a_change_of_a_section_leaves_every_other_byte(
 @settings(max_examples=300)
 def test_a_renamed_heading_is_one_or_nothing_is_changed(text: str, number: int, words: str) -> None:
     sections = read_sections(text)
-    assume(len(sections) > 1)
+    if len(sections) == 1:
+        return
     one = sections[1:][number % (len(sections) - 1)]
     changed = text
     with suppress(InvalidRequest):
