@@ -345,7 +345,7 @@ class PathListRequest(ListRequest):
     query: str | None = Field(
         default=None,
         description='words "a phrase" -not a OR b prefix* tag:x path:Folder/Below '
-        "status:open due:<2025-01-31 has:x modified:2025-01 trash:any",
+        "status:open due:<2025-01-31 has:x",
     )
 
 
@@ -434,7 +434,7 @@ class TitledSaveRequest(SaveRequest):
 class PathSaveRequest(TitledSaveRequest):
     """Hold the arguments of ``save`` where the title names the note's file."""
 
-    title: Text | None = Field(default=None, description="file name; Folder/Name moves")
+    title: Text | None = Field(default=None, description="Folder/Name moves")
     rewrite_links: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
     """The refusal `links_would_break` names it."""
     template: str | None = None
