@@ -154,7 +154,13 @@ async def _change(args: argparse.Namespace, *, action: str) -> int:
         request = ManageRequest.model_validate(fields)
         handle = history.undo if action == "undo" else history.restore_version
         try:
-            answer = await _recorded(app, args, request.id or named, partial(handle, app, request))
+            answer = await recorded(
+                app,
+                f"cli.{args.command_name}",
+                request.id or named,
+                partial(handle, app, request),
+                yes=args.yes,
+            )
         except NotariumError as error:
             for came in error.details.get("came_after", ()):
                 talk(one_line(f"after it: {came['version']}  {_local(came['at'])}  {came['by']}"))
@@ -164,14 +170,15 @@ async def _change(args: argparse.Namespace, *, action: str) -> int:
     return 0
 
 
-async def _recorded(
-    app: App, args: argparse.Namespace, note_id: str, handle: Callable[[_Person], Any]
+async def recorded(
+    app: App, name: str, note_id: str, handle: Callable[[_Person], Any], *, yes: bool
 ) -> ManageAnswer:
+    """Let the person change a note by a handler of a tool, on record as the act ``name``. Raises what it raises."""
 
     def entry(outcome: str, refers: int = 0) -> AuditEntry:
         return AuditEntry(
             at=app.clock(),
-            act=f"cli.{args.command_name}",
+            act=name,
             client=CLIENT,
             notes=(app.audit.note_reference(note_id),),
             outcome=outcome,
@@ -181,7 +188,7 @@ async def _recorded(
     act = Act(app.audit, lambda: entry(OPEN))
     outcome = UNKNOWN
     try:
-        answer: ManageAnswer = await handle(_Person(act, yes=args.yes))
+        answer: ManageAnswer = await handle(_Person(act, yes=yes))
         outcome = OK
     except NotariumError as error:
         outcome = error.subcategory or error.category.lower()

@@ -66,6 +66,7 @@ GROUPS = {
         "import": Command("transfer", "take the notes of an export into this account"),
     },
     "What is going on": {
+        "watch": Command("watch", "see what assistants do now, and answer what waits for you"),
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
         "audit": Command("audit", "verify, show and export the audit log", "tail"),
