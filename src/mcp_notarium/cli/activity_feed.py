@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from mcp_notarium.domain.note import Content
 
 _TOOL: Final = "tool."
-_SHOWN: Final = (_TOOL, "resource.", "cli.")
+_COMMAND: Final = "cli."
+_SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
 _TITLES_SECONDS: Final = 5.0
@@ -58,6 +59,8 @@ class SeenAct:
     @property
     def does(self) -> str:
         """Return the act in a person's words."""
+        if self.act.startswith(_COMMAND):
+            return f"mcp-notarium {self.act.removeprefix(_COMMAND)}"
         return words.TOOLS.get(self.act, self.act)
 
     @property

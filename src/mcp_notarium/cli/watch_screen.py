@@ -91,6 +91,12 @@ class Question(ModalScreen[bool]):
         self.dismiss(agrees)
 
 
+class Words(Input):
+    """Take the words that acts must have."""
+
+    BINDINGS: ClassVar = [Binding("escape", "app.all", "All acts")]
+
+
 @dataclass(slots=True)
 class _Shown:
     acts: dict[int, SeenAct]
@@ -110,7 +116,6 @@ class WatchScreen(Screen[None]):
         Binding("s", "show", "Show"),
         Binding("o", "open", "Open"),
         Binding("slash", "search", "Search"),
-        Binding("escape", "all", "All", show=False),
         Binding("q", "quit", "Quit"),
     ]
     CSS = """
@@ -143,7 +148,7 @@ class WatchScreen(Screen[None]):
             yield OptionList(id="acts")
             with VerticalScroll(id="about", can_focus=False):
                 yield Static(id="facts")
-        yield Input(placeholder="words of a client, an act or a title", id="words")
+        yield Words(placeholder="words of a client, an act or a title", id="words")
         yield Footer()
 
     def on_mount(self) -> None:
