@@ -321,12 +321,16 @@ class World:
     def after_step(self) -> None:
         """Take away what a killed process leaves, and start another one in its place."""
         if self._take_away() and not self.calm:
-            for server in self.servers:
-                if server.ended and server.name not in self._ended:
-                    self._ended.add(server.name)
-                    self.loop.expect(
-                        f"{server.name} starts again", lambda one=server: self._again(one)
-                    )
+            self.start_ended()
+
+    def start_ended(self) -> None:
+        """Start another process for each server that has ended: when the schedule says, at once if it says no more."""
+        for server in self.servers:
+            if self.calm and server.ended and not self.is_away(server):
+                self._restart(server)
+            elif server.ended and server.name not in self._ended:
+                self._ended.add(server.name)
+                self.loop.expect(f"{server.name} starts again", lambda one=server: self._again(one))
 
     def _take_away(self) -> bool:
         """Drop what belonged to processes that have ended; tell whether any has."""
