@@ -6,7 +6,7 @@ import pytest
 
 from explorer import breaks_account, breaks_acts
 from explorer.run import forget_loaded, replayed, seeded, shorten, tell
-from support.long import LONG
+from support.long import LONG, sample
 
 BREAKS = breaks_acts.BREAKS | breaks_account.BREAKS
 QUICK = (
@@ -19,7 +19,7 @@ MOST = 3000
 
 
 @pytest.mark.slow("explores until a fault is found")
-@pytest.mark.parametrize("name", BREAKS if LONG else QUICK)
+@pytest.mark.parametrize("name", BREAKS if LONG else sample("breaks of acts", QUICK, 2))
 def test_what_is_broken_beside_single_saves_is_found_and_told(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
