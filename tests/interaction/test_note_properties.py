@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -97,6 +98,51 @@ async def test_dates_are_compared_as_dates(store: str, tmp_path: Any) -> None:
         refused = await place.call("list", query="due:>soon")
         assert "no number and no date" in refused["error"]
         assert "due:<2026-12-31" in refused["error"]
+
+
+async def test_numbers_yes_and_no_and_named_days_are_found_as_people_mean_them(
+    tmp_path: Any,
+) -> None:
+    """The words of the filter and those of the note need not be the same."""
+    ids: dict[str, str] = {}
+
+    def put(place: Place) -> None:
+        today = datetime.fromtimestamp(place.harness.app.clock(), UTC).astimezone().date()
+        day, of = timedelta(days=1), {"early": -8, "last": -1, "now": 0, "next": 1}
+        for name, away in of.items():
+            lines = f"due: {today + away * day}\n"
+            lines += {"now": "rating: '5'\ndone: no\n", "next": "rating: 3\ndone: false\n"}.get(
+                name, "done: Yes\n" if name == "last" else "done: true\nrating: [x, '4']\n"
+            )
+            task = f"- [ ] call 📅 {today + away * day}\n"
+            ids[name] = place.put(name, f"---\n{lines}---\n{task}", title=name)
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        for query, names in {
+            "rating:>=4": {"now", "early"},
+            "rating:>4": {"now"},
+            "rating:5": {"now"},
+            "rating:<=3": {"next"},
+            "done:no": {"now", "next"},
+            "done:false": {"now", "next"},
+            "done:yes": {"last", "early"},
+            "done:TRUE": {"last", "early"},
+            "due:today": {"now"},
+            "due:<tomorrow": {"now", "last", "early"},
+            "due:yesterday": {"last"},
+            "due:-1w..yesterday": {"last"},
+            "due:>=Today": {"now", "next"},
+            "due:+1d": {"next"},
+            "task:due<today": {"last", "early"},
+            "task:due:tomorrow task:open": {"next"},
+            "-due:today": {"last", "early", "next"},
+        }.items():
+            assert await found(place, query) == {ids[one] for one in names}, query
+        rows_of = {
+            row["name"]: row
+            for row in (await place.call("manage", action="list_properties"))["properties"]
+        }
+        assert rows_of["rating"]["kinds"] == ["list", "number", "text"]
 
 
 @pytest.mark.parametrize("store", WITH_VALUES)

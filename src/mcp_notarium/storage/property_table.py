@@ -1,6 +1,6 @@
 """Store the properties of notes as rows of their own, and count those in use. Hidden notes have no rows.
 
-A list has a row for each item. Dates are kept as epoch seconds, without a zone as if it were UTC.
+A list has a row for each item. A text that is a number has that, too. Dates are kept as epoch seconds, without a zone as if it were UTC.
 """
 
 from __future__ import annotations
@@ -62,8 +62,12 @@ def _columns(value: Value, kind: Kind) -> tuple[str, str, str, float | None]:
     elif isinstance(value, str) and (at := parse_date(value)) is not None:
         kind = "date"
         number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    elif isinstance(value, str) and kind == "list":
-        kind = "text"
+    elif isinstance(value, str):
+        kind = "text" if kind == "list" else kind
+        said = typed(value)
+        number = (
+            float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
+        )
     return kind, text, value_key(text), number
 
 

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     field, and what ``wait_for_notes`` raises.
     """
     del call  # a read asks the user nothing
-    query = query_of(request, is_property=app.library.has_property)
+    today = day_of(app.clock()) if ":" in (request.query or "") else None
+    query = query_of(request, is_property=app.library.has_property, today=today)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
@@ -103,7 +105,9 @@ def _bounds(request: ListRequest) -> Iterator[str]:
         yield f"{' and '.join(beyond)}; that was used."
 
 
-def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Query:
+def query_of(
+    request: ListRequest, *, is_property: Callable[[str], bool], today: date | None = None
+) -> Query:
     """Convert the request to a ``Query``; filters in the text win over the arguments."""
     return parser.parse(
         request.query,
@@ -114,6 +118,7 @@ def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Que
         sort_by=request.sort_by,
         sort_order=request.sort_order,
         is_property=is_property,
+        today=today,
     )
 
 

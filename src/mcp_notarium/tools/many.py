@@ -37,6 +37,7 @@ from mcp_notarium.tools.requests import ManageRequest, PropertyChanges
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -264,7 +265,14 @@ async def _find_targets(app: App, request: ManageRequest) -> tuple[list[str], di
 
 async def _find_by_query(app: App, request: ManageRequest, text: str) -> list[str]:
     trash = 1 if request.action == "untrash" else None
-    query = with_all_words(parser.parse(text, trash=trash, is_property=app.library.has_property))
+    query = with_all_words(
+        parser.parse(
+            text,
+            trash=trash,
+            is_property=app.library.has_property,
+            today=day_of(app.clock()),
+        )
+    )
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     ids, total = app.library.find_ids(spell_query(app, query), most=MOST)
