@@ -198,6 +198,31 @@ async def test_a_store_with_marks_alone_says_which(store: str, tmp_path: Any) ->
         assert await found(place, "pinned:true") == {ids[0]}
 
 
+async def test_a_changed_value_keeps_its_form_and_a_key_that_stands_twice_is_refused(
+    tmp_path: Any,
+) -> None:
+    text = '---\nstatus: \'open\' # mine\nof: ["a", b] # two\nlog: |\n  one\n  two\nrating: "4"\n---\nmilk\n'
+    twice, ids = "---\nstatus: open\n# mine\nx: 1\nstatus: done\n---\nbread\n", list[str]()
+
+    def put(place: Place) -> None:
+        ids.extend((place.put("one", text), place.put("two", twice)))
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        values = {"status": "isn't", "of": ["a", "c"], "log": "three\nfour", "rating": 5}
+        await place.call("save", id=ids[0], properties=values)
+        assert (await place.call("get", id=ids[0]))["text"] == text.replace("'open'", "'isn''t'") \
+            .replace("b]", "c]").replace("|\n  one\n  two", "|-\n  three\n  four") \
+            .replace('"4"', "5")  # fmt: skip
+        for value in ("closed", None):
+            refused = json.loads(
+                (await place.call("save", id=ids[1], properties={"status": value}))["error"]
+            )
+            assert "in lines 2, 5" in refused["message"]
+            assert "Remove all but one" in refused["resolution_hint"]
+        await place.call("save", id=ids[1], properties={"x": 2})
+        assert (await place.call("get", id=ids[1]))["text"] == twice.replace("x: 1", "x: 2")
+
+
 @pytest.mark.parametrize("store", ["simplenote", "memento"])
 async def test_a_block_at_the_top_of_any_note_holds_properties(store: str, tmp_path: Any) -> None:
     text, ids = "---\nstatus: open # mine\nx: 'y'\n---\nmilk\n", list[str]()

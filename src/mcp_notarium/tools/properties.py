@@ -168,7 +168,11 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
         return content
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
     from mcp_notarium.markup.properties import REMOVE, change_properties  # noqa: PLC0415
-    from mcp_notarium.markup.property_values import UnfitProperty, from_json  # noqa: PLC0415
+    from mcp_notarium.markup.property_values import (  # noqa: PLC0415
+        RepeatedProperty,
+        UnfitProperty,
+        from_json,
+    )
 
     try:
         wanted = {
@@ -180,6 +184,12 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
             "The properties at the top of the note cannot be read, so none was changed.",
             subcategory="front_matter",
             resolution_hint="Mend the lines between the first `---` and the next with `text_patch`, as YAML: `key: value`.",
+        ) from None
+    except RepeatedProperty as refusal:
+        raise InvalidRequest(
+            f"{refusal} Apps do not agree which one counts, so nothing was saved.",
+            subcategory="front_matter",
+            resolution_hint="Remove all but one of these lines with `text_patch`, then set the property.",
         ) from None
     except UnfitProperty as refusal:
         raise InvalidRequest(
