@@ -198,6 +198,85 @@ async def test_a_store_with_marks_alone_says_which(store: str, tmp_path: Any) ->
         assert await found(place, "pinned:true") == {ids[0]}
 
 
+async def test_fields_of_memento_are_properties_and_those_of_the_app_alone_are_only_shown(
+    tmp_path: Any,
+) -> None:
+    columns = {"color": "teal", "reminder": 1798135200123, "reminderRecurrence": "daily"}
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", "milk\n", columns=columns))
+        ids.append(place.put("two", "bread\n"))
+
+    async with PLACES["memento"](tmp_path, put) as place:
+        note = await place.call("get", id=ids[0])
+        assert note["properties"] == {
+            "color": "teal", "reminder": "2026-12-24T18:00:00.123Z", "isReminderDone": False,
+            "reminderRecurrence": "daily",
+        }  # fmt: skip
+        assert "in_app" not in note
+        before = place.raw(ids[0])
+        for query in ("color:TEAL", "reminder:2026-12", "reminder:<2027", "isReminderDone:no"):
+            assert await found(place, query) == {ids[0]}, query
+        answer = await place.call("save", id=ids[0], properties={"Color": "red", "reminder": None})
+        assert "set only in the app" in answer["error"]
+        assert "`archived`, `color`, `markdown`, `pinned`" in answer["error"]
+        assert place.raw(ids[0]) == before
+        answer = await place.call("save", id=ids[0], properties={"color": "mauve"})
+        assert "one of default, red, orange" in answer["error"]
+        answer = await place.call("save", id=ids[0], properties={"Color": "red"})
+        assert answer["properties"]["color"] == "red"
+        assert place.raw(ids[0]) == before | {"color": "red"}
+        assert await found(place, "color:red") == {ids[0]}
+        assert (await place.call("save", id=ids[0], properties={"color": "red"}))["unchanged"]
+        for value in (None, "default"):
+            await place.call("save", id=ids[1], properties={"color": "gray"})
+            await place.call("save", id=ids[1], properties={"color": value})
+            assert (place.raw(ids[1])["color"], await found(place, "color:gray")) == (
+                "default",
+                set(),
+            )
+        await place.call("manage", action="undo", id=ids[0], confirm=True)
+        assert place.raw(ids[0]) == before
+        answer = await place.call("manage", action="list_properties")
+        assert {row["name"] for row in answer["properties"]} == note["properties"].keys()
+
+
+async def test_a_page_for_everybody_of_simplenote_is_shown_and_left_to_its_app(
+    tmp_path: Any,
+) -> None:
+    async with PLACES["simplenote"](tmp_path, lambda place: place.put("n", "milk\n")) as place:
+        place.sim.put("out", content="bread\n", systemTags=["published", "odd"])  # type: ignore[attr-defined]
+        await place.harness.sync()
+        assert (await place.call("get", id="out"))["properties"] == {"published": True}
+        assert await found(place, "published:yes") == {"out"}
+        for note_id, value in (("n", True), ("out", None)):
+            answer = await place.call("save", id=note_id, properties={"published": value})
+            assert "set only in the app" in answer["error"]
+        answer = await place.call("save", id="out", properties={"pinned": True, "published": True})
+        assert answer["properties"] == {"pinned": True, "published": True}
+        assert place.raw("out")["systemTags"] == ["odd", "pinned", "published"]
+
+
+@pytest.mark.parametrize("store", ["simplenote", "memento"])
+async def test_a_note_in_markdown_gets_a_block_for_a_property_of_any_name(
+    store: str, tmp_path: Any
+) -> None:
+    ids: list[str] = []
+    async with PLACES[store](tmp_path, lambda place: ids.append(place.put("n", "milk\n"))) as place:
+        answer = await place.call(
+            "save", id=ids[0], properties={"markdown": True, "status": "open"}
+        )
+        assert answer["properties"] == {"markdown": True, "status": "open"}
+        assert ("first line" in answer.get("note", "")) == (store == "simplenote")
+        note = await place.call("get", id=ids[0])
+        assert note["text"] == "---\nstatus: open\n---\nmilk\n"
+        assert "note" not in await place.call("save", id=ids[0], properties={"due": "2026-12-01"})
+        assert await found(place, "status:open due:2026") == {ids[0]}
+        await place.call("save", id=ids[0], properties={"status": None, "due": None})
+        assert (await place.call("get", id=ids[0]))["text"] == "milk\n"
+
+
 async def test_a_changed_value_keeps_its_form_and_a_key_that_stands_twice_is_refused(
     tmp_path: Any,
 ) -> None:

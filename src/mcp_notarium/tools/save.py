@@ -45,7 +45,12 @@ from mcp_notarium.tools.partial_saves import (
     section_change,
     section_number,
 )
-from mcp_notarium.tools.properties import Changes, read_changes, with_properties
+from mcp_notarium.tools.properties import (
+    Changes,
+    read_changes,
+    title_lost_to_block,
+    with_properties,
+)
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -129,6 +134,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     said += [draft.begun.said] if draft.begun else []
     if saved and request.task is not None and request.done is not False and draft.note:
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
+    if saved and request.properties and not app.library.traits.titles:
+        said += title_lost_to_block(draft.note and draft.note.text, draft.content.text)
     said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
     return make_answer(
         app,
