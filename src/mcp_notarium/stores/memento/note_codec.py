@@ -386,6 +386,11 @@ def _held(base: Revision | None, content: Content, given: Row) -> Properties:
     own = {name for name, values in FIELDS.items() if not values}
     kept = {} if base is None else {**base.content.properties}
     kept = _fields(given) if "reminder" in given else kept
+    had = None if base is None else base.content.properties.get(COLOR)
+    if COLOR in given and content.properties.get(COLOR) == had:  # the content asks for no other
+        own.add(COLOR)
+        kept.pop(COLOR, None)
+        kept |= _fields({COLOR: given[COLOR]})
     return content.properties.having({name: kept[name] for name in own & kept.keys()}, without=own)
 
 
