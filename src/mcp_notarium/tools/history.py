@@ -108,7 +108,7 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         whole[:] = [_WHOLE] if old.removed else []
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.ids.paths else note.title
-        fields = {name for name, given in traits.fields.items() if given}
+        fields = {name for name, given in traits.fields.items() if given and not old.removed}
         properties = note.properties.having(
             {name: old.content.properties[name] for name in fields & old.content.properties.keys()},
             without=fields,
