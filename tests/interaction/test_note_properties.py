@@ -277,6 +277,103 @@ async def test_a_note_in_markdown_gets_a_block_for_a_property_of_any_name(
         assert (await place.call("get", id=ids[0]))["text"] == "milk\n"
 
 
+TYPES = {
+    "done": "checkbox", "rating": "number", "due": "date", "at": "datetime", "of": "multitext", "code": "text",
+    "color": "text", "odd": "rainbow", "private": "number",
+}  # fmt: skip
+
+
+async def test_a_value_gets_the_type_that_the_app_has_set_for_it(
+    tmp_path: Any, caplog: Any
+) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.extend(place.put(name, f"---\nrating: '{name}'\n---\nmilk\n") for name in "45")
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        settings = tmp_path / "vault" / ".obsidian" / "types.json"
+        settings.parent.mkdir()
+        await place.call("save", id=ids[0], properties={"done": "yes"})
+        assert "done: yes" not in (text := (await place.call("get", id=ids[0]))["text"])
+        assert 'done: "yes"' in text  # without types
+        settings.write_text(json.dumps({"types": TYPES}))
+        values = {
+            "done": "yes", "RATING": "5", "due": "2026-12-01", "at": "2026-12-01", "of": "one", "code": 7, "odd": "x"
+        }  # fmt: skip
+        answer = await place.call("save", id=ids[0], properties=values)
+        assert "error" not in answer, answer
+        assert (await place.call("get", id=ids[0]))["text"] == (
+            "---\nrating: 5\ndone: true\ndue: 2026-12-01\nat: 2026-12-01T00:00:00\nof:\n  - one\n"
+            'code: "7"\nodd: x\n---\nmilk\n'
+        )
+        for name, value, form in (
+            ("done", "later", "true or false"),
+            ("rating", "high", "a number"),
+            ("due", "soon", "YYYY-MM-DD"),
+            ("due", "2026-12-01T10:00", "YYYY-MM-DD"),
+            ("code", ["a"], "a text"),
+        ):
+            for arguments in ({"id": ids[0]}, {"ids": ids, "action": "change"}):
+                tool = "manage" if "action" in arguments else "save"
+                refused = json.loads(
+                    (await place.call(tool, **arguments, properties={name: value}))["error"]
+                )
+                assert form in refused["resolution_hint"], (name, value)
+        done = await place.call(
+            "manage", action="change", ids=ids, properties={"done": "no"}, confirm=True
+        )
+        assert "error" not in done, done
+        assert "done: false\n" in (await place.call("get", id=ids[1]))["text"]
+        listed = (await place.call("manage", action="list_properties"))["properties"]
+        assert {row["name"]: row.get("type") for row in listed} == {
+            name: None if name == "odd" else TYPES[name] for name in ("done", "rating", "due", "at", "of", "code", "odd")
+        }  # fmt: skip
+        # A type makes a name a filter before any note has it; the types are read anew each time.
+        assert await found(place, "milk color:red") == set()
+        settings.write_text('{"types": {"color": "secret words')
+        assert await found(place, "milk color:red") == {*ids}
+        assert (await place.call("save", id=ids[0], properties={"done": "later"}))["properties"]
+        settings.unlink()
+        settings.symlink_to(tmp_path / "elsewhere.json")
+        (tmp_path / "elsewhere.json").write_text(json.dumps({"types": TYPES}))
+        assert (await place.call("save", id=ids[0], properties={"done": "never"}))["properties"]
+    lines = [one.getMessage() for one in caplog.records if "types.json" in one.getMessage()]
+    assert len(lines) == 1
+    assert "secret" not in lines[0]
+
+
+async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_path: Any) -> None:
+    broken = "---\nstatus: open: now\n---\nmilk\n"
+
+    def put(place: Place) -> None:
+        place.put("fine", "---\nstatus: open\nof: {a: 1}\n---\nmilk\n")
+        place.put("broken", broken)
+        place.put("unclosed", "---\nstatus: open\nmilk\n")
+        place.put("toml", "+++\nstatus = 'open'\n+++\nmilk\n")
+        place.put("line", "---\nmilk\n---\nbread\n")
+        place.put("private", broken, tags=[])
+        place.put("old", broken, trash=True)
+
+    policy = Policy(visibility=Visibility(hidden_paths=("c-private",)))
+    async with PLACES["vault"](tmp_path, put, policy) as place:
+        for query in ("status:open", "-status:done milk", "has:status", "status:x OR milk"):
+            answer = await place.call("list", query=query)
+            assert "3 notes have properties at the top that cannot be read" in answer["note"]
+            assert answer["unread"] == ["c-broken/Plan.md", "c-toml/Plan.md", "c-unclosed/Plan.md"]
+        assert "unread" not in await place.call("list", query="milk")
+        listed = await place.call("manage", action="list_properties")
+        assert {row["name"] for row in listed["properties"]} == {"status", "of"}
+        assert await found(place, '" ":x') == set()
+        for name in ("broken", "toml", "unclosed"):
+            note = await place.call("get", id=f"c-{name}/Plan.md")
+            await place.call(
+                "save", id=note["id"], text="---\nstatus: open\n---\n", local_version=note["local_version"]
+            )  # fmt: skip
+        answer = await place.call("list", query="status:open")
+        assert (answer["total_items"], "unread" in answer, "note" in answer) == (4, False, False)
+
+
 async def test_a_changed_value_keeps_its_form_and_a_key_that_stands_twice_is_refused(
     tmp_path: Any,
 ) -> None:

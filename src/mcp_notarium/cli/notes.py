@@ -68,7 +68,9 @@ async def _search(args: argparse.Namespace) -> int:
         )
     async with open_synced(person_config(args)) as app:
         words = " ".join(args.words)
-        typed = parser.parse(words, is_property=app.library.has_property, today=day_of(app.clock()))
+        typed = parser.parse(
+            words, is_property=await app.library.property_names(words), today=day_of(app.clock())
+        )
         query = spell_query(app, typed)
         check_query(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)

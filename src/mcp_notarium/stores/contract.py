@@ -155,6 +155,8 @@ class Traits:
     """Say how the note of a day is known."""
     templates: bool = False
     """Tell where templates of notes lie: see ``TemplateStore``."""
+    types_properties: bool = False
+    """Tell which types the app gives to properties: see ``TypingStore``."""
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
     """Return what the store's app shows of a note and no ``Content`` says, by its own names; pure."""
     exact: str = ""

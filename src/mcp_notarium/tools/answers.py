@@ -96,6 +96,7 @@ class ListAnswer(FromNotes):
     inside_words: bool | None = None
     corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
+    unread: list[str] | None = None
     hidden: list[str] | None = None
     note: str | None = None
     sync: Sync | None = None
@@ -317,6 +318,7 @@ class PropertyRow(Answer):
     name: str
     notes: int
     kinds: list[str]
+    type: str | None = None
     values: dict[str, int] | None = None
     hidden: list[str] | None = None
 

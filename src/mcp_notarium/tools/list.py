@@ -52,6 +52,11 @@ MOST_TASKS = 10
 LARGEST_OFFSET = 2**53
 """Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
 
+_MOST_UNREAD = 5
+_UNREAD = (
+    "{0} note{1} properties at the top that cannot be read, so filters by properties do not find what stands there. `unread` "
+    "names some: mend the lines between the first `---` and the next as YAML, `key: value`."
+)
 _NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
 
@@ -63,7 +68,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     """
     del call  # a read asks the user nothing
     today = day_of(app.clock()) if ":" in (request.query or "") else None
-    query = query_of(request, is_property=app.library.has_property, today=today)
+    is_property = await app.library.property_names(request.query or "")
+    query = query_of(request, is_property=is_property, today=today)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
@@ -81,6 +87,8 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     said, meant = list[str](), list[str]()
     if found.is_short:
         said, meant = await explain(app, query, request.query or "", found)
+    unread, ids = _find_unread(app, query)
+    said += [_UNREAD.format(unread, "s have" if unread > 1 else " has")] if unread else []
     return ListAnswer(
         content=_rows(app, query, found.notes),
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
@@ -89,9 +97,16 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         inside_words=found.inside_words or None,
         corrected=dict(found.corrected) or None,
         suggestions=[*found.suggestions, *meant] or None,
+        unread=ids or None,
         note=" ".join((*_bounds(request), *said, *(() if found.read else (_NOT_READ,)))) or None,
         sync=sync_part(status, now=app.clock()),
     )
+
+
+def _find_unread(app: App, query: Query) -> tuple[int, list[str]]:
+    """Return how many notes a filter by properties cannot judge, and which come first; none without such a filter."""
+    filters = (one for one in conditions_in(query.terms) if isinstance(one, HasProperty))
+    return app.library.find_unread(most=_MOST_UNREAD) if any(filters) else (0, [])
 
 
 def _bounds(request: ListRequest) -> Iterator[str]:

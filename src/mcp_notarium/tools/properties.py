@@ -264,6 +264,28 @@ def require_filter(app: App) -> None:
         app.config.policy.require_filter(Field.TAGS)
 
 
+async def with_types(app: App, changes: Changes) -> Changes:
+    """Return the changes with values of the types that the app of the notes gives to them. Raises ``InvalidRequest``."""
+    types = await app.library.property_types() if changes else {}
+    if not types:
+        return changes
+    from mcp_notarium.domain.property_types import FORMS as TYPED  # noqa: PLC0415 - few apps have types
+    from mcp_notarium.domain.property_types import UnfitType, with_type  # noqa: PLC0415
+
+    fitted: dict[str, Value] = {}
+    for name, value in changes.items():
+        kind = types.get(tag_key(name), "")
+        try:
+            fitted[name] = with_type(value, kind) if kind else value
+        except UnfitType:
+            raise InvalidRequest(
+                f"The property “{shorten(name)}” has the type `{kind}` in the user's app; nothing was saved.",
+                subcategory="arguments",
+                resolution_hint=f"Give {TYPED[kind]}, or null to remove it.",
+            ) from None
+    return fitted
+
+
 async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
     """Return one page of the properties of visible notes outside the trash, most used first.
 
@@ -273,6 +295,7 @@ async def count(app: App, request: ManageRequest, call: CallContext) -> Properti
     require_filter(app)
     status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
+    types = await app.library.property_types()
     found, total = app.library.count_properties(limit=size, offset=(page - 1) * size)
     return PropertiesAnswer(
         properties=[
@@ -280,6 +303,7 @@ async def count(app: App, request: ManageRequest, call: CallContext) -> Properti
                 name=one.name,
                 notes=one.notes,
                 kinds=list(one.kinds),
+                type=types.get(tag_key(one.name)),
                 values={shorten(value): notes for value, notes in one.values} or None,
             )
             for one in found

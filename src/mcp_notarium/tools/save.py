@@ -50,6 +50,7 @@ from mcp_notarium.tools.properties import (
     read_changes,
     title_lost_to_block,
     with_properties,
+    with_types,
 )
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
@@ -388,7 +389,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         properties=old.properties,
     )
     if changes := _property_changes(app, request):
-        content = with_properties(app, content, changes)
+        content = with_properties(app, content, await with_types(app, changes))
     elsewhere = None
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
