@@ -360,8 +360,10 @@ async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_p
         for query in ("status:open", "-status:done milk", "has:status", "status:x OR milk"):
             answer = await place.call("list", query=query)
             assert "3 notes have properties at the top that cannot be read" in answer["note"]
-            assert answer["unread"] == ["c-broken/Plan.md", "c-toml/Plan.md", "c-unclosed/Plan.md"]
-        assert "unread" not in await place.call("list", query="milk")
+            named = "“c-broken/Plan.md”, “c-toml/Plan.md”, “c-unclosed/Plan.md”"
+            assert named in answer["note"]
+            assert "begin_untrusted" in answer
+        assert "note" not in await place.call("list", query="milk")
         listed = await place.call("manage", action="list_properties")
         assert {row["name"] for row in listed["properties"]} == {"status", "of"}
         assert await found(place, '" ":x') == set()
@@ -371,7 +373,7 @@ async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_p
                 "save", id=note["id"], text="---\nstatus: open\n---\n", local_version=note["local_version"]
             )  # fmt: skip
         answer = await place.call("list", query="status:open")
-        assert (answer["total_items"], "unread" in answer, "note" in answer) == (4, False, False)
+        assert (answer["total_items"], "note" in answer) == (4, False)
 
 
 async def test_a_changed_value_keeps_its_form_and_a_key_that_stands_twice_is_refused(

@@ -96,7 +96,6 @@ class ListAnswer(FromNotes):
     inside_words: bool | None = None
     corrected: dict[str, str] | None = None
     suggestions: list[str] | None = None
-    unread: list[str] | None = None
     hidden: list[str] | None = None
     note: str | None = None
     sync: Sync | None = None

@@ -34,6 +34,7 @@ from mcp_notarium.search.query import (
     conditions_in,
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match, TaskRow
+from mcp_notarium.tools.consent import quote_id
 from mcp_notarium.tools.get import ROW_HIDDEN
 from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
@@ -54,8 +55,8 @@ LARGEST_OFFSET = 2**53
 
 _MOST_UNREAD = 5
 _UNREAD = (
-    "{0} note{1} properties at the top that cannot be read, so filters by properties do not find what stands there. `unread` "
-    "names some: mend the lines between the first `---` and the next as YAML, `key: value`."
+    "{} properties at the top that cannot be read, so filters by properties do not see them ({}). To be found, the lines between "
+    "the first `---` and the next must be YAML, `key: value`."
 )
 _NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
@@ -87,8 +88,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     said, meant = list[str](), list[str]()
     if found.is_short:
         said, meant = await explain(app, query, request.query or "", found)
-    unread, ids = _find_unread(app, query)
-    said += [_UNREAD.format(unread, "s have" if unread > 1 else " has")] if unread else []
+    said += _say_unread(app, query)
     return ListAnswer(
         content=_rows(app, query, found.notes),
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
@@ -97,16 +97,21 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
         inside_words=found.inside_words or None,
         corrected=dict(found.corrected) or None,
         suggestions=[*found.suggestions, *meant] or None,
-        unread=ids or None,
         note=" ".join((*_bounds(request), *said, *(() if found.read else (_NOT_READ,)))) or None,
         sync=sync_part(status, now=app.clock()),
     )
 
 
-def _find_unread(app: App, query: Query) -> tuple[int, list[str]]:
-    """Return how many notes a filter by properties cannot judge, and which come first; none without such a filter."""
-    filters = (one for one in conditions_in(query.terms) if isinstance(one, HasProperty))
-    return app.library.find_unread(most=_MOST_UNREAD) if any(filters) else (0, [])
+def _say_unread(app: App, query: Query) -> Iterator[str]:
+    """Yield which notes a filter by properties cannot judge; nothing without such a filter."""
+    if not any(isinstance(one, HasProperty) for one in conditions_in(query.terms)):
+        return
+    count, ids = app.library.find_unread(most=_MOST_UNREAD)
+    if count:
+        yield _UNREAD.format(
+            f"{count} notes have" if count > 1 else "1 note has",
+            ", ".join(map(quote_id, ids)) + ", ..." * (count > len(ids)),
+        )
 
 
 def _bounds(request: ListRequest) -> Iterator[str]:

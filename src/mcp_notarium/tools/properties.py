@@ -152,9 +152,9 @@ def with_properties(app: App, content: Content, changes: Changes) -> Content:
     return replace(content, properties=properties, tags=tags)
 
 
-def title_lost_to_block(old: str | None, new: str) -> list[str]:
+def title_lost_to_block(old: str, new: str) -> list[str]:
     """Return what is said where the first line is the title, and a block of properties has come above it."""
-    return [_BLOCK_IS_TITLE] if find_block(new) and not find_block(old or "") else []
+    return [_BLOCK_IS_TITLE] if find_block(new) and not find_block(old) else []
 
 
 def _names_in_text(content: Content) -> set[str]:

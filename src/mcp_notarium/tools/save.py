@@ -136,7 +136,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     if saved and request.task is not None and request.done is not False and draft.note:
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
     if saved and request.properties and not app.library.traits.titles:
-        said += title_lost_to_block(draft.note and draft.note.text, draft.content.text)
+        said += title_lost_to_block(draft.note.text if draft.note else "", draft.content.text)
     said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
     return make_answer(
         app,

@@ -89,18 +89,14 @@ def mark_plain(text: str) -> str:
 
 
 def add_findings(value: dict[str, Any]) -> dict[str, Any]:
-    """Add ``findings`` (of a note, after those that it has) or ``hidden`` (of rows, suggestions, ids and corrections).
+    """Add ``findings`` (of a note, after those that it has) or ``hidden`` (of rows, suggestions and corrections).
 
     ``findings`` stands before the text, so that it is read first.
     """
     if "history" in value:
         return value | {"history": [_row(row) for row in value["history"]]}
     if isinstance(value.get("content"), list):
-        offered = (
-            *value.get("suggestions", ()),
-            *value.get("unread", ()),
-            *value.get("corrected", {}).values(),
-        )
+        offered = (*value.get("suggestions", ()), *value.get("corrected", {}).values())
         kinds = find_invisible_kinds(offered)
         rows = {"content": [_row(row) for row in value["content"]]}
         return value | rows | ({"hidden": list(kinds)} if kinds else {})
