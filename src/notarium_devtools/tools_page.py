@@ -419,7 +419,7 @@ _BEHAVIOUR = {
   Memento's `color` (`default`, `red`, ...; `null` is `default`) is set, too. What only the app sets is shown, found and never changed: Memento's `reminder`,
   `isReminderDone`, `reminderRecurrence` and `reminderLocation`, Simplenote's `published`. A property is changed where it stands, also as `key:: value` in
   a text; nothing else of the text changes. A text that was in quotes, or in lines below `|`, is so again, and a list keeps its form. A key that
-  stands twice in the front matter is not changed: apps read one of the values or none, and the refusal names the lines. Tags are no property.
+  stands twice in the front matter is not changed: apps do not agree which one counts, and the refusal names the lines. Tags are no property.
 * Where the app has types for properties (`.obsidian/types.json`), a value is written in its type: `"yes"` for a checkbox is `true`, `"5"` for a number `5`, a
   text for a list its one item. What would lose something is refused with the form that is taken.
 * Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.

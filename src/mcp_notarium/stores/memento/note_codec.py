@@ -386,11 +386,13 @@ def _held(base: Revision | None, content: Content, given: Row) -> Properties:
     own = {name for name, values in FIELDS.items() if not values}
     kept = {} if base is None else {**base.content.properties}
     kept = _fields(given) if "reminder" in given else kept
+    wanted: Any = content.properties.get(COLOR)
     had = None if base is None else base.content.properties.get(COLOR)
-    if COLOR in given and content.properties.get(COLOR) == had:  # the content asks for no other
+    color = given[COLOR] if COLOR in given and wanted == had else wanted
+    if color != wanted or wanted != had:  # what is no colour, as from elsewhere, is none
         own.add(COLOR)
         kept.pop(COLOR, None)
-        kept |= _fields({COLOR: given[COLOR]})
+        kept |= _fields({COLOR: color})
     return content.properties.having({name: kept[name] for name in own & kept.keys()}, without=own)
 
 
