@@ -148,5 +148,5 @@ def _usage_error(name: str) -> QueryError:
     return QueryError(
         f"The filter `{name[:60]}:` compares with something that is no number and no date.",
         resolution_hint=f"Write {name[:60]}:>=4, {name[:60]}:3..5, {name[:60]}:<2026-12-31, "
-        f"{name[:60]}:<=tomorrow, {name[:60]}:today..+7d, or a text without a sign. To search for the text itself, put it in quotes.",
+        f"{name[:60]}:<today, or a text without a sign. To search for the text itself, put it in quotes.",
     )

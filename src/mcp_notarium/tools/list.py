@@ -220,7 +220,7 @@ _SEPARATORS = re.compile(r"[,;|()\[\]{}\"'`]+")
 _QUOTED = re.compile(r'"[^"]*"')
 _DAYS = {"day": 1, "week": 7, "month": 31, "year": 366}
 _SPAN = re.compile(
-    r"\b(?:today|(?P<yesterday>yesterday)|(?:last|past|this)\s+(?:(?P<count>\d{1,3})\s+)?(?P<unit>day|week|month|year)s?)\b",
+    r"(?<![:<>=.])\b(?:today|(?P<yesterday>yesterday)|(?:last|past|this)\s+(?:(?P<count>\d{1,3})\s+)?(?P<unit>day|week|month|year)s?)\b",
     re.IGNORECASE,
 )
 _SIGNS = {"AND", "OR", "NOT"}
