@@ -6,7 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.characters import path_key
+from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore
+    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore, TypingStore
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.writer import Saved, Writer
@@ -249,6 +249,28 @@ class Library:
     def has_property(self, name: str) -> bool:
         """Tell whether any note has a property of this name."""
         return property_table.is_used(self._cache.database, name)
+
+    async def property_types(self) -> Mapping[str, str]:
+        """Return the types that the app gives to properties, by the keys of their names; not those that rules name."""
+        if not self.traits.types_properties:
+            return {}
+        found = await cast("TypingStore", self._store).read_property_types()  # its trait says so
+        rules = self._cache.notes.visibility.rules.hidden_properties
+        named = {tag_key(rule.partition(":")[0].strip()) for rule in rules}
+        return {key: kind for key, kind in found.items() if key not in named}
+
+    async def property_names(self, typed: str) -> Callable[[str], bool]:
+        """Return what tells whether a name in this query may be that of a property: notes have it, or the app a type for it.
+
+        Where rules hide notes, a type alone would tell that one of these has it.
+        """
+        rules = self._cache.notes.visibility.rules.has_rules
+        types = {} if rules or ":" not in typed else await self.property_types()
+        return lambda name: tag_key(name) in types or self.has_property(name)
+
+    def find_unread(self, *, most: int) -> tuple[int, list[str]]:
+        """Return how many notes outside the trash have properties that cannot be read, and the ids of the first ones."""
+        return property_table.find_unread(self._cache.database, most=most)
 
     def count_properties(self, *, limit: int, offset: int) -> tuple[list[PropertyUse], int]:
         """Return one page of the properties of notes outside the trash, most used first, and their number."""

@@ -147,6 +147,13 @@ class TemplateStore(Store, Protocol):
         """Return where the app keeps templates; None: it keeps none."""
 
 
+class TypingStore(Store, Protocol):
+    """Reach a store with the trait ``types_properties``."""
+
+    async def read_property_types(self) -> Mapping[str, str]:
+        """Return the types (``domain.property_types``) that the app gives to properties, by the keys of their names."""
+
+
 class DayMakingStore(Store, Protocol):
     """Reach a store with the trait ``Days.MADE``. Days are named like ``2026-11-28``."""
 

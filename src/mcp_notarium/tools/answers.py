@@ -317,6 +317,7 @@ class PropertyRow(Answer):
     name: str
     notes: int
     kinds: list[str]
+    type: str | None = None
     values: dict[str, int] | None = None
     hidden: list[str] | None = None
 

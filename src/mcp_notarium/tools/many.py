@@ -32,11 +32,12 @@ from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.list import check_query
 from mcp_notarium.tools.note_lookup import find_id, find_note
-from mcp_notarium.tools.properties import Changes, read_changes, with_properties
+from mcp_notarium.tools.properties import Changes, read_changes, with_properties, with_types
 from mcp_notarium.tools.requests import ManageRequest, PropertyChanges
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def _properties(names: Sequence[str]) -> str:
 async def change(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
+    asked = replace(asked, properties=await with_types(app, asked.properties))
     await require_all_notes(app, "notes can be changed together when all are here.")
     ids, unknown = await _find_targets(app, request)
 
@@ -264,7 +266,14 @@ async def _find_targets(app: App, request: ManageRequest) -> tuple[list[str], di
 
 async def _find_by_query(app: App, request: ManageRequest, text: str) -> list[str]:
     trash = 1 if request.action == "untrash" else None
-    query = with_all_words(parser.parse(text, trash=trash, is_property=app.library.has_property))
+    query = with_all_words(
+        parser.parse(
+            text,
+            trash=trash,
+            is_property=await app.library.property_names(text),
+            today=day_of(app.clock()),
+        )
+    )
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     ids, total = app.library.find_ids(spell_query(app, query), most=MOST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.errors import PatchError
@@ -21,8 +21,12 @@ def is_line(task: str) -> bool:
 def with_task(text: str, named: str, *, done: bool, now: float) -> str:
     """Return the text with this task ticked or reopened. Raises ``PatchError`` that names the tasks there are."""
     task = _find(text, named)
-    today = datetime.fromtimestamp(now, UTC).astimezone().date()
-    return set_task(text, task, done=done, today=today)
+    return set_task(text, task, done=done, today=day_of(now))
+
+
+def day_of(now: float) -> date:
+    """Return the day that a time, in epoch seconds, has on this machine's clock."""
+    return datetime.fromtimestamp(now, UTC).astimezone().date()
 
 
 def comes_again(text: str, named: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -48,6 +48,7 @@ from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.paths import TRASH, Name, is_in_trash
+from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _MIB = 1024 * 1024
@@ -81,6 +82,7 @@ class VaultStore:
         dates=False,
         days=Days.PLACED,
         templates=True,
+        types_properties=True,
         exact=note_codec.EXACT,
         max_note_bytes=_MIB,
     )
@@ -101,6 +103,7 @@ class VaultStore:
         self._watch = Watch(path)
         self._looking = threading.Lock()
         self._note_pages = NotePages(self._folder)
+        self._types = PropertyTypes()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -168,6 +171,12 @@ class VaultStore:
         """See ``TemplateStore.read_templates``."""
         with self._folder.opened() as root:
             return app_settings.read_templates(root)
+
+    @in_thread
+    def read_property_types(self) -> Mapping[str, str]:
+        """See ``TypingStore.read_property_types``."""
+        with self._folder.opened() as root:
+            return self._types.read(root)
 
     # Reading
 
