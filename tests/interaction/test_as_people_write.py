@@ -78,3 +78,20 @@ async def test_notes_to_read_may_come_as_one_text(tmp_path: Any) -> None:
             answer = await place.call("get", ids=asked)
             assert [row["id"] for row in answer["notes"]] == expected
         assert "at most 20" in (await place.call("get", ids=",".join(ids * 11)))["error"]
+
+
+async def test_values_of_labels_are_stored_as_they_are_said(tmp_path: Any) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", "<p>x</p>", properties={"rating": "4", "due": "2026-12-01"}))
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        said: tuple[Any, ...] = (5, ["a", "b"], ["c", "b"], ["b", "c", "a"], ["a", "b", "c"], "x")
+        for value in said:
+            answer = await place.call("save", id=ids[0], properties={"rating": value})
+            assert "note" not in answer, answer
+            assert answer["properties"] == {"rating": value, "due": "2026-12-01"}
+        answer = await place.call("save", id=ids[0], properties={"rating": ["d", "d"]})
+        assert answer["properties"]["rating"] == "d"
+        assert "note" not in answer

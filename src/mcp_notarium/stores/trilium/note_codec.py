@@ -20,6 +20,7 @@ from mcp_notarium.domain.properties import shown_value, typed
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected, UnfitContent
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium.label_order import arrange
 
 VERSION = 1
 ROOT = "root"
@@ -435,7 +436,7 @@ def values_of(labels: Iterable[tuple[str, str]]) -> Properties:
 
 def _label_values(value: Value) -> list[str]:
     """Return the values of the labels that a property is."""
-    return list(value) if isinstance(value, tuple) else [shown_value(value)]
+    return list(dict.fromkeys(value)) if isinstance(value, tuple) else [shown_value(value)]
 
 
 def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, str]]:
@@ -467,7 +468,7 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
         )
     found = [(one[1], one[2]) for one in held.get("labels", [])]
     owned = dict.fromkeys(name for name, _ in found)
-    passed_on = [(one[1], one[2]) for one in held.get("labels", []) if one[4]]
+    passed_on = {place for place, one in enumerate(held.get("labels", [])) if one[4]}
     for tag in wanted:
         if tag not in owned and not _can_be_made(tag):
             raise UnfitContent(
@@ -488,13 +489,14 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
             if same
             else [(name, value) for value in _label_values(content.properties.get(name))]
         )
-    if any(one not in labels for one in passed_on):
+    stay, new = arrange(found, labels)
+    if passed_on.difference(stay):
         raise StoreRejected(
             "a tag or property to change is a label that the notes below inherit; nothing was saved",
             subcategory="label_passed_on",
             resolution_hint="Ask the user to change the label in Trilium.",
         )
-    return labels
+    return [found[place] for place in stay] + new
 
 
 def _title_of(text: str) -> str:
