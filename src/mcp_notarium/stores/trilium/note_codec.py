@@ -446,10 +446,9 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
     missing = [name for name in inherited if name not in tags]
     if missing:
         raise UnfitContent(
-            f"{len(missing)} of the tags come from a note above this one and can only be removed there; "
-            "nothing was saved",
+            f"{len(missing)} of the tags or properties to remove come from a note above this one; nothing was saved",
             subcategory="inherited_tags",
-            resolution_hint="Keep them in `tags`; the user can remove them at that note.",
+            resolution_hint="Keep them; only the user can remove them, at that note in Trilium.",
         )
     changed = values_of(held.get("inherited", [])).differing(content.properties)
     if changed := changed.intersection(inherited):
@@ -472,10 +471,10 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
     for tag in wanted:
         if tag not in owned and not _can_be_made(tag):
             raise UnfitContent(
-                "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
+                "the name of a tag or property here has letters, digits, `_` and `:` only, and does not begin with "
                 "`label:` or `relation:`; nothing was saved",
                 subcategory="tag_name",
-                resolution_hint="Write the tag with these characters.",
+                resolution_hint="Write it with these characters, such as `my_name`.",
             )
     kept = [name for name in owned if name in wanted]
     kept += [tag for tag in wanted if tag not in owned]
