@@ -37,6 +37,11 @@ def is_unclosed(text: str) -> bool:
     return is_foreign(text) and _TOML.match(text) is None
 
 
+def begins_with_key(text: str) -> bool:
+    """Tell whether a text begins with what only a block of properties begins with, also where it may be two lines across."""
+    return text.startswith(STARTS) and bool(_OPENED.match(text))
+
+
 def text_start(text: str) -> int:
     """Return where the note's own text begins, below a block of YAML or TOML."""
     if not text.startswith(STARTS):

@@ -47,11 +47,13 @@ Changes = Mapping[str, Value]
 def read_changes(given: PropertyChanges, *, marks: frozenset[str]) -> dict[str, Value]:
     """Return what a request sets and removes (None). Raises ``InvalidRequest`` for what is no property."""
     changes: dict[str, Value] = {}
-    for name, sent in given.model_dump(exclude_none=True).items():
+    spelled = {tag_key(mark): mark for mark in marks}
+    for said, sent in given.model_dump(exclude_none=True).items():
+        name = spelled.get(tag_key(said), said)
         changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
     for name, sent in (given.model_extra or {}).items():
         if sent is None:
-            changes[_checked(name)] = None
+            changes[_checked(spelled.get(tag_key(name), name))] = None
     return changes
 
 
