@@ -79,6 +79,8 @@ class Oracle:
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    alike: set[str] = field(default_factory=set)
+    """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Id to who has written the note since the beginning."""
     forgetful: bool = False
@@ -181,7 +183,7 @@ class Oracle:
             self.made.setdefault((server.machine.name, note.id), []).append(note.text)
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
-        if maker not in (server.name, server.name if alone else ""):
+        if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(
                 f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
             )

@@ -52,3 +52,12 @@ def test_a_line_above_front_matter_during_a_save_costs_the_block_no_tags() -> No
         schedule,
         story=("tag note0.md", "edit above front matter note0.md", "---\\ntags:\\n  - them3\\n---"),
     )
+
+
+def test_a_property_that_two_set_at_the_same_moment_does_not_stand_twice() -> None:
+    schedule = {"act 3 of a #1": 13, "act 2 of b #1": 15}
+    play_again(
+        "vault files, parts",
+        schedule,
+        story=("a calls manage change", "'properties': {'status': 'b5'}"),
+    )
