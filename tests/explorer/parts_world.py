@@ -278,6 +278,7 @@ class PartsWorld(World):
         if found and tags:
             tag = tags[self.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
             self.oracle.forgive(tag)
+            self._registers.knows((found[0], "tag", tag), True)
             await self._set(server, found[1], (found[0], "tag", tag), False, remove_tags=[tag])
 
     async def _set_property(self, server: Server) -> None:

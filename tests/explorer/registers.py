@@ -37,6 +37,11 @@ class Registers:
         """Learn what a register is at the beginning."""
         self.end(self.begin(key, lambda one: one == value, repr(value)), certain=True)
 
+    def knows(self, key: Key, value: Value) -> None:
+        """See :meth:`has`, of a register that nobody may have changed before."""
+        if key not in self._changes:
+            self.has(key, value)
+
     def begin(self, key: Key, allows: Callable[[Value], bool], told: str) -> Change:
         """Learn that somebody is about to change a register, so that it has a value which is allowed then."""
         self._moment += 1

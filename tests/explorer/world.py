@@ -754,6 +754,12 @@ def _parts(plan: Plan, *args: Any, **how: Any) -> World:
     return PartsWorld(plan, *args, **how)
 
 
+def _folders(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.folder_world import FolderWorld  # noqa: PLC0415 - as above
+
+    return FolderWorld(plan, *args, **how)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -796,6 +802,7 @@ WORLDS: dict[str, Plan] = {
     "local files, parts": Plan(LocalPlace, world=_parts),
     "vault files, parts": Plan(VaultPlace, world=_parts),
     "vault files, parts, hidden": Plan(VaultPlace, world=_parts, hides=True),
+    "vault files, folders": Plan(VaultPlace, world=_folders),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
