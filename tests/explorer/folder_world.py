@@ -18,6 +18,8 @@ from explorer.world import HEALING_SECONDS
 from mcp_notarium.domain.note import Content
 
 FILE = "file.bin"
+LINKS = {"linkA", "linkB", "linkC", "linkD", "linkE"}
+"""The words of all links that are there at the beginning."""
 MOST_CALLS = 3
 """How often a move is asked for in the end, until all is moved."""
 
@@ -48,6 +50,8 @@ class FolderWorld(LinkWorld):
 
     def _read_histories(self) -> None:
         """See ``World._read_histories``. What was cut off is repeated before."""
+        if self._away in self._open:  # nobody repeats its call
+            self._excused |= LINKS
         for server in self.servers:
             for _ in range(MOST_CALLS):
                 if not server.alive or server.name not in self._open or self.oracle.broken:
@@ -104,6 +108,12 @@ class FolderWorld(LinkWorld):
                 self._folders.end(change, certain=False)
         return answer
 
+    async def _following(self, server: Server, tool: str, **arguments: Any) -> Answer:
+        """See ``LinkWorld._following``. A note that is renamed while another one of its folder waits to move is another one for that."""
+        if self._open.keys() - {server.name} or (self._open and self._renaming):
+            self._excused |= LINKS - {"linkA", "linkB"}
+        return await super()._following(server, tool, **arguments)
+
     def _begin(self, mark: str, allows: Callable[[object], bool], told: str) -> Change:
         return self._folders.begin((mark, "folder", ""), allows, told)
 
@@ -132,7 +142,7 @@ class FolderWorld(LinkWorld):
         """Call for a move or an undo of one, once more if it was cut off; return the id of the change if it is done."""
         self._open[server.name] = asked
         if len(self._open) > 1:  # two who move one folder to two places tear it apart
-            self._excused |= {"linkC", "linkD", "linkE"}
+            self._excused |= LINKS
         notes = {note.id: note.content for note in server.notes()}
         old, new = asked.get("folder", ""), asked.get("new_folder", "")
         places = {mark: self._place_of(mark, notes) for mark in (*self._cards, FILE)}
@@ -149,6 +159,10 @@ class FolderWorld(LinkWorld):
         whole = answer.ok and not answer.value.get("left") and not answer.value.get("refused")
         if whole or not (answer.ok or cut_off):
             self._open.pop(server.name, None)
+        if (
+            not whole and not new
+        ):  # what went back has its old links, also to what stays, as the answer tells
+            self._excused |= LINKS
         for mark, change in begun.items():
             here = str(PurePosixPath(places[mark]).parent) in (old, new)
             self._folders.end(change, certain=whole and here and bool(new))

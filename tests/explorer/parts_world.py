@@ -185,6 +185,7 @@ class PartsWorld(World):
             "change many": self._change_many,
             "undo a change of many": self._undo_many,
         }
+        acts["change many and take that back"] = self._change_and_undo
         if self._names():
             acts |= {
                 "set a property": self._set_property,
@@ -347,6 +348,11 @@ class PartsWorld(World):
             self._open[server.name] = many
         await self._ask_for(server, many)
 
+    async def _change_and_undo(self, server: Server) -> None:
+        await self._change_many(server)
+        await self.loop.gate(f"{server.name} has changed many")
+        await self._undo_many(server)
+
     async def _ask_for(self, server: Server, many: Many) -> None:
         """Ask for a change of many, once more if it was cut off, and remember what the answer says of each note."""
         known = {note.id: self._mark_of(note.content) for note in server.notes()}
@@ -383,6 +389,8 @@ class PartsWorld(World):
         for (kind, name), value in many.sets.items():
             said = f"{'not ' if many.undoes else ''}{value!r}"
             allows = _is_not(value) if many.undoes else _is(value)
+            if many.undoes and value is True and kind == "property":
+                allows = _is_any  # somebody else may have set it before
             begun.append(self._registers.begin((mark, kind, name), allows, said))
         many.tries += begun
         return begun
@@ -424,6 +432,10 @@ def _sections(text: str) -> list[str]:
 
 def _is(value: Value) -> Callable[[Value], bool]:
     return lambda one: one == value
+
+
+def _is_any(_value: Value) -> bool:
+    return True
 
 
 def _is_not(value: Value) -> Callable[[Value], bool]:
