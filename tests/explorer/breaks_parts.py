@@ -5,7 +5,6 @@ See ``breaks_acts`` for what a break is.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from explorer.breaks_acts import Break, Set
 from mcp_notarium.domain import merge
 from mcp_notarium.domain.note import Properties
 from mcp_notarium.errors import NoteNotFound, VersionConflict
-from mcp_notarium.library import Library
 from mcp_notarium.markup import section_edit
 from mcp_notarium.sync.history import History
 from mcp_notarium.tools import bulk, folders, many, save
@@ -78,10 +76,6 @@ def _half_of_a_change(set_attribute: Set) -> None:
     set_attribute(many, "with_properties", lambda _app, content, _changes: content)
 
 
-def _another_name_each_time(set_attribute: Set) -> None:
-    set_attribute(Library, "begin_change", lambda _self, _asked: uuid.uuid4().hex[:16])
-
-
 def _one_note_undone(set_attribute: Set) -> None:
     find = History.find_changed
     set_attribute(History, "find_changed", lambda self, change_id: find(self, change_id)[:1])
@@ -123,7 +117,6 @@ BREAKS: dict[str, Break] = {
         _half_of_a_change,
         ("half of a change", *NOT_SO),
     ),
-    "a repeated change has another name": (VAULT, _another_name_each_time, NOT_SO),
     "one note alone is undone": (PARTS, _one_note_undone, NOT_SO),
     "a hidden note is told from none": (f"{VAULT}, hidden", _hidden_notes_told, ("from none",)),
     "links in a folder that moves stay": (FOLDERS, _own_links_stay, ("leads to",)),

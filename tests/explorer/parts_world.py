@@ -350,6 +350,8 @@ class PartsWorld(World):
 
     async def _change_and_undo(self, server: Server) -> None:
         await self._change_many(server)
+        if server.name in self._open:
+            await self._change_many(server)
         await self.loop.gate(f"{server.name} has changed many")
         await self._undo_many(server)
 
@@ -375,11 +377,9 @@ class PartsWorld(World):
         told = {known.get(one, ""): status for one, status in rows.items()}
         for mark, changes in tries.items():
             status = told.get(mark, "unchanged" if many.undoes else "")
-            fresh = all(
-                value is not True or kind == "tag" for (kind, _), value in many.sets.items()
-            )
-            done = status in ("changed", "unchanged" if fresh else "changed")
             for change in changes if status else ():
+                is_new = many.sets[change.key[1:]] is not True or change.key[1] == "tag"
+                done = status == "changed" or (status == "unchanged" and is_new)
                 self._registers.end(change, certain=done)
         many.change_id = answer.value.get("change_id") or ""
         self._open.pop(server.name, None)
