@@ -118,7 +118,7 @@ BREAKS: dict[str, Break] = {
         ("half of a change", *NOT_SO),
     ),
     "one note alone is undone": (PARTS, _one_note_undone, NOT_SO),
-    "a hidden note is told from none": (f"{VAULT}, hidden", _hidden_notes_told, ("from none",)),
+    "a hidden note is told from none": (VAULT, _hidden_notes_told, ("from none",)),
     "links in a folder that moves stay": (FOLDERS, _own_links_stay, ("leads to",)),
     "files of a folder stay": (FOLDERS, _files_stay, ("another folder", "leads to")),
 }

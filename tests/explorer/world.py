@@ -800,8 +800,7 @@ WORLDS: dict[str, Plan] = {
     },
     "simplenote, parts": Plan(memory(ROWS["simplenote"]), world=_parts),
     "local files, parts": Plan(LocalPlace, world=_parts),
-    "vault files, parts": Plan(VaultPlace, world=_parts),
-    "vault files, parts, hidden": Plan(VaultPlace, world=_parts, hides=True),
+    "vault files, parts": Plan(VaultPlace, world=_parts, hides=True),
     "vault files, folders": Plan(VaultPlace, world=_folders),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
