@@ -90,6 +90,17 @@ FOUND = {
         },
         ("a calls manage move_folder", "b: save {'id': 'Work/note1.md', 'title'", "that are left"),
     ),
+    "links of a note that is written while a folder moves": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of another device comes after #1": 14,
+            "act 1 of b #1": 12,
+            "note of another device #1": 2,
+            "b1: the disk refuses #9": 1,
+        },
+        ("another device: tag hub.md", "They are left in: hub.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 
