@@ -108,6 +108,22 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
         assert it.files() == MOVED
 
 
+async def test_an_undo_takes_no_file_away_from_a_note_that_has_to_stay(tmp_path):
+    async with vault(tmp_path, FILES) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        (it.folder / "New/Deep/A.md").write_text(f"{MOVED['New/Deep/A.md']}more\n")
+        await it.harness.sync()
+        refused = await it.undo(done)
+        assert refused["error"]["details"]["ids"] == ["New/Deep/A.md"]
+        assert "`move_folder` from “New/Deep” to “Old”" in refused["error"]["resolution_hint"]
+        assert it.files() == MOVED | {"New/Deep/A.md": f"{MOVED['New/Deep/A.md']}more\n"}
+        back = await it.manage(
+            action="move_folder", folder="New/Deep", new_folder="Old", confirm=True
+        )
+        assert (back["status"], back.get("refused")) == ("moved", None)
+        assert it.files() == FILES | {"Old/A.md": f"{FILES['Old/A.md']}more\n"}
+
+
 async def test_nothing_moves_if_something_is_in_the_way(tmp_path):
     for number, there in enumerate(("New/Deep/A.md", "New/Deep/PIC.png", "New/Deep/sub/b.md")):
         files = FILES | {there: "mine\n"}

@@ -37,6 +37,7 @@ MOST_SHOWN = 50
 _MOST_REPORTS = 100
 _BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
+_MOST_LEFT = 10
 _ATTEMPTS = 2
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
@@ -179,7 +180,8 @@ async def carry_out(
         left=left or None,
         ids=[*run.refused][:10] or None,
         change_id=name if back else None,
-        note=(rest + (_BACK if back else "")).strip() or None,
+        note=" ".join([f"{rest}{_BACK if back else ''}", *[*run.links_left][:_MOST_LEFT]]).strip()
+        or None,
     )
     answer.record_changed(done)
     return answer
@@ -245,6 +247,8 @@ class _Run:
         self._change_id, self._loses, self._exact = change_id, loses, exact
         self.refused: dict[str, str] = {}
         self.unchanged: list[str] = []
+        self.links_left: dict[str, None] = {}
+        """What was told of links that could not follow."""
 
     async def save_all(self, ids: Sequence[str], words: Words, *, of: int) -> dict[str, str]:
         """Save each, those last that are not under their name; return the ids that the changed notes have now.
@@ -298,6 +302,8 @@ class _Run:
                         raise
                 else:
                     count_others(app, saved)
+                    said = made.elsewhere.describe(saved) if made.elsewhere else ()
+                    self.links_left |= dict.fromkeys(one for one in said if "left in:" in one)
                     return saved.note.id
         raise AssertionError("the last attempt returns or raises")
 

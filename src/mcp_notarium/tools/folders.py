@@ -92,7 +92,11 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
-        return None if note is None else await _draft(app, note, move)
+        if note is None or note.id == note_id:
+            return None if note is None else await _draft(app, note, move)
+        if move.holds(note_id) and note.id == move.place_of(note_id):
+            return None
+        raise NoteLeft("It has got another name meanwhile, which links lead to.")
 
     plan = await make_plan(app, [*inside, *others], draft)
     _require_whole(plan, inside)
