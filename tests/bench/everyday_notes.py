@@ -21,8 +21,10 @@ FRUITS = ("Apples", "Pears", "Plums")
 TODAY = f"{date.today():%Y-%m-%d}"  # noqa: DTZ011 - the day of the person
 _WEEK = "Rain on most days, the beans grow slowly.\n" * 20
 _PLAN = "# Plan\n\n## Steps\n\n- [ ] order timber 📅 2026-11-30\n- [ ] dig a hole\n\n## Notes\n\nThe ground is wet.\n"
-_PLAN_FRONT = '# where it stands\nphase: 2  # of three\nwhen: 2026-12-01\naliases: [shed, "the hut"]\n'
-_ROOT = re.compile(r"^(?=\S)", re.MULTILINE)
+_PLAN_FRONT = (
+    '# where it stands\nphase: 2  # of three\nwhen: 2026-12-01\naliases: [shed, "the hut"]\n'
+)
+_ROOT = re.compile(r"^(?=[^\s-])", re.MULTILINE)
 
 
 def notes(*, files: bool) -> Notes:
@@ -125,19 +127,24 @@ def rewritten(
     if name not in after:
         return f"{NOT_DONE}: {name} is gone"
     held = values(after[name])
-    if any(held.get(key) != value for key, value in about.items()):
-        return f"{NOT_DONE}: a property is wrong"
     if any(value is None and key in held for key, value in about.items()):
         return f"{NOT_DONE}: the property is still there"
+    if any(held.get(key) != value for key, value in about.items()):
+        return f"{NOT_DONE}: a property is wrong"
     if text is not None and _body(after[name]) != _body(text):
         return f"{NOT_DONE if after[name] == before.get(name) else DAMAGED}: another text"
-    keys = tuple(about)
-    fronts = [_split(each.get(name, ""))[0] for each in (before, after)]
-    if _keys(fronts[0], keys) != _keys(fronts[1], keys):
-        return f"{DAMAGED}: front matter rewritten"
     if text is None and _body(before[name]) != _body(after[name]):
         return f"{DAMAGED}: the text has changed"
-    return ""
+    return _other_lines(before.get(name, ""), after[name], tuple(about))
+
+
+def _other_lines(before: str, after: str, about: tuple[str, ...]) -> str:
+    """Tell what is wrong with the front matter that a task is not about."""
+    was, now = (_keys(_split(each)[0], about) for each in (before, after))
+    if was == now:
+        return ""
+    blanks = "".join("".join(was).split()) == "".join("".join(now).split())
+    return f"{DAMAGED}: {'the blanks of ' if blanks else ''}other lines of front matter"
 
 
 def edit(name: str, old: str, *new: str) -> Judge:

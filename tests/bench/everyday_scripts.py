@@ -106,7 +106,11 @@ OURS: Mapping[str, Script] = {
     ),
     "count properties in use": lambda call: call("manage", action="list_properties"),
     "set a property of many notes": lambda call: call(
-        *("manage",), action="change", query="harvest", properties={"season": "autumn"}, confirm=True
+        *("manage",),
+        action="change",
+        query="harvest",
+        properties={"season": "autumn"},
+        confirm=True,
     ),
     "find what hangs loose": lambda call: call("manage", action="find_problems"),
     "begin a note from a template": lambda call: call(
@@ -140,7 +144,9 @@ def _vault_patch(call: Caller, query: str, old: str, new: str) -> None:
 def _vault_rewrite(call: Caller) -> None:
     note, read = _vault_part(call, 41)
     text = read if read.startswith("## ") else str(_json(read)["content"])
-    call("patch_note", path=note, oldString=text.rstrip("\n"), newString="## Week 41\n\nIt was dry.")
+    call(
+        "patch_note", path=note, oldString=text.rstrip("\n"), newString="## Week 41\n\nIt was dry."
+    )
 
 
 def _vault_rename(call: Caller) -> None:
@@ -337,11 +343,10 @@ def _memory_values(call: Caller) -> None:
 
 
 def _memory_remove(call: Caller) -> None:
-    """Write the note anew: a merged property can be set to nothing, but not be removed."""
+    """Replace its line: neither merged properties nor a note written anew remove one."""
     call("search_notes", query="apples")
     call("cat", identifier="Apples")
-    text = "---\nstatus: fresh\ntags:\n  - stored\n---\n# Apples\n\nThe harvest of apples was good.\n"
-    call("write_note", title="Apples", directory="/", content=text, overwrite=True)
+    _memory_replace(call, "Apples", "price: 8\n", "")
 
 
 def _memory_set_all(call: Caller) -> None:

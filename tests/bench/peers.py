@@ -81,7 +81,9 @@ def simplenote_command(card: Json, data: Path) -> tuple[list[str], dict[str, str
         "SIMPLENOTE_PASSWORD": card["password"],
         "SIMPLENOTE_WRITE_MODE": "true",
     }
-    return [str(_SIMPLENOTE_PYTHON), "-c", _AT_THE_SIMULATOR, *arguments], surroundings(**environment)
+    return [str(_SIMPLENOTE_PYTHON), "-c", _AT_THE_SIMULATOR, *arguments], surroundings(
+        **environment
+    )
 
 
 _AT_THE_SIMULATOR = """

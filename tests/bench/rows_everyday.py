@@ -47,7 +47,7 @@ from support.everyday_tasks import run
 
 _LONG = "\n\nDay 287.\n" + "Rain on most days, the beans grow slowly.\n" * 20
 _TASK, _SWEPT = "- [ ] order timber 📅 2026-11-30", "- [x] sweep the yard ✅ 2026-11-20"
-_PATIENCE = 60.0
+_PATIENCE, _LATE = 60.0, 2.0
 
 
 def _ticked(before: Notes, after: Notes, said: str) -> str:
@@ -66,9 +66,7 @@ JUDGES: Mapping[str, Judge] = {
     "rewrite a section": edit("Diary", _LONG, "\n\nIt was dry.\n"),
     "rename a heading": edit("Diary", "## Week 3\n", "## Week three\n"),
     "tick the task that is due": _ticked,
-    "reopen a task": edit(
-        "Chores", _SWEPT, "- [ ] sweep the yard", _SWEPT.replace("[x]", "[ ]")
-    ),
+    "reopen a task": edit("Chores", _SWEPT, "- [ ] sweep the yard", _SWEPT.replace("[x]", "[ ]")),
     "read three notes at once": tell(*(f"harvest of {fruit.lower()}" for fruit in FRUITS)),
     "one tag comes, one goes": set_values("Apples", tags=["eaten"]),
     "tag all that a search finds": _harvested,
@@ -126,6 +124,8 @@ class Rival:
     scripts: Mapping[str, Script]
     world: Callable[[Path], AbstractContextManager[World]]
     known: tuple[str, Mapping[str, Any]] | None
+    pause: float = 0.2
+    """Seconds between two looks whether it has: one refuses calls that are alike."""
 
     @property
     def tasks(self) -> list[str]:
@@ -166,6 +166,7 @@ def _peer_files(name: str) -> Callable[[Path], AbstractContextManager[World]]:
     def world(folder: Path) -> Iterator[World]:
         place = _files(folder)
         with installed()[name].launch(place, folder) as server:
+            server.patience = 1.0  # not all end with their input
             _greet(server)
             yield World(server, lambda: read_files(place))
 
@@ -201,6 +202,7 @@ def _peer_simplenote(folder: Path) -> Iterator[World]:
         _service(folder) as (service, read),
         Speaker(*simplenote_command(service.card, folder)) as server,
     ):
+        server.patience = 1.0
         _greet(server)
         yield World(server, read)
 
@@ -213,18 +215,22 @@ OUR_RIVALS = (
 _PEERS = (
     Rival("mcpvault", "vault", MCPVAULT, _peer_files("mcpvault"), None),
     Rival(
+        "simplenote-mcp-server",
+        "simplenote",
+        SIMPLENOTE,
+        _peer_simplenote,
+        (
+            "list_notes",
+            {"limit": 20},
+        ),  # a search that found nothing would find nothing for a minute
+        2.5,
+    ),
+    Rival(
         "basic-memory",
         "vault",
         BASIC_MEMORY,
         _peer_files("basic-memory"),
         ("search_notes", {"query": "fragrant"}),
-    ),
-    Rival(
-        "simplenote-mcp-server",
-        "simplenote",
-        SIMPLENOTE,
-        _peer_simplenote,
-        ("search_notes", {"query": "timber"}),
     ),
 )
 
@@ -232,57 +238,53 @@ _PEERS = (
 def everyday(folder: Path, tokenizer: Path) -> Iterator[Figure]:
     """Rows of each task of each server, and of ours in the other stores."""
     there = {*installed(), *([SIMPLE] if has_simplenote() else [])}
-    for rival in (*OUR_RIVALS, *(one for one in _PEERS if one.name in there)):
-        begun = time.monotonic()
+    for rival in OUR_RIVALS:
         yield from compare(rival, folder / f"{rival.store} {rival.name}", tokenizer)
-        progress(f"everyday, {rival.name}, {rival.store}: {time.monotonic() - begun:.1f} s")
     for store in ("local", "trilium", "memento"):
         place = folder / store
         place.mkdir()
-        done = anyio.run(run, store, place)
-        for task, agent in done.items():
-            yield from _figures(
-                task, OURS, store, DONE, (agent.asked, agent.answered), tokenizer
-            )
+        for task, agent in anyio.run(run, store, place).items():
+            said = (agent.asked, agent.answered)
+            yield from _figures(result_row(task, OURS, store), DONE, said, tokenizer)
+    for rival in (one for one in _PEERS if one.name in there):
+        begun = time.monotonic()
+        yield from compare(rival, folder / f"{rival.store} {rival.name}", tokenizer)
+        progress(f"everyday, {rival.name}, {rival.store}: {time.monotonic() - begun:.1f} s")
 
 
-def compare(
-    rival: Rival, folder: Path, tokenizer: Path, tasks: tuple[str, ...] = ()
-) -> Iterator[Figure]:
-    """Rows of one server."""
-    for number, task in enumerate(tasks or rival.tasks):
-        script, said = rival.scripts.get(task), ([], [])
-        if script is None:
-            verdict = f"{CANNOT}: no tool"
-        else:
-            place = folder / str(number)
-            place.mkdir(parents=True)
-            verdict, said = _attempt(rival, script, JUDGES[task], place)
-        yield from _figures(task, rival.name, rival.store, verdict, said, tokenizer)
+def compare(rival: Rival, folder: Path, tokenizer: Path) -> Iterator[Figure]:
+    """Rows of one server; one that has no tool for a task cannot do it."""
+    for number, task in enumerate(rival.tasks):
+        if task not in rival.scripts:
+            yield Figure(GROUP, result_row(task, rival.name, rival.store), 0, CANNOT, 0.0)
+            continue
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        with rival.world(place) as world:
+            yield from attempt(rival, world, task, tokenizer)
 
 
-def _attempt(
-    rival: Rival, script: Script, judge: Judge, place: Path
-) -> tuple[str, tuple[list[str], list[str]]]:
-    with rival.world(place) as world:
-        call = Calls(world.server)
-        _wait(rival, call)
-        before, settled = world.read(), False
-        while not settled:  # some write what they have read
-            time.sleep(0.3 if rival.known and rival.name != OURS else 0.0)
-            settled = before == (before := world.read())
-        call.begin()
-        said = ""
-        try:
-            script(call)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            said = f"{NOT_DONE}: {call.answered[-1][:60] if call.answered else error}"
-        wrong = judge(before, world.read(), "\n".join(call.answered))
-        deadline = time.monotonic() + 2.0
-        while wrong and time.monotonic() < deadline:  # some write a little later
-            time.sleep(0.2)
-            wrong = judge(before, world.read(), "\n".join(call.answered))
-    return (wrong or said or DONE), (call.asked, call.answered)
+def attempt(rival: Rival, world: World, task: str, tokenizer: Path) -> Iterator[Figure]:
+    """Rows of one task. What a server writes a little before or after its answers counts."""
+    call, judge = Calls(world.server), JUDGES[task]
+    _wait(rival, call)
+    before, settled = world.read(), False
+    while not settled:
+        time.sleep(0.3 if rival.known and rival.name != OURS else 0.0)
+        settled = before == (before := world.read())
+    call.begin()
+    said = ""
+    try:
+        rival.scripts[task](call)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        said = f"{NOT_DONE}: {call.answered[-1][:60] if call.answered else error}"
+    deadline = time.monotonic() + _LATE
+    while (wrong := judge(before, world.read(), "\n".join(call.answered))) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.2)
+    row = result_row(task, rival.name, rival.store)
+    yield from _figures(row, wrong or said or DONE, (call.asked, call.answered), tokenizer)
 
 
 def _wait(rival: Rival, call: Calls) -> None:
@@ -295,22 +297,18 @@ def _wait(rival: Rival, call: Calls) -> None:
             return
         if time.monotonic() > deadline:
             raise WrongAnswer(f"{rival.name} has not read the notes: {text[:300]}")
-        time.sleep(0.2)
+        time.sleep(rival.pause)
 
 
 def _figures(
-    task: str,
-    name: str,
-    store: str,
+    row: str,
     verdict: str,
     said: tuple[list[str], list[str]],
     tokenizer: Path,
 ) -> Iterator[Figure]:
     """Rows of what was done, of its tokens in and out, and of its calls."""
     (wrote, read), unit = counts(["\n".join(part) for part in said], tokenizer)
-    row = result_row(task, name, store)
-    if not verdict.startswith(CANNOT):
-        yield Figure(GROUP, f"{row}: tokens", 0, unit, wrote + read)
-        yield Figure(GROUP, f"{row}: tokens written", 0, unit, wrote)
-        yield Figure(GROUP, f"{row}: calls", 0, "calls", len(said[0]))
+    yield Figure(GROUP, f"{row}: tokens", 0, unit, wrote + read)
+    yield Figure(GROUP, f"{row}: tokens written", 0, unit, wrote)
+    yield Figure(GROUP, f"{row}: calls", 0, "calls", len(said[0]))
     yield Figure(GROUP, row, 0, verdict, float(verdict == DONE))
