@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.measure import Figure
 
@@ -42,6 +42,18 @@ def everyday_tables(figures: Sequence[Figure]) -> Iterator[str]:
     yield ""
     for (name, said), of in wrong.items():
         yield f"* {name}, {said}: {', '.join(of)}."
+    for what in ("tokens", "calls"):
+        for store, name in columns:
+            if more := [task for task in tasks if _is_beaten(rows, task, store, name, what)]:
+                yield f"* More {what} here than {name} needs: {', '.join(more)}."
+
+
+def _is_beaten(rows: Mapping[str, Figure], task: str, store: str, name: str, what: str) -> bool:
+    """Tell whether another server has done the task in the same store for less."""
+    theirs, ours = result_row(task, name, store), result_row(task, OURS, store)
+    if name == OURS or ours not in rows or theirs not in rows or rows[theirs].unit != DONE:
+        return False
+    return rows[f"{theirs}: {what}"].value < rows[f"{ours}: {what}"].value
 
 
 def _cell(found: Figure | None, amount: Figure | None, calls: Figure | None) -> str:
