@@ -6,6 +6,7 @@ server does them beside that in the stores that no other server here has.
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +44,6 @@ from bench.peers import SIMPLE, has_simplenote, installed, simplenote_command
 from bench.processes import CONSOLE, Service, Speaker, WrongAnswer, surroundings
 from bench.report import tell as progress
 from bench.rows_tokens import counts
-from support.everyday_tasks import run
 
 _LONG = "\n\nDay 287.\n" + "Rain on most days, the beans grow slowly.\n" * 20
 _TASK, _SWEPT = "- [ ] order timber 📅 2026-11-30", "- [x] sweep the yard ✅ 2026-11-20"
@@ -240,6 +240,7 @@ def everyday(folder: Path, tokenizer: Path) -> Iterator[Figure]:
     there = {*installed(), *([SIMPLE] if has_simplenote() else [])}
     for rival in OUR_RIVALS:
         yield from compare(rival, folder / f"{rival.store} {rival.name}", tokenizer)
+    run = importlib.import_module("support.everyday_tasks").run  # what is there is not typed
     for store in ("local", "trilium", "memento"):
         place = folder / store
         place.mkdir()
