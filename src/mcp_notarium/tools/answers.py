@@ -275,6 +275,7 @@ class ManageAnswer(ChangedNotes):
 
     ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
     for another call. ``results``: some of them, the refused first; ``ids``: some of those that were refused at last.
+    ``links_changed``: some of the notes and canvases whose links have followed those that moved.
     """
 
     id: str | None = None
@@ -286,6 +287,7 @@ class ManageAnswer(ChangedNotes):
     refused: int | None = None
     left: int | None = None
     ids: list[str] | None = None
+    links_changed: list[str] | None = None
     results: list[BulkRow] | None = None
     change_id: str | None = None
     note: str | None = None
@@ -351,7 +353,7 @@ class FoldersAnswer(FromNotes):
 class Problem(Answer):
     """Hold what hangs loose.
 
-    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, leads to no note and no file. ``no_links``: no note or
+    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, or of the canvas ``file``, leads to no note and no file. ``no_links``: no note or
     canvas links to the note, nor it to one. ``no_tags``: it has none. ``unlinked_file``: no note or canvas links to ``file``.
     """
 
