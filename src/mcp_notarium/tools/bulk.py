@@ -319,6 +319,7 @@ class _Run:
                     )  # a listing that is older than its move may be in the index
             except _OF_ONE_NOTE as error:
                 self.refused[note_id] = error.message
+                self.limited |= self._app.usage_limits.writes_left == 0
             except NotariumError as error:
                 raise _interrupted(error, words, done=len(done), of=of) from None
             else:
