@@ -383,3 +383,13 @@ async def test_relative_links_of_notes_that_move_together_stay_as_they_are(tmp_p
         it.harness.now += 3601
         await it.manage(**asked)
         assert it.files() == then
+
+
+@pytest.mark.attack(38)
+async def test_what_a_canvas_links_to_is_not_told_where_rules_hide_notes(tmp_path):
+    files = SMALL | {"Secret.md": "#private\n"}
+    files["Main.canvas"] = '{"nodes":[{"type":"text","text":"[[Secret]] [[none]]"}]}'
+    async with vault(tmp_path, files, visibility=Visibility(hidden_tags=("private",))) as it:
+        problems = await it.manage(action="find_problems")
+        assert "broken_link" not in {one["kind"] for one in problems["problems"]}
+        assert problems["totals"]["broken_link"] == 0
