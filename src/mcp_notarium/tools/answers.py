@@ -262,7 +262,7 @@ class VersionRow(Answer):
 
 
 class BulkRow(Answer):
-    """Hold what became of one note of many; ``name``: what was sent where there is no such note."""
+    """Hold what became of one note of many; ``name``: what was sent where there is no such note, or a canvas."""
 
     id: str | None = None
     name: str | None = None
@@ -275,7 +275,6 @@ class ManageAnswer(ChangedNotes):
 
     ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
     for another call. ``results``: some of them, the refused first; ``ids``: some of those that were refused at last.
-    ``links_changed``: some of the notes and canvases whose links have followed those that moved.
     """
 
     id: str | None = None
@@ -287,7 +286,6 @@ class ManageAnswer(ChangedNotes):
     refused: int | None = None
     left: int | None = None
     ids: list[str] | None = None
-    links_changed: list[str] | None = None
     results: list[BulkRow] | None = None
     change_id: str | None = None
     note: str | None = None

@@ -195,11 +195,11 @@ async def carry_out(
             unchanged=[*plan.unchanged, *run.unchanged],
         ),
         done,
+        names,
         status=f"{words.done} in part" if limited else words.done,
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        links_changed=names or None,
         change_id=name if back else None,
         note=(" ".join(told) + (_BACK if back else "")).strip() or None,
     )
@@ -214,18 +214,22 @@ def _places(after: After, stay: Mapping[str, str] | None) -> Callable[[str], str
 
 def _describe_followed(
     app: App, run: _Run, done: Mapping[str, str], place_of: Callable[[str], str]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[BulkRow]]:
     """Return what to say of notes and canvases whose links have followed the moved notes, and some of their names."""
     notes = [one for one in run.relinked if one not in done and app.library.get(one) is not None]
     canvases = [place_of(one) for one in run.canvases]
     said = [f"{len(notes)} other note{'' if len(notes) == 1 else 's'}"] if notes else []
     said += [f"{len(canvases)} canvas{'' if len(canvases) == 1 else 'es'}"] if canvases else []
     hides = app.config.policy.visibility.hides_beside_seen
-    named = [*notes, *(() if hides else canvases)][:_MOST_FOLLOWED]
-    return [f"Links were changed in {' and '.join(said)}."] if said else [], named
+    rows = [BulkRow(id=one, status="links changed") for one in notes]
+    rows += [BulkRow(name=one, status="links changed") for one in (() if hides else canvases)]
+    told = [f"Links were changed in {' and '.join(said)}."] if said else []
+    return told, rows[:_MOST_FOLLOWED]
 
 
-def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnswer:
+def _answer(
+    plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: object
+) -> ManageAnswer:
     """Make the answer: the refused notes first, then the others, as many as there is room for."""
     rows = [BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()]
     rows += [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
@@ -234,7 +238,7 @@ def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnsw
     return ManageAnswer.model_validate(
         fields
         | {
-            "results": rows[:MOST_SHOWN] or None,
+            "results": [*rows[: MOST_SHOWN - len(followed)], *followed] or None,
             "unchanged": len(plan.unchanged) or None,
             "refused": len(plan.refused) + len(plan.unknown) or None,
         }
