@@ -491,14 +491,15 @@ _BEHAVIOUR = {
   top. Folders without notes are not in it. A store without folders refuses it.
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
   most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
-  change, in other notes too, and cards of canvases follow. It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
+  change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
   the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
-  `results` say so. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  `results` say so. `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
   ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
   `move_folder` does.
 * `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
-  file, as written, with the `line` where it first stands. `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
+  file, as written, with the `line` where it first stands. In stores with canvases also what a canvas, `file`, shows or
+  links to (only where no rule hides notes). `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
   and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy
   hides does not exist for it, so a link to a hidden note is a broken one; while a rule on tags or ids hides notes, files are left out,
   for only a hidden note may show them.

@@ -184,7 +184,7 @@ async def carry_out(
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
                         links=elsewhere.links if elsewhere else {},
-                        canvases=elsewhere.canvases if elsewhere else (),
+                        canvases=elsewhere.canvases if elsewhere else {},
                     )
                 count_others(app, saved)
             except VersionConflict as error:

@@ -14,13 +14,11 @@ from mcp_notarium.tools.bulk import (
     Plan,
     Words,
     carry_out,
-    describe_shares,
     make_plan,
     require_all_notes,
 )
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.folders import FolderPaths, move_all
-from mcp_notarium.tools.many import only_now
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft
 from mcp_notarium.tools.save_checks import drops_most
@@ -82,15 +80,13 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         raise _folder_error(plan, moved[0], moved[1])
     return await carry_out(
         app,
+        request,
         call,
         plan,
         draft,
-        asks=lambda now: (
-            f"Undo a change of many notes in {plan.counted}?{only_now(now, plan)}{describe_shares(plan)}"
-        ),
+        asks=f"Undo a change of many notes in {plan.counted}",
         words=Words("Undoing the change", "undone", "undone"),
         said=f"the change can be undone in {plan.counted}" if plan.todo else "",
-        dry_run=bool(request.dry_run),
         change_id=undo_id,
         exact=True,
         after=after,

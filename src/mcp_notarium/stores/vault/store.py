@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -50,6 +51,9 @@ from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_
 from mcp_notarium.stores.vault.paths import TRASH, Name, is_in_trash
 from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Changes as LinkTargets
 
 _MIB = 1024 * 1024
 _ROUNDS = 10
@@ -129,7 +133,9 @@ class VaultStore:
                 self._look(root, within=self.shortest_pause)
                 folders = [one for one in self._table.folders if not is_in_trash(one)]
             files = [path for one in folders for path in list_files(root, one)]
-            return Beside(files, canvas_files.read_targets(root, files))
+            read = canvas_files.read_links(root, files)
+            shown = {canvas: files for canvas, (files, _) in read.items()}
+            return Beside(files, shown, {canvas: links for canvas, (_, links) in read.items()})
 
     @in_thread
     def move_file(self, old: str, new: str) -> bool:
@@ -153,10 +159,15 @@ class VaultStore:
             return canvas_files.find_cards(root, folders, path)
 
     @in_thread
-    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> dict[str, bool | None]:
+    def move_cards(
+        self, canvases: Mapping[str, LinkTargets], *, old: str, new: str
+    ) -> dict[str, bool | None]:
         """See ``FolderStore.move_cards``."""
         with self._folder.opened() as root:
-            return {one: canvas_files.move_cards_in(root, one, old, new) for one in canvases}
+            return {
+                one: canvas_files.move_cards_in(root, one, old, new, links)
+                for one, links in canvases.items()
+            }
 
     # What the app's settings say
 
