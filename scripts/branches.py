@@ -162,7 +162,16 @@ def main(arguments: list[str]) -> int:
     """Measure and tell; return 1 if a test fails, or a branch is not taken where all must be."""
     parser = argparse.ArgumentParser(prog="scripts/coverage", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only what must be whole")
+    parser.add_argument(
+        "--passed-over",
+        action="store_true",
+        help="print pytest's options that leave these tests out",
+    )
     asked = parser.parse_args(arguments)
+    if asked.passed_over:
+        options = (f"--{'deselect' if '::' in one else 'ignore'}={one}" for one in CHECKED)
+        sys.stdout.write("\n".join(options) + "\n")
+        return 0
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
         code, report = measure(CHECKED if asked.check else MEASURED, Path(folder))
     files = read(report)

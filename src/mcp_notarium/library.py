@@ -6,7 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,12 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.characters import path_key
+from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
-from mcp_notarium.markup.obsidian_links import count_links
+from mcp_notarium.markup.obsidian_links import count_links, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import (
     driver,
@@ -43,7 +43,7 @@ from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.loss import Loss
-    from mcp_notarium.markup.obsidian_links import Changes
+    from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_links import LinkedNotes
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore
+    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore, TypingStore
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.writer import Saved, Writer
@@ -163,7 +163,11 @@ class Library:
         beside = await self._folders.list_beside()
         # defence: closed-files-untold -closes
         files = [one for one in beside.files if not rules.closes(one)]
-        canvases = {one: said for one, said in beside.canvases.items() if not rules.closes(one)}
+        canvases = {
+            one: [*(f"/{path}" for path in shown), *(link[0] for link in beside.links[one])]
+            for one, shown in beside.shown.items()
+            if not rules.closes(one)
+        }
         return found, link_survey.survey(
             self._cache.database, found, files=files, canvases=canvases
         )
@@ -179,7 +183,14 @@ class Library:
     ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
         """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first."""
         found, files = link_survey.MoveSurvey(), sorted(await self.list_files())
-        steps = link_survey.survey_move(self._cache.database, found, old=old, new=new, files=files)
+        steps = link_survey.survey_move(
+            self._cache.database,
+            found,
+            old=old,
+            new=new,
+            files=files,
+            canvases=await self._read_card_links(),
+        )
         return found, files, steps
 
     def find_in_folder(self, folder: str) -> list[str]:
@@ -189,12 +200,14 @@ class Library:
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
         rules = self._cache.notes.visibility.rules
-        cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
+        cards: dict[str, Changes] = {
+            one: {} for one in await self._folders.find_cards(old) if rules.sees(one, ())
+        }
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
         if not there:
-            moved = [one for one, done in shows.items() if done]
+            moved: dict[str, Changes] = {one: {} for one, done in shows.items() if done}
             await self._folders.move_cards(moved, old=new, new=old)
         return there
 
@@ -249,6 +262,28 @@ class Library:
     def has_property(self, name: str) -> bool:
         """Tell whether any note has a property of this name."""
         return property_table.is_used(self._cache.database, name)
+
+    async def property_types(self) -> Mapping[str, str]:
+        """Return the types that the app gives to properties, by the keys of their names; not those that rules name."""
+        if not self.traits.types_properties:
+            return {}
+        found = await cast("TypingStore", self._store).read_property_types()  # its trait says so
+        rules = self._cache.notes.visibility.rules.hidden_properties
+        named = {tag_key(rule.partition(":")[0].strip()) for rule in rules}
+        return {key: kind for key, kind in found.items() if key not in named}
+
+    async def property_names(self, typed: str) -> Callable[[str], bool]:
+        """Return what tells whether a name in this query may be that of a property: notes have it, or the app a type for it.
+
+        Where rules hide notes, a type alone would tell that one of these has it.
+        """
+        rules = self._cache.notes.visibility.rules.has_rules
+        types = {} if rules or ":" not in typed else await self.property_types()
+        return lambda name: tag_key(name) in types or self.has_property(name)
+
+    def find_unread(self, *, most: int) -> tuple[int, list[str]]:
+        """Return how many notes outside the trash have properties that cannot be read, and the ids of the first ones."""
+        return property_table.find_unread(self._cache.database, most=most)
 
     def count_properties(self, *, limit: int, offset: int) -> tuple[list[PropertyUse], int]:
         """Return one page of the properties of notes outside the trash, most used first, and their number."""
@@ -391,6 +426,31 @@ class Library:
         found = await self._folders.find_cards(note.id)
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
+    def still_broken(
+        self, broken: Mapping[str, Changes], moves: Mapping[str, str]
+    ) -> dict[str, Changes]:
+        """See ``NoteLinks.still_broken``."""
+        return self._cache.notes.links.still_broken(broken, moves)
+
+    async def find_card_links(self, note: Note, content: Content) -> dict[str, tuple[int, Changes]]:
+        """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
+        if (new_id := await self._find_new_path(note, content)) is None:
+            return {}
+        canvases = await self._read_card_links()
+        links = [(one, link[0]) for one, said in canvases.items() for link in said]
+        broken = self._cache.notes.links.find_broken(note.id, new_id, others=links)
+        return {
+            one: (count, {link: changes[link] for link in said if link in changes})
+            for one, said in canvases.items()
+            if (changes := settled(broken.get(one, {})))
+            and (count := sum(map(changes.__contains__, said)))
+        }
+
+    async def _read_card_links(self) -> dict[str, Sequence[Link]]:
+        """Return the links in texts of the canvases that may be seen."""
+        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
+        return {one: said for one, said in beside.links.items() if said and rules.sees(one, ())}
+
     async def _find_new_path(self, note: Note, content: Content) -> str | None:
         """Return the path that a content would give the note; None: the one it has, or none.
 
@@ -468,10 +528,10 @@ class Library:
         exact: bool = False,
         keeps: bool = False,
         links: Mapping[str, Changes] = MappingProxyType({}),
-        canvases: Sequence[str] = (),
+        canvases: Mapping[str, Changes] = MappingProxyType({}),
         change_id: str = "",
     ) -> Saved:
-        """Create or change a note; see :meth:`Writer.save`. ``canvases``: those whose cards follow it to its new path.
+        """Create or change a note; see :meth:`Writer.save`. ``canvases``: those that follow it to its new path, each with what links in its texts become.
 
         ``path``: the only one that a new note may get, '' for any; see :meth:`Writer.revive`.
         """

@@ -7,7 +7,9 @@ another process would keep a server alive that was told to stop.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
@@ -20,6 +22,10 @@ _Given = ParamSpec("_Given")
 _STACK_BYTES = 16 * 1024 * 1024
 """Large enough for deeply nested JSON, which overflows the default stack of some systems. Only the
 used part takes memory."""
+_WORKER = "worker"
+_END_SECONDS = 0.5
+"""Seconds that the end of the process waits for calls that are nearly done. Python stops a thread where it is then,
+and an extension module in Rust answers that by aborting the process."""
 
 
 async def run_in_thread(
@@ -33,7 +39,7 @@ async def run_in_thread(
     handover = _Handover(partial(copy_context().run, call), too_late)
     usual = threading.stack_size(_STACK_BYTES)
     try:
-        threading.Thread(target=handover.work, name="worker", daemon=True).start()
+        threading.Thread(target=handover.work, name=_WORKER, daemon=True).start()
     finally:
         threading.stack_size(usual)
     try:
@@ -52,6 +58,14 @@ def in_thread(blocks: Callable[_Given, _Result]) -> Callable[_Given, Coroutine[A
         return await run_in_thread(partial(blocks, *given, **named))
 
     return call
+
+
+@atexit.register
+def _wait_for_calls() -> None:
+    end = time.monotonic() + _END_SECONDS
+    for thread in threading.enumerate():
+        if thread.name == _WORKER:
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 class _Handover(Generic[_Result]):

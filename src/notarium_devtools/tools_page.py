@@ -285,9 +285,13 @@ _BEHAVIOUR = {
   everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Properties filter where notes have them: `status:active` (a text in any letter case, one of a list is enough), `"a name":"two words"`,
   `rating:>=4`, `rating:3..5`, `due:<2026-12-01`, `due:2026-12`, `has:due`, each also with `-` and in `OR`. A sign or a range compares numbers with
-  numbers and dates with dates; a date without a zone counts as UTC. A name that no note has is no filter but words. Rows show the properties that
-  the query names, beside the marks.
-* Tasks filter, too: `task:open`, `task:done`, `task:any`, `task:doing`, `task:cancelled`, `task:due<2026-12-01`, `task:due:2026-12`,
+  numbers and dates with dates; a date without a zone counts as UTC. What is in quotes in a note is compared as what it says: `rating:>=4`
+  finds `rating: "5"`. `done:yes` is `done:true`, and `done:no` is `done:false`, whichever the note says. Days have names, too: `today`, `tomorrow`,
+  `yesterday`, and from today `+7d`, `-2w` (`due:<tomorrow`, `due:today..+7d`), on this machine's clock. A name that no note has is no filter but
+  words, unless the user's app has a type for it. Rows show the properties that the query names, beside the marks.
+* Where notes begin with properties that cannot be read (no YAML, TOML, a block that never ends), such a filter does not see them: `note` says how many
+  notes these are, names five, and says what mends them. Hidden notes are not counted.
+* Tasks filter, too: `task:open`, `task:done`, `task:any`, `task:doing`, `task:cancelled`, `task:due<2026-12-01`, `task:due<=today`, `task:due:2026-12`,
   `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. Rows then have these `tasks` (`line`, `text`,
   `state`, `due`, `scheduled`; ten at most, `more_tasks` if there are others). Tasks are items with a box (`- [ ]`, any character in it), with dates as
   Obsidian Tasks or Dataview write them, Logseq's `TODO`, `DOING`, `DONE` with `SCHEDULED` and `DEADLINE`, Trilium's to-do lists and Memento's checklists.
@@ -366,7 +370,7 @@ _BEHAVIOUR = {
   answer. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
   the notes, `links_left_out` counts them. A note that cannot be read has a row with `asked` and `error` instead. The policy's limits count
   each note, and so does the audit log.
-* Where the notes are those of an app with colours, reminders and images, `in_app` has these, by the app's own names. Of images it says
+* What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
 * An unknown id is `NOT_FOUND`; `get` does not search. Simplenote, Trilium and Memento are asked for it first, for it may be that of a note
   made elsewhere a moment ago; not where rules hide notes.
@@ -378,7 +382,7 @@ _BEHAVIOUR = {
 * `append`, `prepend`, `find`, `heading`, `add_tags`, `remove_tags` and `properties` need no `local_version` and compare none: they change the newest text,
   whatever has come since. All else needs the `local_version` that was read.
 * `append` puts lines at the end, `prepend` at the top: above the text where the store has titles, elsewhere below the
-  first line that is not blank (the title) and the blank lines after it. If somebody else has added the
+  first line that is not blank (the title) and the blank lines after it, and always below front matter. If somebody else has added the
   same lines there at the same moment, they are there once.
 * Where a text is Markdown (a vault, Trilium's text notes, notes with the property `markdown`), lines of `append`, `prepend` and additions are
   blocks of their own: a blank line goes between them and a neighbour that Markdown would join them with, and none stands above front
@@ -409,10 +413,17 @@ _BEHAVIOUR = {
 * `properties` sets what it names and removes what is `null`; the others stay, and merge one by one. A value is a text, a number, `true`, `false`
   or a list of texts; a text in ISO form is a date. Marks are set (`true`) or not (`false`): Simplenote has `pinned` and `markdown`, the
   notebooks have `pinned`, Memento has both and `archived`. Others stand in the front matter of a vault's notes, are labels in Trilium, and are
-  kept beside a note of the notebooks. Notes of the other stores have them if their text begins with a block of front matter. A property
-  is changed where it stands, also as `key:: value` in a text; nothing else of the text changes. A name that none may have there is an error. Tags are no property.
+  kept beside a note of the notebooks. Notes of the other stores have them if their text begins with a block of front matter, and a note that has or gets
+  `markdown` gets such a block; at Simplenote its first line is then the title that the app shows, and `note` says so. Any other text of these stores, as
+  Memento's rich text, is left as it is: a name that the store does not have is refused, and the refusal names those that it has.
+  Memento's `color` (`default`, `red`, ...; `null` is `default`) is set, too. What only the app sets is shown, found and never changed: Memento's `reminder`,
+  `isReminderDone`, `reminderRecurrence` and `reminderLocation`, Simplenote's `published`. A property is changed where it stands, also as `key:: value` in
+  a text; nothing else of the text changes. A text that was in quotes, or in lines below `|`, is so again, and a list keeps its form. A key that
+  stands twice in the front matter is not changed: apps do not agree which one counts, and the refusal names the lines. Tags are no property.
+* Where the app has types for properties (`.obsidian/types.json`), a value is written in its type: `"yes"` for a checkbox is `true`, `"5"` for a number `5`, a
+  text for a list its one item. What would lose something is refused with the form that is taken.
 * Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.
-* `task` ticks the task of these words (in any letter case; part of them is enough if no other task has it), or of this line, which needs
+* `task` ticks the task of these words (in any letter case, also without `**`, `_` and the like; part of them is enough if no other task has it), or of this line, which needs
   `local_version`; `done`: `false` reopens it. Nothing else of the text changes. The day on which it was done is added in the form that the note uses (`✅ 2026-11-28`,
   `[completion:: 2026-11-28]`), and goes when it is reopened. A task that comes again (`🔁`) is ticked, and `note` says that no next one was added.
 * `add_tags` and `remove_tags` name single tags, in any spelling of theirs; the others stay. They stand without `tags`. A new note takes `add_tags` for its `tags`.
@@ -441,7 +452,7 @@ _BEHAVIOUR = {
   versions, each of which costs a request; Trilium: its revisions, without their tags). What other programs have replaced
   elsewhere is in no list.
 * `restore_version`: `id`, `local_version` and `version`. It saves title and text of the version (of a vault the text alone); tags, trash and
-  properties stay. Where more of the version is kept (Memento: colour, pictures, items of a checklist; Trilium: the formatting), that comes back, too. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
+  properties stay, but for Memento's `color`. Where more of the version is kept (Memento: pictures, items of a checklist; Trilium: the formatting), that comes back, too. A note that is deleted for good has no versions and does not come back, except where the store can make it again (Memento): its
   last state then has the name that `history` gives, and comes back with its id.
 * `undo`: `id` (and `local_version`, if you like). It saves all that the last change of this client to this note has
   replaced, if nothing came after that. If no save from here is kept, also because the note was deleted and made again since, the error is
@@ -449,14 +460,15 @@ _BEHAVIOUR = {
   `details.came_after` says what came: `version`, `at`, `by`. A second `undo` takes back the first. What a save made is the
   revision that the note store acknowledged for it, whatever the store has made of its text.
 * If the note is not all that it was, the `status` of either is `undone in part` or `restored in part`, and `note` says what is different still.
-* Both ask the user, with the time of what comes back, how many lines change, and what else does (`colour`, `pictures`, `items of the
+* Both ask the user, with the time of what comes back, how many lines change, and what else does (`color set`, `pictures`, `items of the
   checklist`, `labels`, `formatting`). The answer and `changed` of `history` name these, too. Neither is merged: a change elsewhere that was
   not known here is a `conflict`.
 * Annotated not idempotent because of `undo`, and open-world, because it can bring a tag back that shares.
 * `list_tags`: `tags` has each tag of notes outside the trash with their number, most used first, 300 a page (`page`).
   Spellings of one tag count as one.
 * `list_properties`: `properties` has each property of notes outside the trash: its `name`, in how many `notes`, of which `kinds` (`text`, `number`,
-  `date`, `yes/no`, `list`, `empty`), and its three commonest `values`; most used first, 100 a page (`page`).
+  `date`, `yes/no`, `list`, `empty`), the `type` that the user's app has set for it, if any, and its three commonest `values`; most used first, 100 a
+  page (`page`). A kind is what stands in notes: a number in quotes is `text`, and filters compare it as a number all the same.
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
   spelling of `new_tag`. It is a change of many notes, [as below](#manage), of any number. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
@@ -479,14 +491,15 @@ _BEHAVIOUR = {
   top. Folders without notes are not in it. A store without folders refuses it.
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
   most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
-  change, in other notes too, and cards of canvases follow. It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
+  change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
   the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
-  `results` say so. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  `results` say so. `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
   ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
   `move_folder` does.
 * `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
-  file, as written, with the `line` where it first stands. `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
+  file, as written, with the `line` where it first stands. In stores with canvases also what a canvas, `file`, shows or
+  links to (only where no rule hides notes). `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
   and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy
   hides does not exist for it, so a link to a hidden note is a broken one; while a rule on tags or ids hides notes, files are left out,
   for only a hidden note may show them.

@@ -19,6 +19,7 @@ from bench.older import Older, unpack
 from bench.peers import install
 from bench.processes import Service
 from bench.rows_calls import calls, transport
+from bench.rows_everyday import everyday
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
@@ -46,7 +47,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
 ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
-GROUPS = (*ONCE, *PER_SIZE, "search", "tokens", "tasks")
+GROUPS = (*ONCE, *PER_SIZE, "search", "tokens", "tasks", "everyday")
 _SIZES = [1000, 10_000]
 _ALL_SIZES = [1000, 10_000, 50_000, 100_000]
 _MOST_FOR_TASKS = 10_000
@@ -144,6 +145,9 @@ def _measured(
     if "tasks" in groups:
         with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
             yield from tasks(Path(folder), min(max(sizes), _MOST_FOR_TASKS), tokenizer)
+    if "everyday" in groups:
+        with tempfile.TemporaryDirectory(prefix="notarium-bench-") as folder:
+            yield from everyday(Path(folder), tokenizer)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -164,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--install-peers",
         action="store_true",
-        help="first install the other servers that `search` compares with, each in an environment of its own",
+        help="first install the other servers that `search` and `everyday` compare with, each in an environment of its own",
     )
     parser.add_argument(
         "--tokenizer", type=Path, default=_TOKENIZER, help="folder with npm's gpt-tokenizer"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import plots
+from bench import everyday_page, plots
 from bench.measure import Figure, exponent
 from bench.report import Run, load_json, short
 from bench.search_page import GROUP, search_tables
@@ -103,6 +103,9 @@ def results(run: Run, machine: dict[str, str], drawn: Sequence[plots.Plot]) -> s
             lines += ["", f"### {name}: by number of notes", "", *_by_size(of_group)]
     if found := [figure for figure in run.figures if figure.group == GROUP]:
         lines += ["", "### How well `list` finds", "", *search_tables(found)]
+    if found := [figure for figure in run.figures if figure.group == everyday_page.GROUP]:
+        said = "Tokens of requests and answers, and in how many calls:"
+        lines += ["", "### Everyday tasks", "", said, "", *everyday_page.everyday_tables(found)]
     lines += ["", "### Everything else", "", *_rest(run.figures, older, _shown(run.figures))]
     lines += ["", "### Targets that are not met", "", *_missed(run.figures)]
     return "\n".join(lines) + "\n"

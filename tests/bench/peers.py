@@ -1,4 +1,4 @@
-"""Install and start other servers of Markdown folders.
+"""Install and start other servers of notes.
 
 ``scripts/bench --install-peers`` puts them into ``.bench``, each in an environment of its own. Those that are not there are left out of
 what is compared.
@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import Speaker, surroundings
+from bench.processes import Json, Speaker, surroundings
 from bench.report import tell
 
 _BENCH = Path(__file__).resolve().parents[2] / ".bench"
 _OF_NPM = ("@bitbonsai/mcpvault",)
-_OF_PYPI = ("markdown-vault-mcp",)
+_OF_PYPI = ("markdown-vault-mcp", "basic-memory", "simplenote-mcp-server")
+SIMPLE = "simplenote-mcp-server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,13 @@ class Launch:
     command: Callable[[Path], list[str]]
     environment: Callable[[Path, Path], Mapping[str, str]]
 
+    def launch(self, place: Path, data: Path) -> Speaker:
+        """Launch it; not greeted yet."""
+        return Speaker(self.command(place), surroundings(**self.environment(place, data)))
+
     def start(self, place: Path, data: Path) -> Speaker:
         """Launch it; greeted, and ready to be asked."""
-        server = Speaker(self.command(place), surroundings(**self.environment(place, data)))
+        server = self.launch(place, data)
         server.greet()
         return server
 
@@ -62,6 +67,39 @@ def installed() -> dict[str, Launch]:
     return {launch.name: launch for program, launch in _KNOWN if program.exists()}
 
 
+def has_simplenote() -> bool:
+    """Tell whether the server of Simplenote's accounts is installed."""
+    return _SIMPLENOTE_PYTHON.exists()
+
+
+def simplenote_command(card: Json, data: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of the server of Simplenote's accounts; it may write."""
+    arguments = [card["url"], card["app_id"], card["api_key"]]
+    environment = {
+        "HOME": str(data),
+        "SIMPLENOTE_EMAIL": card["username"],
+        "SIMPLENOTE_PASSWORD": card["password"],
+        "SIMPLENOTE_WRITE_MODE": "true",
+    }
+    return [str(_SIMPLENOTE_PYTHON), "-c", _AT_THE_SIMULATOR, *arguments], surroundings(
+        **environment
+    )
+
+
+_AT_THE_SIMULATOR = """
+import sys
+from simplenote import simplenote
+_, base, app, key = sys.argv
+simplenote.AUTH_URL = f"{base}/1/{app}/authorize/"
+simplenote.DATA_URL = f"{base}/1/{app}/{simplenote.BUCKET}"
+simplenote.API_KEY = key.encode()
+from simplenote_mcp.server import run_main
+sys.argv = sys.argv[:1]
+run_main()
+"""
+"""Its addresses are constants of its client library. Nothing else of it is changed."""
+_SIMPLENOTE_PYTHON = _BENCH / SIMPLE / "bin" / "python"
+_BASIC_MEMORY = _BENCH / "basic-memory" / "bin" / "basic-memory"
 _MCPVAULT = _BENCH / "node_modules" / ".bin" / "mcpvault"
 _MARKDOWN_VAULT = _BENCH / "markdown-vault-mcp" / "bin" / "markdown-vault-mcp"
 _KNOWN = (
@@ -78,6 +116,19 @@ _KNOWN = (
                 "HOME": str(data),
                 "MARKDOWN_VAULT_MCP_SOURCE_DIR": str(place),
                 "MARKDOWN_VAULT_MCP_READ_ONLY": "true",
+            },
+        ),
+    ),
+    (
+        _BASIC_MEMORY,
+        Launch(
+            "basic-memory",
+            lambda _place: [str(_BASIC_MEMORY), "mcp"],
+            lambda place, data: {
+                "HOME": str(data),
+                "BASIC_MEMORY_HOME": str(place),
+                "BASIC_MEMORY_NO_PROMOS": "1",
+                "HF_HUB_OFFLINE": "1",
             },
         ),
     ),

@@ -43,7 +43,9 @@ def surroundings(**variables: str) -> dict[str, str]:
 
 
 class Child:
-    """A process that answers lines of JSON, one for one. Ends with its ``with`` block."""
+    """A process that answers lines of JSON, one for one. Ends with its ``with`` block, after ``patience`` by force."""
+
+    patience = 15.0
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
         self.began = time.perf_counter()
@@ -64,7 +66,7 @@ class Child:
             if pipe:
                 pipe.close()
         try:
-            self._process.wait(15)
+            self._process.wait(self.patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench import everyday_page
 from bench.measure import Figure
 from bench.search_page import GROUP, search_tables
 from bench.targets import Growth, growths, targets_of
@@ -109,7 +110,8 @@ def as_markdown(run: Run, described: Mapping[str, str]) -> str:
     for group in dict.fromkeys(figure.group for figure in run.figures):
         lines += ["", f"### {group.capitalize()}", ""]
         of_group = [figure for figure in run.figures if figure.group == group]
-        lines += search_tables(of_group) if group == GROUP else _table(of_group)
+        tables = {GROUP: search_tables, everyday_page.GROUP: everyday_page.everyday_tables}
+        lines += tables.get(group, _table)(of_group)
     found = growths(run.figures)
     if found:
         lines += ["", "### Growth", "", *_growth_table(found)]

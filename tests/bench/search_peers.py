@@ -32,6 +32,8 @@ def peers(folder: Path, notes: Sequence[Note], asked: Sequence[str]) -> dict[str
     """Return the answers of each server that is there. One that does not find the last note in time is left out."""
     found = {}
     for name, launch in installed().items():
+        if name not in _TOOLS:
+            continue
         place, data = folder / f"files of {name}", folder / f"data of {name}"
         data.mkdir()
         _write(place, notes)

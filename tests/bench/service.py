@@ -28,6 +28,8 @@ def carry_out(simulator: Simulator, relay: Relay, order: Json) -> Json:
             simulator.put(note_id, **fields)
         case {"note": note_id}:
             return simulator.note(note_id)
+        case {"notes": _}:
+            return {note_id: dict(found) for note_id, found in simulator.notes().items()}
         case {"traffic": _}:
             # Servers that have left may still wait for changes here, as far as the log knows.
             log = [entry for entry in simulator.requests if not entry.path.endswith("/changes")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.long import dice
+from support.long import dice, sample
 from support.talker import SERVE
 from support.whole import Server, run, store_environment, until
 
@@ -47,7 +47,7 @@ def interrupt(env: dict[str, str], command: Sequence[str], after: float) -> tupl
     return process.returncode, said.decode()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sample("interrupted", list(COMMANDS), 4))
 def test_ctrl_c_says_what_was_changed_and_loses_nothing(tmp_path: Path, name: str) -> None:
     env = store_environment(tmp_path, "local", LOCAL_COPIES="2")
     key = env["DB_ENCRYPTION_KEY"]

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from contract.store_contract import Bench, StoreContract
-from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
@@ -109,9 +109,8 @@ class TestMemento(StoreContract):
         bench.app.put("n1", "one\n", **held)
         before = bench.app.row("n1")
         base = await bench.store.get("n1")
-        write = self.write(
-            bench.store, "n1", Content("two\n"), base=base, write_id="0b", now=1_700_000_500
-        )
+        changed = replace(base.content, text="two\n")
+        write = self.write(bench.store, "n1", changed, base=base, write_id="0b", now=1_700_000_500)
         answer = await bench.store.push(write)
         assert answer.revision.modified_at == 1_700_000_500
         after = bench.app.row("n1")

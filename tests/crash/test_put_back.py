@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from notarium_devtools.trilium import TriliumSimulator
-from support.long import LONG, dice
+from support.long import LONG, dice, sample
 from support.talker import call
 from support.whole import Server, run, store_environment
 
@@ -146,11 +146,11 @@ def check(env, confirmed):
 
 
 WAYS = {"cp": by_cp, "rename": by_rename}
+CASES = [(way, end) for way in WAYS for end in ("stop", "kill")]
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "end"), sample("put back under a server", CASES, 2))
 def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
     env["LOCAL_COPIES"] = "5"
     for earlier, later in ((3, 6), (5, 5), (3, 40), (40, 10)) if LONG else ((3, 6), (5, 5)):
@@ -206,8 +206,7 @@ def test_a_server_whose_file_was_renamed_away_has_rescued_all_that_was_confirmed
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "end"), sample("put back at the end", CASES, 2))
 def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)

@@ -110,7 +110,7 @@ class AccountServer(Server):
 
     def _try_again(self) -> None:
         self.waits = False
-        self.world.after_step()
+        self.world.start_ended()
 
     def verify(self) -> tuple[Verification, set[tuple[str, str]]]:
         """See ``Server.verify``: with the anchor of the chain."""

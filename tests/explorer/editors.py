@@ -155,6 +155,7 @@ class Editors:
         first.rename(between)
         second.rename(first)
         between.rename(second)
+        self._world.oracle.tags.dropped |= {note_id, other}  # each goes with its text
         self._disk.look()
 
     def _take_name(self, _note_id: str, word: str) -> None:

@@ -29,7 +29,9 @@ WRITE_ANEW = ("edit the top", "edit the end", "tag")
 
 
 class LinkWorld(World):
-    """Hold everything that takes part in one run of such a vault."""
+    """Hold everything that takes part in one run of such a vault. ``within``: the folder of the notes that are linked to."""
+
+    within = ""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -58,9 +60,11 @@ class LinkWorld(World):
         marks = [f"old{self._words[''] + number}" for number in (1, 2)]
         words = ["linkA", "linkB"]
         self._meant = dict(zip(words, marks, strict=True))
-        self.place.put("hub", f"hub\n{words[0]} [[note0]]\n{words[1]} [note](note1.md)\n")
+        within = self.within
+        links = f"{words[0]} [[{within}note0]]\n{words[1]} [note]({within}note1.md)\n"
+        self.place.put("hub", f"hub\n{links}")
         self._cards = marks
-        self._write_board([{"type": "file", "file": f"note{at}.md"} for at in (0, 1)])
+        self._write_board([{"type": "file", "file": f"{within}note{at}.md"} for at in (0, 1)])
         super().begin(loaded)
 
     def heal(self) -> None:
@@ -82,11 +86,16 @@ class LinkWorld(World):
             place = self._place_of(self._meant.get(word, ""), store)
             if word in self._excused or not place:
                 continue
-            leads = PurePosixPath(to).name + ".md" if one else path
-            if leads != PurePosixPath(place).name:
+            leads = self._leads_to(note_id, f"{to}.md" if one else path, by_name=bool(one))
+            if leads not in (place, f"/{PurePosixPath(place).name}"):
                 raise self.oracle.breaks(
                     f"the link {word} in {note_id} leads to {leads}, and its note is {place}"
                 )
+
+    def _leads_to(self, note_id: str, target: str, *, by_name: bool) -> str:
+        """Return the path that a link leads to, ``/`` and a name where the folder does not matter."""
+        del note_id, by_name
+        return f"/{PurePosixPath(target).name}"
 
     def _judge_board(self, store: dict[str, Content]) -> None:
         nodes = json.loads((self._vault.disk.root / BOARD).read_text())["nodes"]
@@ -109,8 +118,7 @@ class LinkWorld(World):
         texts = [one.read_bytes() for one in left if digest_of(one.read_bytes()) not in one.name]
         return words_of(b" ".join(texts).decode())
 
-    @staticmethod
-    def _place_of(mark: str, store: dict[str, Content]) -> str:
+    def _place_of(self, mark: str, store: dict[str, Content]) -> str:
         found = [
             note_id
             for note_id, content in store.items()

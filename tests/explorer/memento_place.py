@@ -144,7 +144,7 @@ class MementoPlace:
             "edit and keep the lock": lambda one, word: self._edit(one, word, end, holds=True),
             "rewrite": lambda one, word: self._edit(one, word, whole),
             "write an old buffer": self._write_old_buffer,
-            "label": lambda one, word: self._set(one, "labels", json.dumps([word])),
+            "label": self._label,
             "colour": lambda one, _word: self._set(one, "color", "red"),
             "remove": lambda one, _word: self._remove(one),
             "read for long": lambda _one, _word: self._read_long(),
@@ -183,6 +183,16 @@ class MementoPlace:
         def act(db: sqlite3.Connection) -> None:
             db.execute(f'UPDATE "Note" SET "{column}" = ? WHERE "id" = ?', (value, note_id))
             self._date(db, note_id)
+
+        self._write(act)
+
+    def _label(self, note_id: str, word: str) -> None:
+        def act(db: sqlite3.Connection) -> None:
+            found = db.execute('SELECT "labels" FROM "Note" WHERE "id" = ?', (note_id,)).fetchone()
+            if found is not None:
+                labels = json.dumps([*json.loads(found[0] or "[]"), word])
+                db.execute('UPDATE "Note" SET "labels" = ? WHERE "id" = ?', (labels, note_id))
+                self._date(db, note_id)
 
         self._write(act)
 

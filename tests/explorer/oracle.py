@@ -79,6 +79,8 @@ class Oracle:
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
+    alike: set[str] = field(default_factory=set)
+    """Ids of notes in which several may make the same of a text: whoever comes first has made it."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Id to who has written the note since the beginning."""
     forgetful: bool = False
@@ -176,12 +178,16 @@ class Oracle:
             return
         base = server.app.cache.notes.base(note.id)
         assert base is not None
-        maker = server.app.cache.versions.makers(note.id).of(base.etag, number=note.local_version)
+        makers = server.app.cache.versions.makers(note.id)
+        maker = makers.of(base.etag, number=note.local_version)
         if maker == server.name:
             self.made.setdefault((server.machine.name, note.id), []).append(note.text)
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
-        if maker not in (server.name, server.name if alone else ""):
+        # The answer is of the note as it stands by then. Another server may have gone on from what this one made.
+        if not alone and makers.writes[1:2] and makers.writes[1][2] == server.name:
+            return
+        if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(
                 f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
             )

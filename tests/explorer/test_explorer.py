@@ -17,7 +17,7 @@ from explorer.folders import Folder
 from explorer.run import forget_loaded, play, replayed, seeded, shorten, tell
 from explorer.world import WORLDS
 from support.cache_room import new_file
-from support.long import LONG, SEED
+from support.long import LONG, SEED, sample
 from support.sync_rig import DATABASE
 
 TESTS = Path(__file__).parents[1]
@@ -52,14 +52,17 @@ def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
 
 
 def test_a_seed_gives_the_same_run_to_the_byte_whatever_the_hashes_of_strings_are() -> None:
-    arguments = ("--most", "2", "--seed", "same", "--seconds", "300", "--digests")
+    arguments = ("--most", "1", "--seed", "same", "--seconds", "300", "--digests")
     first, second = explore(*arguments), explore(*arguments, hashes="1")
     assert first.returncode == 0, first.stdout
     assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1]
-    assert len(first.stdout.splitlines()) == 2 * len(WORLDS) + 1
+    assert len(first.stdout.splitlines()) == len(WORLDS) + 1
 
 
-@pytest.mark.parametrize("world", ["simplenote", "memento, apart", "vault, hidden", "local files"])
+@pytest.mark.parametrize(
+    "world",
+    sample("again", ["simplenote", "memento, apart", "vault, hidden", "local files"], 2),
+)
 def test_a_seed_gives_the_same_run_also_after_others(world: str) -> None:
     chosen = ("--world", world, "--seed", "again", "--seconds", "60", "--digests")
     many = explore(*chosen, "--most", "30")

@@ -52,3 +52,16 @@ def test_a_line_above_front_matter_during_a_save_costs_the_block_no_tags() -> No
         schedule,
         story=("tag note0.md", "edit above front matter note0.md", "---\\ntags:\\n  - them3\\n---"),
     )
+
+
+def test_a_property_that_two_set_at_the_same_moment_does_not_stand_twice() -> None:
+    schedule = {"act 1 of a #1": 13, "kill: a1 it exchanges files: done #1": 2, "act 2 of a #1": 16}
+    play_again(
+        "vault files, parts",
+        schedule,
+        story=(
+            "a calls manage change",
+            "the power of m fails",
+            "a: save {'id': 'note0.md', 'properties'",
+        ),
+    )

@@ -73,6 +73,34 @@ FOUND = {
         },
         ("the next sync does it", "b calls manage undo", "a: save {'id': 'name6.md', 'title'"),
     ),
+    "a note that is renamed while its folder moves": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of another device comes after #1": 26,
+            "act 2 of another device #1": 3,
+            "act 2 of another device comes after #1": 12,
+            "act 1 of a #1": 7,
+            "act 1 of b #1": 9,
+            "note of a #1": 1,
+            "b renames #1": 1,
+            "act 2 of a #1": 12,
+            "b1 is kept waiting: it exchanges files: done #2": 1,
+            "b1: the disk refuses #10": 1,
+        },
+        ("a calls manage move_folder", "b: save {'id': 'Work/note1.md', 'title'", "that are left"),
+    ),
+    "links of a note that is written while a folder moves": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of another device comes after #1": 14,
+            "act 1 of b #1": 12,
+            "note of another device #1": 2,
+            "b1: the disk refuses #9": 1,
+        },
+        ("another device: tag hub.md", "They are left in: hub.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -210,7 +210,7 @@ class World:
         for number in range(2):
             word = self.word("old")
             self.oracle.promise(word, "the store")
-            self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
+            self.put_first(number, word)
         if self.plan.hides:
             self._hide("note-hidden")
         first: list[asyncio.Task[None]] = []
@@ -231,6 +231,10 @@ class World:
         }
         self.chooser.mute = self.calm = False
         self.acts -= self.chooser.choose("acts left out", self.acts, rate=0.6)
+
+    def put_first(self, number: int, word: str) -> None:
+        """Make one of the notes that there are at the beginning; it has the word."""
+        self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
 
     def loaded(self) -> bytes | None:
         """Return the database after :meth:`begin`, closed in order; None if another run cannot begin with it."""
@@ -321,12 +325,16 @@ class World:
     def after_step(self) -> None:
         """Take away what a killed process leaves, and start another one in its place."""
         if self._take_away() and not self.calm:
-            for server in self.servers:
-                if server.ended and server.name not in self._ended:
-                    self._ended.add(server.name)
-                    self.loop.expect(
-                        f"{server.name} starts again", lambda one=server: self._again(one)
-                    )
+            self.start_ended()
+
+    def start_ended(self) -> None:
+        """Start another process for each server that has ended: when the schedule says, at once if it says no more."""
+        for server in self.servers:
+            if self.calm and server.ended and not self.is_away(server):
+                self._restart(server)
+            elif server.ended and server.name not in self._ended:
+                self._ended.add(server.name)
+                self.loop.expect(f"{server.name} starts again", lambda one=server: self._again(one))
 
     def _take_away(self) -> bool:
         """Drop what belonged to processes that have ended; tell whether any has."""
@@ -591,11 +599,16 @@ class World:
     async def _promising(self, server: Server, word: str, tool: str, **arguments: Any) -> Answer:
         """Call a tool that adds a word, and remember what was promised of it."""
         answer = await server.call(tool, **arguments)
+        self.see_promise(server, word, arguments.get("id"), answer)
+        return answer
+
+    def see_promise(self, server: Server, word: str, asked: Any, answer: Answer) -> None:
+        """Remember what an answer about a word promises; ``asked``: the id that was sent, if any."""
         unknown = answer.value.get("subcategory") == UNKNOWN
         hides = self.plan.hides or self.plan.changes == "policy"
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
-        note_id = answer.value.get("id") or arguments.get("id")
+        note_id = answer.value.get("id") or asked
         if (answer.ok or unknown) and isinstance(note_id, str):
             key = (server.name, note_id)
             earlier = self.oracle.last.pop(key, [])  # the newest one is the last
@@ -603,7 +616,6 @@ class World:
             note = server.app.cache.notes.get(note_id)
             if note is not None:
                 self.oracle.see_version(server, note_id, note.local_version, note.content)
-        return answer
 
     async def guarded(
         self, server: Server, tool: str, forgive: Callable[[], None], **arguments: Any
@@ -740,6 +752,18 @@ def _links(plan: Plan, *args: Any, **how: Any) -> World:
     return LinkWorld(plan, *args, **how)
 
 
+def _parts(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.parts_world import PartsWorld  # noqa: PLC0415 - as above
+
+    return PartsWorld(plan, *args, **how)
+
+
+def _folders(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.folder_world import FolderWorld  # noqa: PLC0415 - as above
+
+    return FolderWorld(plan, *args, **how)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -778,6 +802,10 @@ WORLDS: dict[str, Plan] = {
         f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
         for changes in ("policy", "key")
     },
+    "simplenote, parts": Plan(memory(ROWS["simplenote"]), world=_parts),
+    "local files, parts": Plan(LocalPlace, world=_parts),
+    "vault files, parts": Plan(VaultPlace, world=_parts, hides=True),
+    "vault files, folders": Plan(VaultPlace, world=_folders),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 

@@ -32,9 +32,9 @@ async def told(place, **arguments):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"color": "blue"}, "colour"),
+        ({"color": "blue"}, "color set"),
         ({"images": None}, "pictures"),
-        ({"images": ["data:,new"], "color": "default"}, "pictures, colour"),
+        ({"images": ["data:,new"], "color": "default"}, "color removed, pictures"),
         (
             {"checkItems": [{"id": "i1", "text": "milk", "checked": False}]},
             "items of the checklist",
@@ -50,9 +50,10 @@ async def test_an_undo_names_what_it_changes_in_the_app(tmp_path, change, name):
         assert "error" not in await place.call("update_note", id=ids[0], **change)
         assert (await changes(place, ids[0]))[0] == name
         question, answer = await told(place, action="undo", id=ids[0])
-        assert f"({name})?" in question
-        assert answer == f"Changed: {name}."
-        assert (await changes(place, ids[0]))[0] == name
+        back = name.replace("removed", "set")
+        assert f"({back})?" in question
+        assert answer == f"Changed: {back}."
+        assert (await changes(place, ids[0]))[0] == back
         assert place.raw(ids[0]) == before
 
 
@@ -70,8 +71,8 @@ async def test_a_restore_names_what_it_replaces_of_the_users_own(tmp_path):
         given = {"id": ids[0], "version": history[-1]["version"]}
         given["local_version"] = await place.version(ids[0])
         question, answer = await told(place, action="restore_version", **given)
-        assert "(-1 line, pictures, colour)?" in question
-        assert answer == "Changed: -1 line, pictures, colour."
+        assert "(-1 line, color set, pictures)?" in question
+        assert answer == "Changed: -1 line, color set, pictures."
 
 
 async def test_what_the_text_alone_had_names_nothing_else(tmp_path):

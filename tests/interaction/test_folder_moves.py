@@ -108,6 +108,22 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
         assert it.files() == MOVED
 
 
+async def test_an_undo_takes_no_file_away_from_a_note_that_has_to_stay(tmp_path):
+    async with vault(tmp_path, FILES) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        (it.folder / "New/Deep/A.md").write_text(f"{MOVED['New/Deep/A.md']}more\n")
+        await it.harness.sync()
+        refused = await it.undo(done)
+        assert refused["error"]["details"]["ids"] == ["New/Deep/A.md"]
+        assert "`move_folder` from “New/Deep” to “Old”" in refused["error"]["resolution_hint"]
+        assert it.files() == MOVED | {"New/Deep/A.md": f"{MOVED['New/Deep/A.md']}more\n"}
+        back = await it.manage(
+            action="move_folder", folder="New/Deep", new_folder="Old", confirm=True
+        )
+        assert (back["status"], back.get("refused")) == ("moved", None)
+        assert it.files() == FILES | {"Old/A.md": f"{FILES['Old/A.md']}more\n"}
+
+
 async def test_nothing_moves_if_something_is_in_the_way(tmp_path):
     for number, there in enumerate(("New/Deep/A.md", "New/Deep/PIC.png", "New/Deep/sub/b.md")):
         files = FILES | {there: "mine\n"}
@@ -319,3 +335,78 @@ async def test_a_move_that_met_a_limit_goes_on_and_breaks_no_link(tmp_path):
             "Z/p.png": "p",
             "Top.md": "[[Z/c]] [[Z/a]]\n",
         }
+
+
+TEXT_CARD = '{"nodes":[\n\t{"text":"see [[Old/A|\\u00e9 \\"a\\"]] and\\n[b](Old\\/sub/B.md) `[[Old/A]]` [[none]]", "type":"text"},{"type":"link","text":"[[Old/A]]"}]}'
+SMALL = {
+    "Old/A.md": "a\n",
+    "Old/sub/B.md": "b\n",
+    "Main.canvas": TEXT_CARD,
+    "Top.md": "[[Old/A]]\n",
+}
+
+
+def text_card(one, two):
+    return TEXT_CARD.replace("see [[Old/A|", f"see [[{one}|").replace("Old\\/sub/B.md", two)
+
+
+async def test_links_in_texts_of_a_canvas_follow_a_folder_and_a_note_and_come_back(tmp_path):
+    """Each other byte of the canvas stays; the answer names what has changed beside the notes that moved."""
+    async with vault(tmp_path, SMALL) as it:
+        problems = await it.manage(action="find_problems")
+        broken = [one for one in problems["problems"] if one["kind"] == "broken_link"]
+        assert broken == [{"kind": "broken_link", "link": "none", "file": "Main.canvas"}]
+        done = await it.manage(**MOVE, confirm=True)
+        assert it.files()["Main.canvas"] == text_card("New/Deep/A", "New/Deep/sub/B.md")
+        followed = [one for one in done["results"] if one["status"] == "links changed"]
+        assert [one.get("id") or one["name"] for one in followed] == ["Top.md", "Main.canvas"]
+        assert "Links were changed in 1 other note and 1 canvas." in done["note"]
+        await it.undo(done)
+        assert it.files() == SMALL | {"Main.canvas": text_card("Old/A", "Old/sub/B.md")}
+        moved = await it.manage(action="change", ids=["Old/A.md"], folder="Else", confirm=True)
+        assert it.files()["Main.canvas"] == text_card("Else/A", "Old/sub/B.md")
+        await it.undo(moved)
+        assert it.files()["Main.canvas"] == text_card("Old/A", "Old/sub/B.md")
+
+
+async def test_a_limit_is_told_in_the_status_with_what_to_do(tmp_path):
+    async with vault(tmp_path, FILES, limits=Limits(writes_per_hour=5)) as it:
+        done = await it.manage(**MOVE, confirm=True)
+        assert (done["status"], done["left"] > 0) == ("moved in part", True)
+        assert "A limit on changes leaves them as they are until it permits more." in done["note"]
+
+
+async def test_relative_links_of_notes_that_move_together_stay_as_they_are(tmp_path):
+    """Also in a call that a limit cuts after the first of them; a note that stays is linked to where it is."""
+    files = {
+        "Old/A.md": "[b](./B.md) [b](B.md) [[./B]] [c](C.md)\n",
+        "Old/B.md": "[a](./A.md) [a](A.md)\n",
+        "Old/C.md": "[a](./A.md)\n",
+    }
+    asked = {"action": "change", "ids": ["Old/A.md", "Old/B.md"], "folder": "New", "confirm": True}
+    then = {
+        "New/A.md": "[b](./B.md) [b](B.md) [[./B]] [c](../Old/C.md)\n",
+        "New/B.md": files["Old/B.md"],
+        "Old/C.md": "[a](../New/A.md)\n",
+    }
+    async with vault(tmp_path / "whole", files) as it:
+        done = await it.manage(**asked)
+        assert it.files() == then
+        await it.undo(done)
+        assert it.files() == files
+    async with vault(tmp_path / "cut", files, limits=Limits(writes_per_hour=2)) as it:
+        first = await it.manage(**asked)
+        assert (first["status"], first["left"]) == ("changed in part", 1)
+        it.harness.now += 3601
+        await it.manage(**asked)
+        assert it.files() == then
+
+
+@pytest.mark.attack(38)
+async def test_what_a_canvas_links_to_is_not_told_where_rules_hide_notes(tmp_path):
+    files = SMALL | {"Secret.md": "#private\n"}
+    files["Main.canvas"] = '{"nodes":[{"type":"text","text":"[[Secret]] [[none]]"}]}'
+    async with vault(tmp_path, files, visibility=Visibility(hidden_tags=("private",))) as it:
+        problems = await it.manage(action="find_problems")
+        assert "broken_link" not in {one["kind"] for one in problems["problems"]}
+        assert problems["totals"]["broken_link"] == 0

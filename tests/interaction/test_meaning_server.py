@@ -72,12 +72,12 @@ def test_of_the_notes_that_filters_leave_the_nearest_are_found(env: dict[str, st
         assert server.leave() == 0
 
 
-@pytest.mark.parametrize("query", ["hound \x00", "chien " * 60, "chien" * 800])
-def test_a_query_of_any_characters_is_answered(env: dict[str, str], query: str) -> None:
+def test_a_query_of_any_characters_is_answered(env: dict[str, str]) -> None:
     with Server(env) as server:
         server.tool("save", text=NOTES["dog"])
         until(lambda: found(server, query="chien"), within=60)
-        assert found(server, query=query)
+        for query in ("hound \x00", "chien " * 60, "chien" * 800):
+            assert found(server, query=query)
         assert server.leave() == 0
 
 

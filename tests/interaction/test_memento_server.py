@@ -49,7 +49,7 @@ def test_notes_are_read_changed_created_and_deleted(env, app):
             "Plan A\n",
             ["big plans", "work"],
         )
-        assert note["in_app"] == {"color": "teal"}
+        assert note["properties"] == {"color": "teal"}
         server.tool("save", id="n1", local_version=note["local_version"], text="Plan B\n")
         items = server.tool("get", id="n2")
         assert items["in_app"] == {"images": True}
@@ -88,8 +88,9 @@ def test_what_the_app_writes_is_merged_and_seen(env, app):
         assert app.row("n1")["content"] == "by the app\nPlan A\nby an agent\n"
         assert app.row("n1")["color"] == "red"
         app.put("n2", "", reminder=1798135200123)
-        due = {"images": True, "reminder": "2026-12-24T18:00:00.123Z", "isReminderDone": False}
-        until(lambda: server.tool("get", id="n2")["in_app"] == due)
+        due = {"reminder": "2026-12-24T18:00:00.123Z", "isReminderDone": False}
+        until(lambda: server.tool("get", id="n2").get("properties") == due)
+        assert server.tool("get", id="n2")["in_app"] == {"images": True}
         app.put("n3", "from the app")
         until(lambda: server.tool("list", query='"from the app"')["total_items"] == 1)
         assert server.leave() == 0

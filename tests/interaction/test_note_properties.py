@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -99,6 +100,51 @@ async def test_dates_are_compared_as_dates(store: str, tmp_path: Any) -> None:
         assert "due:<2026-12-31" in refused["error"]
 
 
+async def test_numbers_yes_and_no_and_named_days_are_found_as_people_mean_them(
+    tmp_path: Any,
+) -> None:
+    """The words of the filter and those of the note need not be the same."""
+    ids: dict[str, str] = {}
+
+    def put(place: Place) -> None:
+        today = datetime.fromtimestamp(place.harness.app.clock(), UTC).astimezone().date()
+        day, of = timedelta(days=1), {"early": -8, "last": -1, "now": 0, "next": 1}
+        for name, away in of.items():
+            lines = f"due: {today + away * day}\n"
+            lines += {"now": "rating: '5'\ndone: no\n", "next": "rating: 3\ndone: false\n"}.get(
+                name, "done: Yes\n" if name == "last" else "done: true\nrating: [x, '4']\n"
+            )
+            task = f"- [ ] call 📅 {today + away * day}\n"
+            ids[name] = place.put(name, f"---\n{lines}---\n{task}", title=name)
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        for query, names in {
+            "rating:>=4": {"now", "early"},
+            "rating:>4": {"now"},
+            "rating:5": {"now"},
+            "rating:<=3": {"next"},
+            "done:no": {"now", "next"},
+            "done:false": {"now", "next"},
+            "done:yes": {"last", "early"},
+            "done:TRUE": {"last", "early"},
+            "due:today": {"now"},
+            "due:<tomorrow": {"now", "last", "early"},
+            "due:yesterday": {"last"},
+            "due:-1w..yesterday": {"last"},
+            "due:>=Today": {"now", "next"},
+            "due:+1d": {"next"},
+            "task:due<today": {"last", "early"},
+            "task:due:tomorrow task:open": {"next"},
+            "-due:today": {"last", "early", "next"},
+        }.items():
+            assert await found(place, query) == {ids[one] for one in names}, query
+        rows_of = {
+            row["name"]: row
+            for row in (await place.call("manage", action="list_properties"))["properties"]
+        }
+        assert rows_of["rating"]["kinds"] == ["list", "number", "text"]
+
+
 @pytest.mark.parametrize("store", WITH_VALUES)
 async def test_properties_in_use_are_counted(store: str, tmp_path: Any) -> None:
     def put(place: Place) -> None:
@@ -150,6 +196,209 @@ async def test_a_store_with_marks_alone_says_which(store: str, tmp_path: Any) ->
         assert answer["properties"] == {"pinned": True}
         assert await found(place, "has:pinned") == {ids[0]}
         assert await found(place, "pinned:true") == {ids[0]}
+
+
+async def test_fields_of_memento_are_properties_and_those_of_the_app_alone_are_only_shown(
+    tmp_path: Any,
+) -> None:
+    columns = {"color": "teal", "reminder": 1798135200123, "reminderRecurrence": "daily"}
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", "milk\n", columns=columns))
+        ids.append(place.put("two", "bread\n"))
+
+    async with PLACES["memento"](tmp_path, put) as place:
+        note = await place.call("get", id=ids[0])
+        assert note["properties"] == {
+            "color": "teal", "reminder": "2026-12-24T18:00:00.123Z", "isReminderDone": False,
+            "reminderRecurrence": "daily",
+        }  # fmt: skip
+        assert "in_app" not in note
+        before = place.raw(ids[0])
+        for query in ("color:TEAL", "reminder:2026-12", "reminder:<2027", "isReminderDone:no"):
+            assert await found(place, query) == {ids[0]}, query
+        answer = await place.call("save", id=ids[0], properties={"Color": "red", "reminder": None})
+        assert "set only in the app" in answer["error"]
+        assert "`archived`, `color`, `markdown`, `pinned`" in answer["error"]
+        assert place.raw(ids[0]) == before
+        answer = await place.call("save", id=ids[0], properties={"color": "mauve"})
+        assert "one of default, red, orange" in answer["error"]
+        answer = await place.call("save", id=ids[0], properties={"Color": "red"})
+        assert answer["properties"]["color"] == "red"
+        assert place.raw(ids[0]) == before | {"color": "red"}
+        assert await found(place, "color:red") == {ids[0]}
+        assert (await place.call("save", id=ids[0], properties={"color": "red"}))["unchanged"]
+        for value in (None, "default"):
+            await place.call("save", id=ids[1], properties={"color": "gray"})
+            await place.call("save", id=ids[1], properties={"color": value})
+            assert (place.raw(ids[1])["color"], await found(place, "color:gray")) == (
+                "default",
+                set(),
+            )
+        await place.call("manage", action="undo", id=ids[0], confirm=True)
+        assert place.raw(ids[0]) == before
+        answer = await place.call("manage", action="list_properties")
+        assert {row["name"] for row in answer["properties"]} == note["properties"].keys()
+
+
+async def test_a_page_for_everybody_of_simplenote_is_shown_and_left_to_its_app(
+    tmp_path: Any,
+) -> None:
+    async with PLACES["simplenote"](tmp_path, lambda place: place.put("n", "milk\n")) as place:
+        place.sim.put("out", content="bread\n", systemTags=["published", "odd"])  # type: ignore[attr-defined]
+        await place.harness.sync()
+        assert (await place.call("get", id="out"))["properties"] == {"published": True}
+        assert await found(place, "published:yes") == {"out"}
+        for note_id, value in (("n", True), ("out", None)):
+            answer = await place.call("save", id=note_id, properties={"published": value})
+            assert "set only in the app" in answer["error"]
+        answer = await place.call("save", id="out", properties={"pinned": True, "published": True})
+        assert answer["properties"] == {"pinned": True, "published": True}
+        assert place.raw("out")["systemTags"] == ["odd", "pinned", "published"]
+
+
+@pytest.mark.parametrize("store", ["simplenote", "memento"])
+async def test_a_note_in_markdown_gets_a_block_for_a_property_of_any_name(
+    store: str, tmp_path: Any
+) -> None:
+    ids: list[str] = []
+    async with PLACES[store](tmp_path, lambda place: ids.append(place.put("n", "milk\n"))) as place:
+        answer = await place.call(
+            "save", id=ids[0], properties={"markdown": True, "status": "open"}
+        )
+        assert answer["properties"] == {"markdown": True, "status": "open"}
+        assert ("first line" in answer.get("note", "")) == (store == "simplenote")
+        note = await place.call("get", id=ids[0])
+        assert note["text"] == "---\nstatus: open\n---\nmilk\n"
+        assert "note" not in await place.call("save", id=ids[0], properties={"due": "2026-12-01"})
+        assert await found(place, "status:open due:2026") == {ids[0]}
+        await place.call("save", id=ids[0], properties={"status": None, "due": None})
+        assert (await place.call("get", id=ids[0]))["text"] == "milk\n"
+
+
+TYPES = {
+    "done": "checkbox", "rating": "number", "due": "date", "at": "datetime", "of": "multitext", "code": "text",
+    "color": "text", "odd": "rainbow", "private": "number",
+}  # fmt: skip
+
+
+async def test_a_value_gets_the_type_that_the_app_has_set_for_it(
+    tmp_path: Any, caplog: Any
+) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.extend(place.put(name, f"---\nrating: '{name}'\n---\nmilk\n") for name in "45")
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        settings = tmp_path / "vault" / ".obsidian" / "types.json"
+        settings.parent.mkdir()
+        await place.call("save", id=ids[0], properties={"done": "yes"})
+        assert "done: yes" not in (text := (await place.call("get", id=ids[0]))["text"])
+        assert 'done: "yes"' in text  # without types
+        settings.write_text(json.dumps({"types": TYPES}))
+        values = {
+            "done": "yes", "RATING": "5", "due": "2026-12-01", "at": "2026-12-01", "of": "one", "code": 7, "odd": "x"
+        }  # fmt: skip
+        answer = await place.call("save", id=ids[0], properties=values)
+        assert "error" not in answer, answer
+        assert (await place.call("get", id=ids[0]))["text"] == (
+            "---\nrating: 5\ndone: true\ndue: 2026-12-01\nat: 2026-12-01T00:00:00\nof:\n  - one\n"
+            'code: "7"\nodd: x\n---\nmilk\n'
+        )
+        for name, value, form in (
+            ("done", "later", "true or false"),
+            ("rating", "high", "a number"),
+            ("due", "soon", "YYYY-MM-DD"),
+            ("due", "2026-12-01T10:00", "YYYY-MM-DD"),
+            ("code", ["a"], "a text"),
+        ):
+            for arguments in ({"id": ids[0]}, {"ids": ids, "action": "change"}):
+                tool = "manage" if "action" in arguments else "save"
+                refused = json.loads(
+                    (await place.call(tool, **arguments, properties={name: value}))["error"]
+                )
+                assert form in refused["resolution_hint"], (name, value)
+        done = await place.call(
+            "manage", action="change", ids=ids, properties={"done": "no"}, confirm=True
+        )
+        assert "error" not in done, done
+        assert "done: false\n" in (await place.call("get", id=ids[1]))["text"]
+        listed = (await place.call("manage", action="list_properties"))["properties"]
+        assert {row["name"]: row.get("type") for row in listed} == {
+            name: None if name == "odd" else TYPES[name] for name in ("done", "rating", "due", "at", "of", "code", "odd")
+        }  # fmt: skip
+        # A type makes a name a filter before any note has it; the types are read anew each time.
+        assert await found(place, "milk color:red") == set()
+        settings.write_text('{"types": {"color": "secret words')
+        assert await found(place, "milk color:red") == {*ids}
+        assert (await place.call("save", id=ids[0], properties={"done": "later"}))["properties"]
+        settings.unlink()
+        settings.symlink_to(tmp_path / "elsewhere.json")
+        (tmp_path / "elsewhere.json").write_text(json.dumps({"types": TYPES}))
+        assert (await place.call("save", id=ids[0], properties={"done": "never"}))["properties"]
+    lines = [one.getMessage() for one in caplog.records if "types.json" in one.getMessage()]
+    assert len(lines) == 1
+    assert "secret" not in lines[0]
+
+
+async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_path: Any) -> None:
+    broken = "---\nstatus: open: now\n---\nmilk\n"
+
+    def put(place: Place) -> None:
+        place.put("fine", "---\nstatus: open\nof: {a: 1}\n---\nmilk\n")
+        place.put("broken", broken)
+        place.put("unclosed", "---\nstatus: open\nmilk\n")
+        place.put("toml", "+++\nstatus = 'open'\n+++\nmilk\n")
+        place.put("line", "---\nmilk\n---\nbread\n")
+        place.put("private", broken, tags=[])
+        place.put("old", broken, trash=True)
+
+    policy = Policy(visibility=Visibility(hidden_paths=("c-private",)))
+    async with PLACES["vault"](tmp_path, put, policy) as place:
+        for query in ("status:open", "-status:done milk", "has:status", "status:x OR milk"):
+            answer = await place.call("list", query=query)
+            assert "3 notes have properties at the top that cannot be read" in answer["note"]
+            named = "“c-broken/Plan.md”, “c-toml/Plan.md”, “c-unclosed/Plan.md”"
+            assert named in answer["note"]
+            assert "begin_untrusted" in answer
+        assert "note" not in await place.call("list", query="milk")
+        listed = await place.call("manage", action="list_properties")
+        assert {row["name"] for row in listed["properties"]} == {"status", "of"}
+        assert await found(place, '" ":x') == set()
+        for name in ("broken", "toml", "unclosed"):
+            note = await place.call("get", id=f"c-{name}/Plan.md")
+            await place.call(
+                "save", id=note["id"], text="---\nstatus: open\n---\n", local_version=note["local_version"]
+            )  # fmt: skip
+        answer = await place.call("list", query="status:open")
+        assert (answer["total_items"], "note" in answer) == (4, False)
+
+
+async def test_a_changed_value_keeps_its_form_and_a_key_that_stands_twice_is_refused(
+    tmp_path: Any,
+) -> None:
+    text = '---\nstatus: \'open\' # mine\nof: ["a", b] # two\nlog: |\n  one\n  two\nrating: "4"\n---\nmilk\n'
+    twice, ids = "---\nstatus: open\n# mine\nx: 1\nstatus: done\n---\nbread\n", list[str]()
+
+    def put(place: Place) -> None:
+        ids.extend((place.put("one", text), place.put("two", twice)))
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        values = {"status": "isn't", "of": ["a", "c"], "log": "three\nfour", "rating": 5}
+        await place.call("save", id=ids[0], properties=values)
+        assert (await place.call("get", id=ids[0]))["text"] == text.replace("'open'", "'isn''t'") \
+            .replace("b]", "c]").replace("|\n  one\n  two", "|-\n  three\n  four") \
+            .replace('"4"', "5")  # fmt: skip
+        for value in ("closed", None):
+            refused = json.loads(
+                (await place.call("save", id=ids[1], properties={"status": value}))["error"]
+            )
+            assert "in lines 2, 5" in refused["message"]
+            assert "Remove all but one" in refused["resolution_hint"]
+        await place.call("save", id=ids[1], properties={"x": 2})
+        assert (await place.call("get", id=ids[1]))["text"] == twice.replace("x: 1", "x: 2")
 
 
 @pytest.mark.parametrize("store", ["simplenote", "memento"])

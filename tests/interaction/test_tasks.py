@@ -52,6 +52,8 @@ async def test_tasks_are_found_by_state_and_due_day(store: str, tmp_path: Any) -
         assert milk == ("milk", "open")
         assert ("bread", "done") in await tasks_of(place, "task:done")
         assert (await place.call("list", query="task:open task:due<2026-12-01"))["total_items"] == 0
+        assert "note" not in await place.call("list", query="task:done task:due<-9999w")
+        assert "note" not in await place.call("list", query="task:done task:due:today")
         assert (await place.call("list", query="-task:any"))["total_items"] == 1
         assert (await place.call("list", query='"task:open"'))["total_items"] == 1
         [row] = (await place.call("list", query="task:due:2026-12"))["content"]

@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_notarium.errors import LONGEST_REFUSAL
 from mcp_notarium.tools.catalog import flat_schema
 from mcp_notarium.tools.toolsets import find_toolset
+from support.long import LONG
 from support.undo_places import PLACES
 
 pytestmark = pytest.mark.slow("it calls every tool of four stores with hundreds of odd objects")
@@ -86,7 +87,10 @@ def collect(into: list[dict[str, Any]], strategy: st.SearchStrategy[dict[str, An
     """Draw the objects first: the calls need the event loop."""
 
     @settings(
-        max_examples=80, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=80 if LONG else 40,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
     def draw(sent: dict[str, Any]) -> None:

@@ -68,9 +68,11 @@ def test_every_answer_is_that_of_an_account_without_the_hidden_notes(rules, seed
 
 
 @pytest.mark.attack(38)
-@pytest.mark.parametrize("rules", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("name", sample("policies of many", list(POLICIES), 4))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_change_of_many_notes_and_no_undo_of_one_tells_of_hidden_notes(rules, seed):
+def test_no_change_of_many_notes_and_no_undo_of_one_tells_of_hidden_notes(name, seed):
+    rules = POLICIES[name]
+
     async def changes() -> None:
         for note_id in IDS:
             twins.edit(note_id, text=twins.some_text(), tags=twins.some_tags(2))

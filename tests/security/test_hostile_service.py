@@ -79,7 +79,7 @@ def _chosen() -> list[tuple[str, str]]:
     """Every twist with every kind of call; in the short form some of them, and one that is read whole."""
     every = list(itertools.product(KINDS, TWISTS))
     whole = [(kind, PARSED_WHOLE) for kind in (INDEX, FEED, NOTE)]
-    short = {*sample("twists", every, 9), *sample("read whole", whole, 1)}
+    short = {*sample("twists", every, 4), *sample("read whole", whole, 1)}
     return [case for case in every if LONG or case in short]
 
 

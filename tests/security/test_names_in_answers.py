@@ -28,6 +28,7 @@ from support.hostile_names import (
     Vault,
     World,
 )
+from support.long import sample
 from support.name_scan import Scanner, outside
 from support.talker import Talker
 from support.whole import until
@@ -236,17 +237,21 @@ def drive_changes(scanner: Scanner, note_id: str, uri: str) -> None:
         scanner.request("resources/unsubscribe", uri=uri)
 
 
+WAYS = {"told": (False, False), "asked": (False, True), "modern": (True, True)}
+"""Whether the newer protocol is spoken, and whether the client asks its user."""
 HIDES_TEXT = '[notes]\nhidden_fields = ["text"]\n'
 
 
 @pytest.mark.attack(37)
 @pytest.mark.slow("each test starts a server and asks it for everything")
 @pytest.mark.parametrize(
-    ("modern", "asks"),
-    [(False, False), (False, True), (True, True)],
-    ids=["told", "asked", "modern"],
+    ("make", "modern", "asks"),
+    [
+        pytest.param(world, *WAYS[way], id=f"{world.__name__.lower()}-{way}")
+        for world in WORLDS
+        for way in sample(f"ways of {world.__name__}", list(WAYS), 1)
+    ],
 )
-@pytest.mark.parametrize("make", WORLDS, ids=lambda one: one.__name__.lower())
 def test_no_name_that_others_choose_stands_outside_of_the_marks(
     make: type[World], tmp_path: Path, *, modern: bool, asks: bool
 ) -> None:

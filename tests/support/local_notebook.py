@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, Properties, Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.kind import StoreSettings
@@ -42,12 +42,13 @@ class OtherProcess:
         tags: tuple[str, ...] = (),
         trash: bool = False,
         title: str | None = None,
+        properties: Properties | None = None,
     ) -> None:
         number = next(_numbers)
         base: Revision | None = None
         with suppress(NoteNotFound):
             base = self.get(note_id)
-        content = Content(text, tuple(tags), trash, title)
+        content = Content(text, tuple(tags), trash, title, properties or Properties())
         write = make_write(
             self.store, note_id, content, base, write_id=f"other-{number}", now=1.6e9 + number
         )
@@ -55,7 +56,8 @@ class OtherProcess:
 
     def edit(self, note_id: str, change: Callable[[str], str]) -> None:
         held = self.get(note_id).content
-        self.put(note_id, change(held.text), tags=held.tags, trash=held.trash)
+        kept = {"tags": held.tags, "trash": held.trash, "properties": held.properties}
+        self.put(note_id, change(held.text), **kept)
 
     def remove(self, note_id: str) -> None:
         held = self.get(note_id)

@@ -102,13 +102,26 @@ def test_a_result_that_comes_together_with_the_cancelling_is_given_away_once():
     assert late == ["opened"]
 
 
-def test_a_call_that_still_blocks_does_not_hold_the_process_up():
+def ended(seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends while a call of so many seconds blocks."""
     code = (
         "import asyncio, time\n"
         "from mcp_notarium.threads import run_in_thread\n"
+        "def call():\n"
+        f"    time.sleep({seconds})\n"
+        "    print('made')\n"
         "async def main():\n"
-        "    asyncio.create_task(run_in_thread(lambda: time.sleep(60), too_late=print))\n"
+        "    asyncio.create_task(run_in_thread(call))\n"
         "    await asyncio.sleep(0.05)\n"
         "asyncio.run(main())\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=20, check=False).returncode == 0
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, timeout=20, check=True, capture_output=True, text=True)
+
+
+def test_a_call_that_still_blocks_does_not_hold_the_process_up():
+    assert ended(60).stdout == ""
+
+
+def test_a_call_that_is_nearly_done_is_not_cut_off_by_the_end_of_the_process():
+    assert ended(0.2).stdout == "made\n"

@@ -35,6 +35,7 @@ from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
 from mcp_notarium.tools.list import check_query, explain
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tasks import day_of
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary
@@ -67,7 +68,10 @@ async def _search(args: argparse.Namespace) -> int:
         )
     async with open_synced(person_config(args)) as app:
         words = " ".join(args.words)
-        query = spell_query(app, parser.parse(words, is_property=app.library.has_property))
+        typed = parser.parse(
+            words, is_property=await app.library.property_names(words), today=day_of(app.clock())
+        )
+        query = spell_query(app, typed)
         check_query(app, query)
         found = await app.library.find(query, limit=args.n, offset=0, preview_lines=1)
         said, meant = list[str](), list[str]()

@@ -9,6 +9,7 @@ merged separately, so that a change of line ends never clashes with a change of 
   the same way, at the beginning, at the end or where the two meet, is taken once.
 * Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
 * Front matter that both sides added is merged by itself, apart from the lines below it.
+* A property of front matter that both sides added would stand there twice, so it is no merge.
 * Everything else that overlaps (one side deletes or rewrites what the other edits) is no merge:
   a person or the agent has to decide.
 
@@ -18,6 +19,8 @@ and no text is lost. Nothing here raises.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +31,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.properties import merge_properties, properties_clash
 from mcp_notarium.markup.front_block import text_start
 
+_KEY = re.compile(r"^([^\s#'\"\[{:-][^:\n]*):(?=\s)", re.MULTILINE)
 _Line = tuple[str, str]
 """The words of a line, and its end."""
 
@@ -123,7 +127,15 @@ def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
     if run.overlaps:
         return None
     final_end = _final_end(base, mine, theirs)
-    return _join(run.merged, newline=newline_of(theirs or mine), final_end=final_end)
+    merged = _join(run.merged, newline=newline_of(theirs or mine), final_end=final_end)
+    doubled = _doubled_keys(merged)
+    return None if doubled and doubled - _doubled_keys(mine) - _doubled_keys(theirs) else merged
+
+
+def _doubled_keys(text: str) -> set[str]:
+    """Return the keys that stand twice in the front matter: it would be none any more."""
+    counts = Counter(key.strip() for key in _KEY.findall(text[: text_start(text)]))
+    return {key for key, count in counts.items() if count > 1}
 
 
 def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:

@@ -15,8 +15,8 @@ several additions at one line. The edges:
   line is empty: without its end it would not be a line.
 * Deleting every line gives the empty text.
 
-``append`` and ``prepend`` are additions. ``replace_once`` is exact; new lines get the note's own line end, and
-``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks beside them (:mod:`blocks`), but for
+``append`` and ``prepend`` are additions; neither stands above front matter, nor above a block of properties in other
+texts. ``replace_once`` is exact; new lines get the note's own line end, and ``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks beside them (:mod:`blocks`), but for
 those at a line that is deleted or modified, or right below one; none stands above front matter.
 
 Versions are not compared here; the caller makes sure that the numbers refer to this text.
@@ -42,6 +42,7 @@ from mcp_notarium.domain.lines import (
 )
 from mcp_notarium.domain.near_miss import find_near_miss
 from mcp_notarium.errors import PatchError
+from mcp_notarium.markup.front_block import begins_with_key, text_start
 
 Kind = Literal["addition", "modification", "deletion"]
 _NAMED = 10
@@ -105,14 +106,16 @@ def append(text: str, value: str, *, form: Form = Form.LINES) -> str:
 
 
 def prepend(text: str, value: str, *, below_title: bool, form: Form = Form.LINES) -> str:
-    """Return the text with these lines before its first one.
+    """Return the text with these lines before its first one below front matter.
 
     ``below_title``: the first line that is not blank is the title, so they stand below that and the blank
     lines after it.
     """
-    title = _WORD.search(text) if below_title else None
+    front = text_start(text) if form is Form.FILE or begins_with_key(text) else 0
+    title = _WORD.search(text, front) if below_title else None
     if title is None:
-        return apply_patch(text, [Operation("addition", 1, value)], form=form)
+        line = count_lines(text[:front]) + 1
+        return apply_patch(text, [Operation("addition", line, value)], form=form)
     ends = text.find(LF, title.start()) + 1 or len(text)
     following = _WORD.search(text, ends)
     above = text.count(LF, 0, following.start()) if following else count_lines(text)

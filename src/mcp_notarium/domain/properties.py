@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from mcp_notarium.domain.note import Content, Properties, Value, read_values
-from mcp_notarium.markup.front_block import is_foreign
+from mcp_notarium.markup.front_block import is_foreign, looks_like_block
 from mcp_notarium.markup.property_values import OtherValue, read_plain, to_json
 
 MARKS: Final = ("pinned", "markdown", "archived")
@@ -107,6 +107,19 @@ def read_properties_of(content: Content) -> tuple[Properties, bool]:
     whole = whole and not any(isinstance(value, OtherValue) for value in found.values())
     values = read_values({name: to_json(value) for name, value in found.items()})
     return Properties({**values, **content.properties}), whole
+
+
+def is_block_unread(text: str) -> bool:
+    """Tell whether a text begins with a block of properties that is no YAML, or never closed."""
+    from mcp_notarium.markup.front_entries import read_block  # noqa: PLC0415 - few notes need YAML
+    from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
+
+    if not looks_like_block(text):
+        return False
+    try:
+        return read_block(text) is None
+    except NotUnderstood:
+        return True
 
 
 def merge_properties(base: Properties, mine: Properties, theirs: Properties) -> Properties:

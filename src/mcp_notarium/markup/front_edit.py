@@ -1,23 +1,34 @@
 """Set and remove properties in the YAML block at the top of a note, and change nothing else. Pure.
 
 Only the value's own span is written: comments, quotes, order, anchors and all other keys stay as they are. A list keeps its form,
-and those of its items that stay keep theirs. After each change the block is read again: a change of anything else is refused.
+and those of its items that stay keep theirs; a text stays in its quotes, or in lines below its ``|``. After each change the block is read again: a change of anything else is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 
-from mcp_notarium.domain.lines import newline_of
+import yaml
+
+from mcp_notarium.domain.lines import LF, newline_of
 from mcp_notarium.markup.front_block import STARTS, is_foreign
 from mcp_notarium.markup.front_entries import Entry, FrontBlock, read_block
 from mcp_notarium.markup.front_matter import NotUnderstood
-from mcp_notarium.markup.property_values import OtherValue, PropertyValue, UnfitProperty
-from mcp_notarium.markup.yaml_writing import write_quoted, write_text, write_value
+from mcp_notarium.markup.property_values import (
+    OtherValue,
+    PropertyValue,
+    RepeatedProperty,
+    UnfitProperty,
+    key_of,
+    write_scalar,
+)
+from mcp_notarium.markup.yaml_writing import write_quoted, write_styled, write_text, write_value
 
 _BOM = "\ufeff"
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
+_LITERAL = re.compile(r"\|[+-]?(?=[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*(?P<indent> +))")
 _DASH = re.compile(r" *-[ \t]+")
 
 
@@ -32,6 +43,7 @@ def set_in_block(text: str, name: str, value: PropertyValue, *, replace_other: b
         if is_foreign(text):
             raise NotUnderstood
         return _checked([_with_block(text, name, value)], text, FrontBlock(0, 0, 0), name, value)
+    _require_single(text, block, name)
     entry = block.find(name)
     if entry is None:
         return _checked([_add(text, block, name, value)], text, block, name, value)
@@ -40,7 +52,11 @@ def set_in_block(text: str, name: str, value: PropertyValue, *, replace_other: b
     if isinstance(entry.value, OtherValue) and not replace_other:
         raise UnfitProperty(f"The value of `{name}` has parts: change it in the note's text.")
     _require_unshared(block, entry, name)
-    ways = (_change_items(text, block, entry, value), _replace(text, block, entry, value))
+    ways = (
+        _change_items(text, block, entry, value),
+        _replace_literal(text, block, entry, value),
+        _replace(text, block, entry, value),
+    )
     return _checked([one for one in ways if one is not None], text, block, name, value)
 
 
@@ -50,6 +66,8 @@ def remove_from_block(text: str, name: str) -> str:
     Raises as ``set_in_block``.
     """
     block = read_block(text)
+    if block is not None:
+        _require_single(text, block, name)
     while block is not None and (entry := block.find(name)) is not None:
         _require_unshared(block, entry, name)
         kept, body = [one for one in block.entries if one is not entry], text[block.body :]
@@ -106,6 +124,15 @@ def _require_unshared(block: FrontBlock, entry: Entry, name: str) -> None:
         raise UnfitProperty(f"Other properties refer to the value of `{name}`.")
 
 
+def _require_single(text: str, block: FrontBlock, name: str) -> None:
+    """Raise ``RepeatedProperty`` for a key that stands twice: YAML forbids that, and apps read one or none of the values."""
+    key = key_of(name)
+    places = [(one.name, one.name_start) for one in block.entries if one.key == key]
+    if len({spelled for spelled, _ in places}) < len(places):
+        lines = ", ".join(str(text.count("\n", 0, start) + 1) for _, start in places)
+        raise RepeatedProperty(f"`{name}` stands several times at the top: in lines {lines}.")
+
+
 def _with_block(text: str, name: str, value: PropertyValue) -> str:
     mark, end = _BOM * text.startswith(_BOM), newline_of(text)
     return mark + end.join(("---", *_lines(name, value), "---", "")) + text[len(mark) :]
@@ -136,7 +163,7 @@ def _replace(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -
         raise NotUnderstood
     behind, line_end = entry.colon + 1, _line_end(text, entry.colon)
     listed = isinstance(value, tuple) and value and not (block.flow or entry.is_flow)
-    written = "" if listed else write_value(value, flow=block.flow)
+    written = "" if listed else _written(entry, value, flow=block.flow)
     below = entry.start > line_end
     if block.flow or (written and not below):
         if entry.end > entry.start:
@@ -151,6 +178,38 @@ def _replace(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -
     return _with(text, behind, last, f" {written}".rstrip() + rest + added)
 
 
+def _written(entry: Entry, value: PropertyValue, *, flow: bool) -> str:
+    """Return a value in one line: a text is in the quotes of the old value, if that has any, and so is a date of a date."""
+    style = _style((entry.events[0],))
+    if style and isinstance(value, str):
+        return write_styled(value, style, flow=flow)
+    if style and isinstance(value, date) and isinstance(entry.value, date):
+        return write_styled(write_scalar(value), style)
+    return write_value(value, flow=flow)
+
+
+def _style(events: Sequence[yaml.Event]) -> str | None:
+    """Return the quotes in which all of these stand; None if there are several, or other forms."""
+    styles = {one.style if isinstance(one, yaml.ScalarEvent) else None for one in events}
+    style = styles.pop() if len(styles) == 1 else None
+    return style if style in ("'", '"') else None
+
+
+def _replace_literal(
+    text: str, block: FrontBlock, entry: Entry, value: PropertyValue
+) -> str | None:
+    """Put several lines in the place of lines below a ``|``; None if the old or the new value is none such."""
+    found = _LITERAL.match(text, entry.start)
+    if block.flow or found is None or not isinstance(value, str) or LF not in value.rstrip(LF):
+        return None
+    rest = text[found.end() : _line_end(text, found.end())]
+    chomping = "-" if not value.endswith(LF) else "+" if value.endswith(LF + LF) else ""
+    lines = (found["indent"] + line if line else "" for line in value.rstrip(LF).split(LF))
+    return _with(
+        text, entry.start, entry.end, newline_of(text).join((f"|{chomping}{rest}", *lines))
+    )
+
+
 def _change_items(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str | None:
     """Change those items of a list that differ; None if that cannot be done one by one."""
     old = entry.value
@@ -159,16 +218,19 @@ def _change_items(text: str, block: FrontBlock, entry: Entry, value: PropertyVal
     first = _shared(old, value)
     last = _shared(old[first:][::-1], value[first:][::-1])
     new = value[first : len(value) - last]
-    if entry.is_flow:
-        written = [write_quoted(one) if block.flow else write_text(one, flow=True) for one in new]
-        return _change_flow(text, entry, first, last, written)
-    return _change_lines(text, entry, first, last, [write_text(one) for one in new])
+    style = '"' if block.flow else _style(entry.events[1:-1])
+    kept = {one: text[start:end] for one, (start, end) in zip(old, entry.places, strict=True)}
+    written = [kept.get(one) or write_styled(one, style, flow=entry.is_flow) for one in new]
+    change = _change_flow if entry.is_flow else _change_lines
+    return change(text, entry, first, last, written)
 
 
 def _change_flow(text: str, entry: Entry, first: int, last: int, new: list[str]) -> str:
     """Put ``new`` in the place of the items behind the ``first`` ones and before the ``last`` ones."""
     places, put = entry.places, ", ".join(new)
     middle = places[first : len(places) - last]
+    if len(middle) == len(new):
+        return _put_each(text, middle, new)
     if middle and new:
         return _with(text, middle[0][0], middle[-1][1], put)
     if new and first:
@@ -186,9 +248,7 @@ def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]
     places = entry.places
     middle = places[first : len(places) - last]
     if len(middle) == len(new):
-        for (start, end), put in reversed([*zip(middle, new, strict=True)]):
-            text = _with(text, start, end, put)
-        return text
+        return _put_each(text, middle, new)
     starts = [text.rfind("\n", 0, start) + 1 for start, _ in places]
     dashes = [text[begin:start] for begin, (start, _) in zip(starts, places, strict=True)]
     if not all(map(_DASH.fullmatch, dashes)):
@@ -199,6 +259,12 @@ def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]
         return _with(text, starts[first], ends[len(places) - last - 1], lines)
     at = ends[first - 1] if first else starts[0]
     return _with(text, at, at, lines)
+
+
+def _put_each(text: str, places: Sequence[tuple[int, int]], new: Sequence[str]) -> str:
+    for (start, end), put in reversed([*zip(places, new, strict=True)]):
+        text = _with(text, start, end, put)
+    return text
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:

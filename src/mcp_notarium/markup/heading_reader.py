@@ -13,9 +13,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_notarium.domain.lines import LF
 from mcp_notarium.markup.front_block import text_start
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
 _MOST_ASKED, _MOST_READ = 500, 500_000
 """How often, and with how many characters, the parser is asked about one text: that takes a second at most."""
 
-_LINE = re.compile(r"^ {0,3}(?=[#`~>*+_<=-]|%%|\d{1,9}[.)](?:[ \t\r\n]|\Z))", re.MULTILINE)
-"""A line that may begin a block. All others are text, blank or indented."""
+_LINE = re.compile(
+    r"^(?![\r\n]) {0,3}(?=[#`~>*+_<=-]|%%|\d{1,9}[.)](?:[ \t\r\n]|\Z))", re.MULTILINE
+)
+"""A line that may begin a block. All others are text, blank or indented; that nothing is in it is seen three times sooner."""
 _HEADING = re.compile(r"(?:- )?(#{1,6})(?=[ \t\r\n]|\Z)")
 _FENCE = re.compile(r"(`{3,})(?=[^`\n]*(?:\n|\Z))|(~{3,})")
 _BREAK = re.compile(r"([-*_])[ \t]*+(?:\1[ \t]*+){2,}\r?$", re.MULTILINE)
@@ -43,9 +44,8 @@ _MOST_SPACES = 4
 """Blanks behind a list marker; more of them begin code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """Hold a heading: its line, and the first line below it."""
+class Heading(NamedTuple):
+    """Hold a heading: its line, and the first line below it. A text may have a million of them."""
 
     level: int
     line: int
@@ -78,8 +78,8 @@ class HeadingReader:
             "<": self._end_of_html,
         }
 
-    def read(self, looks: int | None) -> list[Heading]:
-        """Return the headings, in order."""
+    def read(self, looks: int | None = None) -> list[Heading]:
+        """Return the headings, in order; ``looks``: of so many lines that may begin a block, None: of all."""
         at = self._done
         for _ in range(looks) if looks else repeat(None):
             if (line := _LINE.search(self._text, at)) is None:

@@ -290,6 +290,21 @@ class FolderMove:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMove:
+    """Tell which links break when several notes move together, each to the place ``then``; ``named``: see ``FolderMove``."""
+
+    then: Callable[[str], str]
+    named: Callable[[str], Sequence[str]]
+
+    def breaks(self, link: Link, source: str) -> bool:
+        """Tell whether a link in a note must change; also if it means no note, but perhaps another file."""
+        moving = _Moving(self.then, lambda key: [*map(self.then, self.named(key))], self.named)
+        if not moving.find_meant(link[0], source, markdown=link[1]):
+            return True
+        return moving.relink(link[0], source, markdown=link[1]) != link[0]
+
+
+@dataclass(frozen=True, slots=True)
 class _Moving:
     """Tell what links become when notes move: each to the place ``then``.
 
@@ -371,6 +386,15 @@ def _relative(path: str, source: str) -> str:
     return made if made.startswith("../") else f"./{made}"
 
 
+def settled(changes: Changes) -> dict[Link, str | None]:
+    """Return the changes that can be made twice: without those whose outcome is itself a link that changes."""
+    return {
+        link: target
+        for link, target in changes.items()
+        if target is not None and (target, link[1]) not in changes
+    }
+
+
 def count_links(text: str, changes: Changes) -> int:
     """Return how many links of a text have these targets."""
     return sum(one.link in changes or one.whole in changes for one in find_links(text, within=True))
@@ -379,6 +403,14 @@ def count_links(text: str, changes: Changes) -> int:
 def rewrite_links(text: str, changes: Changes) -> str:
     """Return the text with other targets, or other parts of them, in its links; a link that cannot have its own stays."""
     kept, at = [], 0
+    for start, end, written in find_edits(text, changes):
+        kept += [text[at:start], written]
+        at = end
+    return "".join((*kept, text[at:]))
+
+
+def find_edits(text: str, changes: Changes) -> Iterator[tuple[int, int, str]]:
+    """Yield what changes in the links of a text: from where to where, and what is written there."""
     for link in find_links(text, within=True):
         start, end = link.start, link.end
         if link.link in changes:
@@ -388,11 +420,8 @@ def rewrite_links(text: str, changes: Changes) -> str:
             end = start + len(link.part)
         else:
             continue
-        if written is None:
-            continue
-        kept += [text[at:start], written]
-        at = end
-    return "".join((*kept, text[at:]))
+        if written is not None:
+            yield start, end, written
 
 
 def _write(link: Occurrence, target: str | None, old: str) -> str | None:

@@ -39,6 +39,10 @@ class UnfitProperty(ValueError):
     """The property cannot have this name or this value, or does not have one that can be changed. Says why."""
 
 
+class RepeatedProperty(UnfitProperty):
+    """The key stands more than once in the block, so which value it has depends on the reader. Says in which lines."""
+
+
 @dataclass(frozen=True, slots=True)
 class OtherValue:
     """Hold a value that is none of the kinds, as it stands in the note, cut after ``LONGEST_VALUE`` characters."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from mcp_notarium.domain.lines import LF, count_lines
 from mcp_notarium.markup.front_block import text_start
@@ -16,7 +17,7 @@ from mcp_notarium.markup.heading_reader import HeadingReader
 MOST_SHOWN = 50
 """Headings that an outline names, at most."""
 LOOKS = 10_000
-"""Lines of a text, at most, that are looked at for an outline: that takes 0.05 s."""
+"""Lines of a text, at most, that are looked at for an outline: that takes 0.02 s."""
 _LONGEST = 80
 _DEEPEST = 6
 
@@ -40,17 +41,20 @@ class Section:
     @property
     def shown(self) -> str:
         """Return the heading as an outline shows it."""
-        words = f"{'#' * self.level} {self.words}".rstrip()
-        return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+        return _shown(self.level, self.words)
 
 
-def read_sections(text: str, *, looks: int | None = None) -> list[Section]:
-    """Return the part above the first heading, and the sections of all headings, in order.
+class OutlineRow(NamedTuple):
+    """Hold a heading as an outline shows it, with its line and its number among all headings."""
 
-    ``looks``: how many lines are looked at that may begin a block; None: all. Where the last sections end is only
-    right then.
-    """
-    found = HeadingReader(text).read(looks)
+    line: int
+    heading: str
+    number: int
+
+
+def read_sections(text: str) -> list[Section]:
+    """Return the part above the first heading, and the sections of all headings, in order."""
+    found = HeadingReader(text).read()
     last = count_lines(text) + 1
     ends = [last] * len(found)
     within: list[tuple[int, ...]] = [()] * len(found)
@@ -68,11 +72,22 @@ def read_sections(text: str, *, looks: int | None = None) -> list[Section]:
     ]
 
 
-def outline(sections: list[Section], *, most: int = MOST_SHOWN) -> list[Section]:
-    """Return the sections that an outline names: if there are too many, the lowest levels are left out, then the last ones."""
+def outline(text: str, *, most: int = MOST_SHOWN) -> list[OutlineRow]:
+    """Return what an outline names: if there are too many headings, the lowest levels are left out, then the last ones."""
     most = max(0, min(most, MOST_SHOWN))
-    levels = Counter(one.level for one in sections[1:])
+    found = HeadingReader(text).read(LOOKS)
+    levels = Counter(one.level for one in found)
     deepest, highest = _DEEPEST, min(levels, default=1)
     while deepest > highest and sum(levels[level] for level in range(1, deepest + 1)) > most:
         deepest -= 1
-    return list(islice((one for one in sections[1:] if one.level <= deepest), most))
+    rows = (
+        OutlineRow(one.line, _shown(one.level, one.words), number)
+        for number, one in enumerate(found, start=1)
+        if one.level <= deepest
+    )
+    return list(islice(rows, most))
+
+
+def _shown(level: int, words: str) -> str:
+    line = f"{'#' * level} {words}".rstrip()
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

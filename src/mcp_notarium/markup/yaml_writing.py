@@ -16,6 +16,8 @@ _UNPRINTABLE = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff"\\\
 _NOT_PLAIN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|:(?:\s|\Z)|\s#|\A(?:---|\.\.\.)"
 )
+_NOT_SINGLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_QUOTES = ("'", '"')
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=<")
 _IN_FLOW = re.compile(r"[,\[\]{}:?]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
@@ -26,6 +28,13 @@ _TEXT = "tag:yaml.org,2002:str"
 def write_text(text: str, *, flow: bool = False) -> str:
     """Return a text in YAML; ``flow``: within brackets."""
     return text if _is_plain(text, flow=flow) else write_quoted(text)
+
+
+def write_styled(text: str, style: str | None, *, flow: bool = False) -> str:
+    """Return a text in YAML, in the quotes of ``style`` if that is any."""
+    if style == "'" and not _NOT_SINGLE.search(text):
+        return "'" + text.replace("'", "''") + "'"
+    return write_quoted(text) if style in _QUOTES else write_text(text, flow=flow)
 
 
 def write_quoted(text: str) -> str:

@@ -119,12 +119,13 @@ def parse(
     sort_by: SortBy | None = None,
     sort_order: SortOrder | None = None,
     is_property: Callable[[str], bool] = lambda _name: False,
+    today: date | None = None,
 ) -> Query:
     """Parse a text and arguments into one query.
 
     Tags add up, the narrowest of several dates counts, ``trash:`` in the text wins over ``trash``
     (0 or "active", 1 or "trashed", 2 or "any"). ``before`` and ``after`` are days, YYYY-MM-DD. What looks like a
-    filter by a property is one if ``is_property`` says that notes have it, else words.
+    filter by a property is one if ``is_property`` says that notes have it, else words. ``today``: what this word means to them and to tasks.
     Raises ``QueryError`` and nothing else.
     """
     typed = replace_surrogates(text or "").translate(_CURLY_QUOTES)
@@ -138,7 +139,7 @@ def parse(
     for key, value in (("before", before), ("after", after), ("trash", trash)):
         if value is not None:
             query = _add_filter(query, _Filter(key, str(value)))
-    items = _negate(list(_items(typed, is_property))) if typed else []
+    items = _negate(list(_items(typed, is_property, today))) if typed else []
     if len(items) + len(tags) > MAX_TERMS:
         _refuse(f"The query has more than {MAX_TERMS} terms.", "Leave out the less telling ones.")
     return _with_groups(query, _groups(items))
@@ -149,7 +150,7 @@ def find_unknown_filters(text: str) -> list[str]:
     return list(dict.fromkeys(_UNKNOWN.findall(text)))
 
 
-def _items(typed: str, is_property: Callable[[str], bool]) -> Iterator[_Item]:
+def _items(typed: str, is_property: Callable[[str], bool], today: date | None) -> Iterator[_Item]:
     position = 0
     while position < len(typed):
         named = property_filter.match_filter(typed, position) if ":" in typed else None
@@ -160,26 +161,26 @@ def _items(typed: str, is_property: Callable[[str], bool]) -> Iterator[_Item]:
         ):
             position = named.end()
             minus = named["minus"] is not None
-            yield _apply_sign(property_filter.read_filter(named), minus=minus)
+            yield _apply_sign(property_filter.read_filter(named, today), minus=minus)
             continue
         found = _ITEM.match(typed, position)
         if found is None:
             position += 1
             continue
         position = found.end()
-        item = _item(found)
+        item = _item(found, today)
         if item is not None:
             yield item
 
 
-def _item(found: re.Match[str]) -> _Item | None:
+def _item(found: re.Match[str], today: date | None) -> _Item | None:
     """Parse one item of the text; None for empty quotes and a star, which stands for anything."""
     minus, key = found["minus"] is not None, (found["key"] or "").lower()
     quoted, bare = found["quoted"], found["bare"]
     if not key and bare and (unfinished := _UNFINISHED.fullmatch(bare)):
         _refuse_filter(unfinished[1].lower())
     if key:
-        return _filter(key, (bare if quoted is None else quoted).strip(), minus=minus)
+        return _filter(key, (bare if quoted is None else quoted).strip(), today, minus=minus)
     if quoted is not None:
         return _apply_sign(Phrase(quoted), minus=minus) if quoted.strip() else None
     if not minus and bare in {"OR", "AND", "NOT"}:
@@ -200,7 +201,7 @@ def _apply_sign(condition: Condition, *, minus: bool) -> Condition:
     return Not(condition) if minus else condition
 
 
-def _filter(key: str, value: str, *, minus: bool) -> _Item:
+def _filter(key: str, value: str, today: date | None, *, minus: bool) -> _Item:
     if not value:
         _refuse_filter(key)
     if key == "tag":
@@ -210,7 +211,7 @@ def _filter(key: str, value: str, *, minus: bool) -> _Item:
             _refuse_filter(key)
         return _apply_sign(InFolder(folder), minus=minus)
     if key == "task":
-        task = read_task_filter(value)
+        task = read_task_filter(value, today)
         return _refuse_filter(key) if task is None else _apply_sign(task, minus=minus)
     if key == "has":
         return _apply_sign(HasProperty(value), minus=minus)

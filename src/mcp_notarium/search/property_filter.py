@@ -1,14 +1,15 @@
 """Read filters by properties: ``status:active``, ``rating:>=4``, ``due:<2026-12-01``, ``has:due``. Pure.
 
 A value is compared as text in any letter case; one of a list is enough. With a sign or a range it is compared as a
-number or as a date, whichever both are. A year, a month or a day stands for all of it: ``due:2026-12``.
+number or as a date, whichever both are, also if it stands in quotes in the note. A year, a month or a day stands for all of it:
+``due:2026-12``. ``today``, ``tomorrow``, ``yesterday``, ``+7d`` and ``-2w`` are days. ``yes`` is ``true``, and ``no`` is ``false``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import date
+from datetime import date, timedelta
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.properties import shown_value, typed
@@ -22,6 +23,12 @@ _NAMED = re.compile(
 )
 _COMPARED = re.compile(r"(?P<sign>[<>]=?)(?P<bound>.+)|(?P<first>.*?)\.\.(?P<last>.*)", re.DOTALL)
 _PERIOD = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
+_NAMED_DAY = re.compile(
+    r"(?P<edge>\A|[<>=]|\.\.)(?:(?P<word>today|tomorrow|yesterday)|(?P<count>[+-][0-9]{1,4})(?P<unit>[dw]))(?=\.\.|\Z)",
+    re.IGNORECASE,
+)
+_DAYS_OF = {"yesterday": -1, "today": 0, "tomorrow": 1, "d": 1, "w": 7}
+_YES_NO = {"yes": "true", "no": "false"}
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _MONTHS = 12
@@ -37,18 +44,30 @@ def name_of(found: re.Match[str]) -> str:
     return (found["quoted"] or found["name"]).strip()
 
 
-def read_filter(found: re.Match[str]) -> HasProperty:
+def read_filter(found: re.Match[str], today: date | None) -> HasProperty:
     """Return the condition of a match, without its minus. Raises ``QueryError`` for a comparison with a text."""
     name = name_of(found)
     if found["bare"] is None:
         return HasProperty(name, value=found["text"])
     value = found["bare"]
     if not _COMPARED.fullmatch(value):
-        return HasProperty(name, value=value, dates=_span(value))
-    bounds = read_bounds(value)
+        return HasProperty(name, value=value, dates=_span(with_days(value, today)))
+    bounds = read_bounds(with_days(value, today))
     if not bounds:
         raise _usage_error(name)
     return HasProperty(name, numbers=bounds.get("numbers"), dates=bounds.get("dates"))
+
+
+def with_days(value: str, today: date | None) -> str:
+    """Return what a value is compared with, with the days in it as YYYY-MM-DD that it names from today."""
+    if today is None:
+        return value
+    return _NAMED_DAY.sub(lambda found: found["edge"] + _day_of(found, today), value)
+
+
+def _day_of(found: re.Match[str], today: date) -> str:
+    count = int(found["count"] or 1) * _DAYS_OF[(found["word"] or found["unit"]).lower()]
+    return (today + timedelta(days=count)).isoformat()
 
 
 def read_bounds(value: str) -> dict[str, Bounds]:
@@ -74,7 +93,8 @@ def read_bounds(value: str) -> dict[str, Bounds]:
 
 def value_key(value: str) -> str:
     """Return what tells values apart that are compared as texts."""
-    return tag_key(shown_value(typed(value.strip())).strip())
+    key = tag_key(shown_value(typed(value.strip())).strip())
+    return _YES_NO.get(key, key)
 
 
 def day_number(day: date) -> float:
@@ -128,5 +148,5 @@ def _usage_error(name: str) -> QueryError:
     return QueryError(
         f"The filter `{name[:60]}:` compares with something that is no number and no date.",
         resolution_hint=f"Write {name[:60]}:>=4, {name[:60]}:3..5, {name[:60]}:<2026-12-31, "
-        f"or a text without a sign. To search for the text itself, put it in quotes.",
+        f"{name[:60]}:<today, or a text without a sign. To search for the text itself, put it in quotes.",
     )

@@ -253,11 +253,11 @@ def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
     ways: list[Statement] = []
     if condition.value is not None:
         ways.append(Statement("value_key = ?", (value_key(condition.value),)))
-    for kind, bounds in (("number", condition.numbers), ("date", condition.dates)):
+    for kind, bounds in (("kind <> 'date'", condition.numbers), ("kind = 'date'", condition.dates)):
         if bounds is not None:
             ends = [("number >= ?", bounds.least), ("number < ?", bounds.below)]
             given = [(sql, end) for sql, end in ends if end is not None]
-            sql = " AND ".join([f"kind = '{kind}'", *(sql for sql, _ in given)])
+            sql = " AND ".join([kind, *(sql for sql, _ in given)])
             ways.append(Statement(f"({sql})", tuple(end for _, end in given)))
     either = f" AND ({' OR '.join(way.sql for way in ways)})" if ways else ""
     return Statement(

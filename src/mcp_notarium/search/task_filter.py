@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import date
 
-from mcp_notarium.search.property_filter import read_bounds
+from mcp_notarium.search.property_filter import read_bounds, with_days
 from mcp_notarium.search.query import HasTask
 
 _STATES = {"doing": "doing", "cancelled": "cancelled", "canceled": "cancelled", "done": "done"}
 _DAYS = re.compile(r"(?P<name>due|scheduled)(?P<colon>[:=])?(?P<bounds>.*)", re.IGNORECASE)
-USAGE = "Write task:open, task:done, task:any, task:doing, task:due<2026-12-31 or task:scheduled:2026-12."
+USAGE = "Write task:open, task:done, task:any, task:doing, task:due<2026-12-31, task:due<=today or task:scheduled:2026-12."
 
 
-def read_task_filter(value: str) -> HasTask | None:
+def read_task_filter(value: str, today: date | None) -> HasTask | None:
     """Return the condition of a value; None if it is none."""
     known = value.casefold()
     if known in ("open", "any"):
@@ -25,7 +26,7 @@ def read_task_filter(value: str) -> HasTask | None:
     if known in _STATES:
         return HasTask(is_open=known == "doing", state=_STATES[known])
     found = _DAYS.fullmatch(value)
-    dates = read_bounds(found["bounds"]).get("dates") if found else None
+    dates = read_bounds(with_days(found["bounds"], today)).get("dates") if found else None
     if found is None or dates is None:
         return None
     due = found["name"].casefold() == "due"

@@ -27,9 +27,13 @@ _SLICE = 1000
 
 @dataclass(slots=True)
 class Survey:
-    """Hold what is found. ``broken``: note and target as written; ``unlinked``: the files that no link means."""
+    """Hold what is found. ``broken``: note and target as written; ``unlinked``: the files that no link means.
+
+    ``canvases``: the same as ``broken`` for what canvases show, from the top, and what their texts link to.
+    """
 
     broken: list[tuple[str, str]] = field(default_factory=list)
+    canvases: list[tuple[str, str]] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     unlinked: list[str] = field(default_factory=list)
 
@@ -44,8 +48,7 @@ def survey(
     """Fill ``found``, a slice at each step. ``files``: those that are no notes; ``canvases``: what each shows or links to."""
     names = _Names(database, files)
     for canvas, targets in canvases.items():
-        for target in targets:
-            names.follow(target, canvas)
+        found.canvases += [(canvas, one) for one in targets if not names.follow(one, canvas)]
     after = (-1, -1)
     while rows := database.rows(_LINKS, (*after, _SLICE)):
         found.broken += [
@@ -74,16 +77,28 @@ class MoveSurvey:
     links: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
+    canvases: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
+    """The same as ``links`` for the texts of canvases."""
 
 
 def survey_move(
-    database: Database, found: MoveSurvey, *, old: str, new: str, files: Iterable[str]
+    database: Database,
+    found: MoveSurvey,
+    *,
+    old: str,
+    new: str,
+    files: Iterable[str],
+    canvases: Mapping[str, Iterable[Link]],
 ) -> Iterator[None]:
     """Fill ``found`` with what changes if the folder ``old`` becomes ``new``, a slice at each step."""
     names = _Names(database, files)
     found.moved = names.put_back(database, old, new)
     move = FolderMove(old, new, names.named)
     inside = f"{old}/"
+    for canvas, links in canvases.items():
+        for link in dict.fromkeys(links):
+            if link in (changed := move.relink(link[0], canvas)):
+                found.canvases.setdefault(canvas, {})[link] = changed[link]
     after = (-1, -1)
     while rows := database.rows(_LINKS, (*after, _SLICE)):
         for *_, source, target in rows:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import path_key
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.markup.obsidian_links import (
+    Changes,
     Link,
+    SetMove,
     file_places,
     find_broken,
     name_key,
@@ -93,19 +95,53 @@ class NoteLinks:
         return file_places((row[0] for row in self._db.rows(_TARGETS, (note_id,))), note_id)
 
     def find_broken(
-        self, old: str, new: str, *, files: AbstractSet[str] = frozenset()
+        self,
+        old: str,
+        new: str,
+        *,
+        files: AbstractSet[str] = frozenset(),
+        others: Iterable[tuple[str, str]] | None = None,
     ) -> dict[str, dict[Link, str | None]]:
         """Return what links must become if the path of a note changes; see ``obsidian_links.find_broken``.
 
-        Those in the trash are left alone, and aliases mean nothing: other programs do not follow them.
+        ``others``: links that are not those of notes, which are followed then. Those in the trash are left alone, and aliases
+        mean nothing: other programs do not follow them.
         """
-        own = [(old, row[0]) for row in self._db.rows(_TARGETS, (old,))]
         keys = sorted({name_key(old), name_key(new)})
-        links = dict.fromkeys((*own, *self._db.rows(_SOURCES, (json.dumps(keys),))))
+        if others is None:
+            own = [(old, row[0]) for row in self._db.rows(_TARGETS, (old,))]
+            others = [*own, *self._db.rows(_SOURCES, (json.dumps(keys),))]
+        links = dict.fromkeys(others)
         named = self._names({*keys, *(name_key(target) for _, target in links)})
         return find_broken(
             links, old=old, new=new, named=lambda key: named.get(key, ()), files=files
         )
+
+    def still_broken(
+        self, broken: Mapping[str, Changes], moves: Mapping[str, str]
+    ) -> dict[str, Changes]:
+        """Return of such changes those of links that break also if all these notes move, each from one path to another.
+
+        Some of them may have moved already.
+        """
+        back = {new: old for old, new in moves.items()}
+        named = self._names({name_key(link[0]) for changes in broken.values() for link in changes})
+
+        def named_before(key: str) -> list[str]:
+            return [back.get(one, one) for one in named.get(key, ())]
+
+        move = SetMove(lambda path: moves.get(path, path), named_before)
+        return {
+            source: left
+            for source, changes in broken.items()
+            if (
+                left := {
+                    link: target
+                    for link, target in changes.items()
+                    if move.breaks(link, back.get(source, source))
+                }
+            )
+        }
 
     def find_moved(self, source: str, targets: Iterable[str]) -> dict[Link, str | None]:
         """Return what links of a note must become that lead to no note now, and led to one that has another path by now."""

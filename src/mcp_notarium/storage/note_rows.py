@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.domain.lines import first_line, preview
-from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.domain.properties import properties_of
+from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.properties import is_block_unread, read_properties_of
 from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
@@ -97,9 +97,15 @@ def rows_of(revision: Revision) -> Rows:
     """Return the rows of a revision."""
     tags = tuple((tag, tag_key(tag)) for tag in revision.content.tags)
     content = revision.content
-    properties = tuple(property_rows(properties_of(content))) if content.may_have_properties else ()
+    properties = _properties(content) if content.may_have_properties else ()
     tasks = tuple(task_rows(content.text)) if content.may_have_tasks else ()
     return Rows(revision, _note(revision), _base(revision), tags, properties, tasks)
+
+
+def _properties(content: Content) -> tuple[tuple[Value, ...], ...]:
+    properties, whole = read_properties_of(content)
+    unread = not whole and is_block_unread(content.text)
+    return tuple(property_rows(properties, unread=unread))
 
 
 def _note(revision: Revision) -> tuple[Value, ...]:

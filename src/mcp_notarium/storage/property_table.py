@@ -1,6 +1,6 @@
 """Store the properties of notes as rows of their own, and count those in use. Hidden notes have no rows.
 
-A list has a row for each item. Dates are kept as epoch seconds, without a zone as if it were UTC.
+A list has a row for each item. A text that is a number has that, too. Dates are kept as epoch seconds, without a zone as if it were UTC.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from mcp_notarium.storage.database import Database
 
 MOST_VALUES = 3
 """Commonest values of a property that are named."""
+_UNREAD = ""
+"""The key of a row that stands for properties that cannot be read: no property has it."""
 Row = tuple[int, str, str, str, str, str, float | None, int]
 
 
@@ -39,9 +41,12 @@ class PropertyUse:
     values: tuple[tuple[str, int], ...]
 
 
-def property_rows(properties: Properties) -> Iterator[Row]:
-    """Yield the rows of a note's properties, without its key."""
+def property_rows(properties: Properties, *, unread: bool = False) -> Iterator[Row]:
+    """Yield the rows of a note's properties, without its key; ``unread``: it has others that cannot be read."""
     place = 0
+    if unread:
+        yield place, _UNREAD, _UNREAD, "empty", "", "", None, 0
+        place += 1
     for name, value in properties.items():
         items = value if isinstance(value, tuple) else (value,)
         for item in items or ("",):
@@ -62,14 +67,24 @@ def _columns(value: Value, kind: Kind) -> tuple[str, str, str, float | None]:
     elif isinstance(value, str) and (at := parse_date(value)) is not None:
         kind = "date"
         number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    elif isinstance(value, str) and kind == "list":
-        kind = "text"
+    elif isinstance(value, str):
+        kind = "text" if kind == "list" else kind
+        said = typed(value)
+        number = (
+            float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
+        )
     return kind, text, value_key(text), number
+
+
+def find_unread(database: Database, *, most: int) -> tuple[int, list[str]]:
+    """Return how many notes outside the trash have properties that cannot be read, and the ids of the first ones."""
+    found = [row[0] for row in database.rows(_FIND_UNREAD, (_UNREAD,))]
+    return len(found), found[:most]
 
 
 def is_used(database: Database, name: str) -> bool:
     """Tell whether any note has this property."""
-    return database.row(_IS_USED, (tag_key(name),)) is not None
+    return tag_key(name) != _UNREAD and database.row(_IS_USED, (tag_key(name),)) is not None
 
 
 def count_properties(
@@ -110,9 +125,13 @@ def read_named(
 PUT_PROPERTY = "INSERT INTO note_properties VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _IS_USED = "SELECT 1 FROM note_properties WHERE key = ? LIMIT 1"
 _LIVE = (
-    "note_properties p CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = p.pk WHERE n.trash = 0"
+    "note_properties p CROSS JOIN notes n INDEXED BY notes_meta ON n.pk = p.pk "
+    "WHERE n.trash = 0 AND p.key <> ''"
 )
 _TOTAL = f"SELECT count(DISTINCT p.key) FROM {_LIVE}"  # noqa: S608 - constants only
+_FIND_UNREAD = """
+SELECT n.id FROM note_properties p CROSS JOIN notes n ON n.pk = p.pk WHERE p.key = ? AND n.trash = 0 ORDER BY n.id
+"""
 _USES = f"""
 SELECT p.key, min(p.name), count(DISTINCT p.pk) AS uses, json_group_array(DISTINCT iif(p.is_list, 'list', p.kind))
 FROM {_LIVE} GROUP BY p.key ORDER BY uses DESC, p.key LIMIT ? OFFSET ?

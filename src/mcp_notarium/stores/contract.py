@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum, auto
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
@@ -130,6 +131,9 @@ class Traits:
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
     properties: frozenset[str] = frozenset()
     """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
+    fields: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Name the other properties that its app keeps beside a note, by its own names, with the values that a write may give
+    them; (): only the app writes it, and ``compose`` leaves it as it is."""
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     names_are_tags: bool = False
     """Have the name of each property of ``Content.properties`` among the tags, too."""
@@ -151,6 +155,8 @@ class Traits:
     """Say how the note of a day is known."""
     templates: bool = False
     """Tell where templates of notes lie: see ``TemplateStore``."""
+    types_properties: bool = False
+    """Tell which types the app gives to properties: see ``TypingStore``."""
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}
     """Return what the store's app shows of a note and no ``Content`` says, by its own names; pure."""
     exact: str = ""
@@ -162,6 +168,11 @@ class Traits:
     own_form: Callable[[Revision], str] = lambda _revision: ""
     """Return the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
     max_note_bytes: int | None = None
+
+    @property
+    def settable(self) -> list[str]:
+        """Return the names of the properties that a write can set in every note, whatever its text."""
+        return sorted({*self.properties, *(name for name, given in self.fields.items() if given)})
 
 
 SUPPORTED = frozenset(
@@ -210,8 +221,9 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
             resolution_hint="Write the title on the first line of `text`.",
         )
     beside = traits.other_properties is PropertyPlace.BESIDE
-    if not beside and (missing := sorted(content.properties.keys() - traits.properties)):
-        known = ", ".join(sorted(traits.properties)) or "none"
+    held = traits.properties | traits.fields.keys()
+    if not beside and (missing := sorted(content.properties.keys() - held)):
+        known = ", ".join(traits.settable) or "none"
         raise InvalidRequest(
             f"notes of this store have no property {', '.join(missing)}; nothing was saved",
             subcategory="no_property",

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.contract import Store
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Changes, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,11 @@ class RevivingStore(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Hold the paths of all files that are no notes, and what each canvas shows or links to, as links say it."""
+    """Hold the paths of all files that are no notes, which files each canvas shows, and the links of its texts."""
 
     files: Sequence[str]
-    canvases: Mapping[str, Sequence[str]]
+    shown: Mapping[str, Sequence[str]]
+    links: Mapping[str, Sequence[Link]]
 
 
 class FolderStore(Store, Protocol):
@@ -100,9 +104,12 @@ class FolderStore(Store, Protocol):
         """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""
 
     async def move_cards(
-        self, canvases: Iterable[str], *, old: str, new: str
+        self, canvases: Mapping[str, Changes], *, old: str, new: str
     ) -> dict[str, bool | None]:
-        """Let these canvases show the note at its new path; return whether each does; None: not now, and perhaps later."""
+        """Let these canvases show the note at its new path, with links in their texts that become what is said.
+
+        Return whether each does; None: not now, and perhaps later.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +152,13 @@ class TemplateStore(Store, Protocol):
 
     async def read_templates(self) -> TemplateSettings | None:
         """Return where the app keeps templates; None: it keeps none."""
+
+
+class TypingStore(Store, Protocol):
+    """Reach a store with the trait ``types_properties``."""
+
+    async def read_property_types(self) -> Mapping[str, str]:
+        """Return the types (``domain.property_types``) that the app gives to properties, by the keys of their names."""
 
 
 class DayMakingStore(Store, Protocol):

@@ -34,6 +34,7 @@ from mcp_notarium.sync.write_decisions import (
     Fact,
     Held,
     View,
+    has_arrived_in_part,
     held_for_creation,
     held_for_deletion,
     held_for_update,
@@ -59,6 +60,7 @@ class HeadReader:
             WriteGuard.SERVER_MERGE,
             Versions.BY_ETAG,
         )
+        self._in_parts = traits.retry is Retry.ASK and not traits.ids.named
 
     async def look_first(self, view: View, asked: Asked) -> View:
         """Look before a first attempt; of a change that can be sent the entry says what to send.
@@ -158,10 +160,9 @@ class HeadReader:
         return await self._look_for_changed(view, head)
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
-        write, traits = view.write, self._store.traits
-        sent, named = self._store.revision_of(write.note_id, write.body), traits.ids.named
-        in_parts = traits.retry is Retry.ASK and not named
-        held = held_for_creation(head, sent.content, named=named, in_parts=in_parts)
+        write, named = view.write, self._store.traits.ids.named
+        sent = self._store.revision_of(write.note_id, write.body)
+        held = held_for_creation(head, sent.content, named=named, in_parts=self._in_parts)
         if held is Held.PART and isinstance(head, Revision):
             # A tag may have come since, or from a note above.
             tags = tuple(dict.fromkeys((*write.content.tags, *head.content.tags)))
@@ -191,6 +192,9 @@ class HeadReader:
             taken=self._journal.is_taken(head),
             repeated=True,
         )
+        changed = self._in_parts and held in (Held.MERGEABLE, Held.CLASHING)
+        in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)
+        held, wanted = (Held.MERGEABLE, content) if in_part else (held, wanted)
         if base is None and held is Held.OURS and self._merges and not write.copied:
             view = replace(view, lacking=await self._find_lacking(write, head))
         if held is not Held.CLASHING:
@@ -208,7 +212,7 @@ class HeadReader:
             return view
         if wanted == head.content:
             return view.holding(Held.OURS)
-        return await self.redraft(view, head, wanted)
+        return replace(await self.redraft(view, head, wanted), in_part=in_part)
 
     async def _find_lacking(self, write: PendingWrite, head: Revision) -> Content | None:
         """Return what a note is to become that a write has reached, and that lacks what was there between its base and itself.
@@ -346,7 +350,8 @@ class HeadReader:
 
     def _base_of(self, write: PendingWrite) -> Content | None:
         base = self._cache.notes.base(write.note_id)
-        return base.content if base and base.etag == write.base_etag else None
+        known = base and base.etag in (write.base_etag, write.first_etag)
+        return base.content if base and known else None
 
     async def _read_base(self, write: PendingWrite) -> Content | None:
         """Read the base from the store's history, if the index has lost it."""

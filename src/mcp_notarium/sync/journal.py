@@ -213,10 +213,12 @@ class Journal:
                 else:
                     self._cache.notes.apply([head])
 
-    def rebase(self, write: PendingWrite, *, base: Revision | None) -> PendingWrite | None:
+    def rebase(
+        self, write: PendingWrite, *, base: Revision | None, in_part: bool = False
+    ) -> PendingWrite | None:
         """Record the entry again as ``write`` says it, over ``base`` (None: a new note), under the same write_id.
 
-        None, and nothing is recorded, if another process has finished it or taken it over.
+        ``in_part``: what ``base`` has of its own is ours, so what the index has is what the write replaces. None, and nothing is recorded, if another process has finished it or taken it over.
         """
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
@@ -224,7 +226,7 @@ class Journal:
                 self._claimed.discard(write.write_id)
                 return None
             self._cache.journal.drop(write.write_id)
-            if base is not None:
+            if base is not None and not in_part:
                 self._cache.notes.apply([base])
             rebased = replace(
                 write,

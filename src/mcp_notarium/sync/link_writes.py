@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -85,7 +85,8 @@ class CardMove:
 
     old: str
     new: str
-    canvases: tuple[str, ...]
+    canvases: Mapping[str, Sequence[tuple[str, bool, str | None]]]
+    """What links in their texts become: target, whether in a Markdown link, and the new one."""
     owner: str
     tries: int = 0
 
@@ -119,13 +120,17 @@ class CardMoves:
 
     @asynccontextmanager
     async def following(
-        self, old: str, new: str, canvases: Iterable[str]
+        self, old: str, new: str, canvases: Mapping[str, Changes]
     ) -> AsyncIterator[CardsMoved]:
         """Move cards after the renaming within; what is yielded holds in the end what became of the canvases.
 
         If the outcome of the renaming is not known, a later cycle goes on.
         """
-        move = CardMove(old, new, tuple(sorted(canvases)), self._owner)
+        said = {
+            one: [(link[0], link[1], target) for link, target in links.items()]
+            for one, links in sorted(canvases.items())
+        }
+        move = CardMove(old, new, said, self._owner)
         moved = CardsMoved()
         if self._folders is None or not move.canvases:
             yield moved
@@ -170,8 +175,7 @@ class CardMoves:
     async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
         for key, value in moves:
-            said = json.loads(value)
-            move = CardMove(**said | {"canvases": tuple(said["canvases"])})
+            move = CardMove(**json.loads(value))
             if key not in self._active and self._is_free(move.owner):
                 await self._settle(key, move)
 
@@ -194,11 +198,18 @@ class CardMoves:
             self._on_step("cards")
             for before in (move.old, move.new):
                 if notes.etag(before) is None:
-                    left = [one for one in move.canvases if shows.get(one, True)]
+                    is_first = before == move.old and here == move.new
+                    left: dict[str, Changes] = {
+                        one: {(target, form): then for target, form, then in links}
+                        if is_first
+                        else {}
+                        for one, links in move.canvases.items()
+                        if shows.get(one, True)
+                    }
                     shows |= await self._folders.move_cards(left, old=before, new=here)
             self._on_step("cards moved")
         moved = CardsMoved({one for one, done in shows.items() if done})
-        refused = tuple(one for one, done in shows.items() if done is None)
+        refused = {one: move.canvases[one] for one, done in shows.items() if done is None}
         if refused and move.tries < MOST_TRIES:
             moved.waiting.update(refused)
             again = replace(move, canvases=refused, tries=move.tries + 1)

@@ -218,7 +218,7 @@ class WriteAttempt:
         write = view.write
         repeated = view.case.attempt is Attempt.REPEATED
         if view.changed:
-            rebased = self._journal.rebase(write, base=view.base)
+            rebased = self._journal.rebase(write, base=view.base, in_part=view.in_part)
             if rebased is None:
                 return _AGAIN
             write = rebased

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
@@ -26,6 +26,7 @@ from mcp_notarium.domain.note import (
     Tombstone,
     WriteKind,
 )
+from mcp_notarium.domain.properties import shown_value
 from mcp_notarium.sync.conflict_copy import contains_change, with_lost_tags
 
 if TYPE_CHECKING:
@@ -230,6 +231,31 @@ def held_for_update(
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged
 
 
+def has_arrived_in_part(*, base: Content | None, sent: Content, stored: Content) -> bool:
+    """Tell whether a note is somewhere on the way from ``base`` (None: not known) to ``sent``, one request after the other."""
+    if base is None:
+        return False
+    wholes = [(one.text, one.title, one.trash) for one in (base, sent, stored)]
+    if any(now not in (old, new) for old, new, now in zip(*wholes, strict=True)):
+        return False
+    return _is_between(*({("", tag) for tag in one.tags} for one in (base, sent, stored))) and (
+        _is_between(*map(_values_of, (base, sent, stored)))
+    )
+
+
+def _is_between(base: set[Any], sent: set[Any], stored: set[Any]) -> bool:
+    return base & sent <= stored <= base | sent
+
+
+def _values_of(content: Content) -> set[tuple[str, Any]]:
+    """Return each value of each property; a text stands for a value that reads so."""
+    return {
+        (name, shown_value(one))
+        for name, value in content.properties.items()
+        for one in (value if isinstance(value, tuple) else (value,))
+    }
+
+
 def held_for_deletion(
     head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
 ) -> Held:
@@ -310,7 +336,7 @@ class View:
 
     ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
     not say this yet. ``error``: why the store has not taken the write. ``lacking``: what the note is to become, where an earlier
-    attempt has taken something from it.
+    attempt has taken something from it. ``in_part``: what the head has that our base has not is a part of this write.
     """
 
     write: PendingWrite
@@ -320,6 +346,7 @@ class View:
     changed: bool = False
     error: NotariumError | None = None
     lacking: Content | None = None
+    in_part: bool = False
 
     @property
     def base(self) -> Revision | None:

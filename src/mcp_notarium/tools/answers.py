@@ -262,7 +262,7 @@ class VersionRow(Answer):
 
 
 class BulkRow(Answer):
-    """Hold what became of one note of many; ``name``: what was sent where there is no such note."""
+    """Hold what became of one note of many; ``name``: what was sent where there is no such note, or a canvas."""
 
     id: str | None = None
     name: str | None = None
@@ -317,6 +317,7 @@ class PropertyRow(Answer):
     name: str
     notes: int
     kinds: list[str]
+    type: str | None = None
     values: dict[str, int] | None = None
     hidden: list[str] | None = None
 
@@ -351,7 +352,7 @@ class FoldersAnswer(FromNotes):
 class Problem(Answer):
     """Hold what hangs loose.
 
-    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, leads to no note and no file. ``no_links``: no note or
+    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, or of the canvas ``file``, leads to no note and no file. ``no_links``: no note or
     canvas links to the note, nor it to one. ``no_tags``: it has none. ``unlinked_file``: no note or canvas links to ``file``.
     """
 

@@ -8,6 +8,8 @@ that was cut off goes on if it is repeated: what is done is found to be so alrea
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
 from mcp_notarium.tools.consent import find_questions, quote, require_consent
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, count_others
 from mcp_notarium.tools.save_checks import find_new_addresses
 from mcp_notarium.tools.sync_notice import still_loading, wait_for_notes
@@ -32,11 +35,14 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.sync.writer import Saved
 
+_MOST_FOLLOWED = 20
+"""Notes and canvases of one answer whose links were changed because others have moved."""
 MOST_SHOWN = 50
 """Notes of one answer, those that were refused first; counts tell of the rest."""
 _MOST_REPORTS = 100
 _BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
+_MOST_LEFT = 10
 _ATTEMPTS = 2
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
@@ -60,6 +66,8 @@ class After:
 
     count: int = 0
     do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
+    place_of: Callable[[str], str] = str
+    """Return where a file is then."""
 
 
 @dataclass(slots=True)
@@ -82,6 +90,13 @@ class Plan:
         """Return the number of notes to change, in words."""
         notes = f"{len(self.todo)} note{'' if len(self.todo) == 1 else 's'}"
         return f"{notes} ({self.trashed} in the trash)" if self.trashed else notes
+
+
+def digest_of(request: ManageRequest, call: CallContext) -> str:
+    """Return what tells that the same client asks for the same again."""
+    sent = request.model_dump(exclude_none=True, exclude={"confirm", "dry_run"})
+    said = json.dumps([call.client, sent], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
@@ -118,15 +133,15 @@ async def require_all_notes(app: App, why: str) -> None:
 
 async def carry_out(
     app: App,
+    request: ManageRequest,
     call: CallContext,
     plan: Plan,
     draft: Drafting,
     *,
-    asks: Callable[[int], str],
+    asks: str,
+    more: str = "",
     words: Words = Words(),
     said: str = "",
-    dry_run: bool = False,
-    digest: str = "",
     change_id: str = "",
     exact: bool = False,
     after: After = After(),
@@ -134,10 +149,11 @@ async def carry_out(
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
-    ``asks`` makes the question from the number of notes that may be changed now; ``said`` is told by a dry run.
-    ``digest`` stands for what is asked, and by whom, unless the change has a ``change_id`` already. ``exact``: see
+    ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told by a dry run.
+    A repeated request goes on with the same change, unless that has a ``change_id`` already. ``exact``: see
     :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
+    dry_run, digest = bool(request.dry_run), "" if change_id else digest_of(request, call)
     if dry_run or not (plan.todo or after.count):
         asked_again = digest and undoable and not dry_run
         earlier = app.library.find_change(digest) if asked_again else None
@@ -152,12 +168,14 @@ async def carry_out(
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
     loss = await _find_loss_of_first(app, now, draft)
+    question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
-    await require_consent(call, " ".join((asks(len(now)), *loss)))
+    await require_consent(call, " ".join((question, *loss)))
     name = change_id or app.library.begin_change(digest)
     run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
     done = await run.save_all(now, words, of=len(plan.todo))
-    untried = len(plan.todo) - len(now)
+    untried = waiting = len(plan.todo) - len(now)
+    stay: Mapping[str, str] | None = None
     if after.do is not None and not untried and not run.refused:
         stay = await after.do(name)
         plan.unknown |= stay
@@ -165,7 +183,11 @@ async def carry_out(
     if digest and not untried:
         app.library.end_change(digest)
     left = untried + len(run.refused)
-    rest = "Repeat the call for the notes that are left." if left else ""
+    told = ["Repeat the call for the notes that are left."] if left else []
+    limited = bool(waiting) or run.limited or bool(stay and app.usage_limits.writes_left == 0)
+    told += ["A limit on changes leaves them as they are until it permits more."] if limited else []
+    followed, names = _describe_followed(app, run, done, _places(after, stay))
+    told += [*followed, *[*run.links_left][:_MOST_LEFT]]
     back = undoable and (done or after.count)
     answer = _answer(
         replace(
@@ -174,18 +196,41 @@ async def carry_out(
             unchanged=[*plan.unchanged, *run.unchanged],
         ),
         done,
-        status=words.done,
+        names,
+        status=f"{words.done} in part" if limited else words.done,
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
         change_id=name if back else None,
-        note=(rest + (_BACK if back else "")).strip() or None,
+        note=(" ".join(told) + (_BACK if back else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer
 
 
-def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnswer:
+def _places(after: After, stay: Mapping[str, str] | None) -> Callable[[str], str]:
+    """Return what tells where a file is now; ``stay``: those that did not move, None: none has moved."""
+    return lambda path: path if stay is None or path in stay else after.place_of(path)
+
+
+def _describe_followed(
+    app: App, run: _Run, done: Mapping[str, str], place_of: Callable[[str], str]
+) -> tuple[list[str], list[BulkRow]]:
+    """Return what to say of notes and canvases whose links have followed the moved notes, and some of their names."""
+    notes = [one for one in run.relinked if one not in done and app.library.get(one) is not None]
+    canvases = [place_of(one) for one in run.canvases]
+    said = [f"{len(notes)} other note{'' if len(notes) == 1 else 's'}"] if notes else []
+    said += [f"{len(canvases)} canvas{'' if len(canvases) == 1 else 'es'}"] if canvases else []
+    hides = app.config.policy.visibility.hides_beside_seen
+    rows = [BulkRow(id=one, status="links changed") for one in notes]
+    rows += [BulkRow(name=one, status="links changed") for one in (() if hides else canvases)]
+    told = [f"Links were changed in {' and '.join(said)}."] if said else []
+    return told, rows[:_MOST_FOLLOWED]
+
+
+def _answer(
+    plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: object
+) -> ManageAnswer:
     """Make the answer: the refused notes first, then the others, as many as there is room for."""
     rows = [BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()]
     rows += [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
@@ -194,7 +239,7 @@ def _answer(plan: Plan, done: Mapping[str, str], **fields: object) -> ManageAnsw
     return ManageAnswer.model_validate(
         fields
         | {
-            "results": rows[:MOST_SHOWN] or None,
+            "results": [*rows[: MOST_SHOWN - len(followed)], *followed] or None,
             "unchanged": len(plan.unchanged) or None,
             "refused": len(plan.refused) + len(plan.unknown) or None,
         }
@@ -218,7 +263,14 @@ async def _find_loss(app: App, made: Draft) -> tuple[str, ...]:
     return await find_questions(app, made.note, made.content, links=links)
 
 
-def describe_shares(plan: Plan) -> str:
+def _only_now(now: int, plan: Plan) -> str:
+    """Return the part of a question about notes that must wait; '' if none must."""
+    return (
+        "" if now >= len(plan.todo) else f" Only {now} of them now: no more writes are permitted."
+    )
+
+
+def _describe_shares(plan: Plan) -> str:
     """Return the part of a question about people with whom notes become shared; '' of none."""
     named = [*plan.addresses][:_MOST_ADDRESSES]
     if not named:
@@ -245,6 +297,11 @@ class _Run:
         self._change_id, self._loses, self._exact = change_id, loses, exact
         self.refused: dict[str, str] = {}
         self.unchanged: list[str] = []
+        self.links_left: dict[str, None] = {}
+        """What was told of links that could not follow."""
+        self.limited = False
+        self.relinked: dict[str, None] = {}
+        self.canvases: dict[str, None] = {}
 
     async def save_all(self, ids: Sequence[str], words: Words, *, of: int) -> dict[str, str]:
         """Save each, those last that are not under their name; return the ids that the changed notes have now.
@@ -269,6 +326,7 @@ class _Run:
                     )  # a listing that is older than its move may be in the index
             except _OF_ONE_NOTE as error:
                 self.refused[note_id] = error.message
+                self.limited |= self._app.usage_limits.writes_left == 0
             except NotariumError as error:
                 raise _interrupted(error, words, done=len(done), of=of) from None
             else:
@@ -298,6 +356,10 @@ class _Run:
                         raise
                 else:
                     count_others(app, saved)
+                    said = made.elsewhere.describe(saved) if made.elsewhere else ()
+                    self.links_left |= dict.fromkeys(one for one in said if "left in:" in one)
+                    self.relinked |= dict.fromkeys(saved.relinked)
+                    self.canvases |= dict.fromkeys(saved.canvases)
                     return saved.note.id
         raise AssertionError("the last attempt returns or raises")
 
@@ -321,6 +383,7 @@ class _Run:
         left = self._app.usage_limits.writes_left
         needed = 1 + (len(elsewhere.links) + len(elsewhere.canvases) if elsewhere else 0)
         if left is not None and 1 < needed > left > 0:
+            self.limited = True
             raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
         with self._app.usage_limits.write():
             return await self._app.library.save(
@@ -330,7 +393,7 @@ class _Run:
                 exact=self._exact,
                 keeps=not self._loses,
                 links=elsewhere.links if elsewhere else {},
-                canvases=elsewhere.canvases if elsewhere else (),
+                canvases=elsewhere.canvases if elsewhere else {},
                 change_id=self._change_id,
             )
 

@@ -18,12 +18,20 @@ from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteLeft, StoreError
-from mcp_notarium.markup.obsidian_links import Link, rewrite_links
+from mcp_notarium.markup.obsidian_links import Link, rewrite_links, settled
 from mcp_notarium.tools.answers import ManageAnswer
-from mcp_notarium.tools.bulk import After, Plan, Words, carry_out, make_plan, require_all_notes
+from mcp_notarium.tools.bulk import (
+    After,
+    Plan,
+    Words,
+    carry_out,
+    digest_of,
+    make_plan,
+    require_all_notes,
+)
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges
-from mcp_notarium.tools.many import clean_folder, digest_of, only_now
+from mcp_notarium.tools.many import clean_folder
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.tool import CallContext
@@ -57,6 +65,10 @@ class _Move:
     )
     moved: set[str] = field(default_factory=set)
     """Former paths of notes that an earlier call has moved."""
+    card_links: dict[str, dict[str, dict[Link, str | None]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """What links in texts of canvases become, by the id of the note that they mean."""
     with_cards: bool = False
 
     def holds(self, path: str) -> bool:
@@ -64,6 +76,9 @@ class _Move:
 
     def place_of(self, path: str) -> str:
         return f"{self.new}{path[len(self.old) :]}"
+
+    def moved_path(self, path: str) -> str:
+        return self.place_of(path) if path in self.files else path
 
     def add(self, source: str, links: Mapping[Link, tuple[str | None, str]]) -> None:
         """Add what links of a note become: those to notes change with these, others in a save of their own."""
@@ -81,8 +96,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
     await require_all_notes(app, "a folder can be moved when all notes are here.")
     move = await _survey(app, old, new)
     inside = app.library.find_in_folder(old)
-    digest = digest_of(request, call)
-    if not inside and not move.files and app.library.find_change(digest) is None:
+    if not (inside or move.files or app.library.find_change(digest_of(request, call))):
         raise InvalidRequest(
             f"No note lies in a folder {quote(old)}.",
             subcategory="folder",
@@ -92,7 +106,11 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
-        return None if note is None else await _draft(app, note, move)
+        if note is None or note.id == note_id:
+            return None if note is None else await _draft(app, note, move)
+        if move.holds(note_id) and note.id == move.place_of(note_id):
+            return None
+        raise NoteLeft("It has got another name meanwhile, which links lead to.")
 
     plan = await make_plan(app, [*inside, *others], draft)
     _require_whole(plan, inside)
@@ -114,15 +132,14 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     return await carry_out(
         app,
+        request,
         call,
         plan,
         draft,
-        asks=lambda now: f"Move {said}?{only_now(now, plan)}",
+        asks=f"Move {said}",
         words=Words("Moving the folder", "moved", "moved"),
         said=said,
-        dry_run=bool(request.dry_run),
-        digest=digest,
-        after=After(len(move.files), move_files),
+        after=After(len(move.files), move_files, move.moved_path),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )
 
@@ -168,6 +185,9 @@ async def _survey(app: App, old: str, new: str) -> _Move:
         )
     for source, links in found.links.items():
         move.add(source, links)
+    for canvas, links in found.canvases.items():
+        for link, target in settled({one: target for one, (target, _) in links.items()}).items():
+            move.card_links[links[link][1]].setdefault(canvas, {})[link] = target
     there = {*map(path_key, files)}
     if taken := [one for one in move.files if path_key(move.place_of(one)) in there]:
         raise _taken_error(map(move.place_of, taken))
@@ -188,8 +208,11 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
     if app.library.preview(note, content)[0] != place:
         raise NoteLeft("Its file cannot keep its name there.")
     cards = await app.library.find_cards(note, content) if move.with_cards else {}
+    card_links = move.card_links.get(note.id, {}) if move.with_cards else {}
+    for canvas, links in card_links.items():
+        cards[canvas] = (cards.get(canvas) or 0) + len(links)
     draft = make_draft(app, note, content)
-    return replace(draft, elsewhere=LinkChanges(move.to.get(note.id, {}), cards))
+    return replace(draft, elsewhere=LinkChanges(move.to.get(note.id, {}), cards, card_links))
 
 
 def _require_whole(plan: Plan, inside: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ because that is what is sent.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -26,7 +27,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.markup.section_names import find_part
-from mcp_notarium.markup.sections import LOOKS, outline, read_sections
+from mcp_notarium.markup.sections import outline
 from mcp_notarium.tools.answers import (
     Answer,
     AppNoteAnswer,
@@ -95,7 +96,7 @@ def _part(
     character, end = request.range_char_start, None
     if request.section is not None and not app.config.policy.hides(Field.TEXT):
         start, count, end = _within(note.text, request.section, request)
-    part = part_fields(app, note, start=start, count=count, character=character, beside=beside)
+    part = text_fields(app, note, start=start, count=count, character=character, beside=beside)
     if end is not None and not part.get("next_range_char_start"):
         if not count:  # the section has no lines
             part |= {"text": "", "range_line_count": 0, "next_range_line_start": None}
@@ -116,32 +117,6 @@ def _within(text: str, section: str, request: GetRequest) -> tuple[int, int, int
         )
     left = found.end - start
     return start, min(request.range_line_count or left, left), found.end
-
-
-def part_fields(
-    app: App,
-    note: Note,
-    *,
-    start: int | None = None,
-    count: int | None = None,
-    character: int | None = None,
-    beside: Mapping[str, Any] = MappingProxyType({}),
-    most: int = ANSWER_BYTES,
-) -> dict[str, Any]:
-    """Return the text as :func:`text_fields` does, with an outline if that is not the whole text."""
-    lines = {"start": start, "count": count, "character": character}
-    part = text_fields(app, note, **lines, beside=beside, most=most)
-    if not part["text_is_partial"] or app.config.policy.hides(Field.TEXT):
-        return part
-    room = app.usage_limits.bytes_left
-    bytes_ = most if room is None else min(most, room)
-    shown = outline(read_sections(note.text, looks=LOOKS), most=bytes_ // 3 // _HEADING_BYTES)
-    if not shown:
-        return part
-    rows = [Heading(line=one.line, heading=one.shown, number=one.ordinal) for one in shown]
-    size = json_bytes("".join(one.shown for one in shown)) + _HEADING_FRAME * len(shown)
-    beside = {**beside, "headings": rows}
-    return text_fields(app, note, **lines, beside=beside, most=most - size) | {"headings": rows}
 
 
 def _link_fields(app: App, note: Note) -> dict[str, Any]:
@@ -226,7 +201,7 @@ def _portion(app: App, note: Note, *, most: int) -> dict[str, Any]:
     """Return the text if it fits into so many bytes, else its beginning."""
     if json_bytes(note.text) > most:
         most = max(0, most - _ROW_BYTES)
-    return part_fields(app, note, most=most)
+    return text_fields(app, note, most=most)
 
 
 def share_out(needs: Sequence[int], room: int) -> list[int]:
@@ -278,14 +253,23 @@ def text_fields(
     character: int | None = None,
     beside: Mapping[str, Any] = MappingProxyType({}),
     most: int = ANSWER_BYTES,
+    outlined: bool = True,
 ) -> dict[str, Any]:
-    """Return the text on the wire: as much of it as is requested, fits ``beside`` that, and may be read."""
+    """Return the text on the wire: as much of it as is requested, fits ``beside`` that, and may be read.
+
+    ``outlined``: with the outline of the note, if that is not the whole text.
+    """
     if app.config.policy.hides(Field.TEXT):
         return {"text": "", "text_is_partial": True, "note": TEXT_HIDDEN}
     room = app.usage_limits.bytes_left
     used = RESERVED_BYTES + json_bytes("".join(note.tags)) + json_bytes(repr(beside))
     most = most if room is None else min(room - used, most)
-    part = cut_portion(note.text, start=start, count=count, character=character, most=most)
+    lines = {"start": start, "count": count, "character": character}
+    part = cut_portion(note.text, **lines, most=most)
+    headings = [] if part.whole or not outlined else _headings(note.text, most)
+    if headings:
+        size = json_bytes("".join(one.heading for one in headings))
+        part = cut_portion(note.text, **lines, most=most - size - _HEADING_FRAME * len(headings))
     fields: dict[str, Any] = {
         "text": part.text,
         "text_is_partial": not part.whole,
@@ -299,7 +283,12 @@ def text_fields(
             "next_range_char_start": part.next_character,
             "note": CUT_LINE if part.next_character else None,
         }
-    return fields
+    return fields | ({"headings": headings} if headings else {})
+
+
+def _headings(text: str, most: int) -> list[Heading]:
+    """Return the outline of the note, which may take a third of so many bytes."""
+    return [Heading(**row._asdict()) for row in outline(text, most=most // 3 // _HEADING_BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,14 +361,9 @@ def _check_place(what: str, wanted: int, last: int, unit: str, *, of: str) -> No
 
 def _leading(lines: list[str], limit: int) -> list[str]:
     """Return as many leading lines as fit into ``limit`` bytes."""
-    if json_bytes("".join(lines)) <= limit:
-        return lines
-    used = len('""')
-    for index, line in enumerate(lines):
-        used += json_bytes(line) - len('""')
-        if used > limit:
-            return lines[:index]
-    return lines
+    counts = range(len(lines) + 1)
+    fit = bisect_right(counts, limit, key=lambda count: json_bytes("".join(lines[:count])))
+    return lines[: max(0, fit - 1)]
 
 
 def _beginning(line: str, most: int) -> str:

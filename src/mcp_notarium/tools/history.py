@@ -88,7 +88,7 @@ async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
 
 
 async def restore_version(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    """Save title and text of a version again; tags, trash and properties stay. Raises as a save.
+    """Save title and text of a version again; tags, trash and properties stay, but for fields of the app. Raises as a save.
 
     What the store has of the version beyond these comes back, too, and the question names it. A note that was removed
     comes back with everything.
@@ -108,7 +108,12 @@ async def restore_version(app: App, request: ManageRequest, call: CallContext) -
         whole[:] = [_WHOLE] if old.removed else []
         traits = app.library.traits  # where the title is the place of the note, it stays there
         title = old.content.title if traits.titles and not traits.ids.paths else note.title
-        content = replace(note.content, text=old.content.text, title=title)
+        fields = {name for name, given in traits.fields.items() if given and not old.removed}
+        properties = note.properties.having(
+            {name: old.content.properties[name] for name in fields & old.content.properties.keys()},
+            without=fields,
+        )
+        content = replace(note.content, text=old.content.text, title=title, properties=properties)
         goal.content = (
             content if not traits.tags_in_text else replace(content, tags=old.content.tags)
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, Note
@@ -31,12 +32,14 @@ class LinkChanges:
     links: Mapping[str, Changes] = field(default_factory=dict)
     """Say what links in other notes become."""
     cards: Mapping[str, int | None] = field(default_factory=dict)
-    """Count the cards that show the note in each canvas; None: that cannot be read."""
+    """Count the cards that show the note, and the links to it, in each canvas; None: that cannot be read."""
+    card_links: Mapping[str, Changes] = field(default_factory=dict)
+    """Say what links in texts of canvases become."""
 
     @property
-    def canvases(self) -> list[str]:
-        """Return the canvases with such cards."""
-        return [one for one, count in self.cards.items() if count]
+    def canvases(self) -> dict[str, Changes]:
+        """Return the canvases that change, each with what links in its texts become."""
+        return {one: self.card_links.get(one, {}) for one, count in self.cards.items() if count}
 
     def describe(self, saved: Saved) -> tuple[str, str]:
         """Return what to say of rewritten links and of canvases; each '' if there is nothing."""
@@ -44,18 +47,29 @@ class LinkChanges:
 
 
 async def with_links(
-    app: App, note: Note, content: Content, *, wanted: bool | None
+    app: App,
+    note: Note,
+    content: Content,
+    *,
+    wanted: bool | None,
+    moves: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Content, LinkChanges]:
     """Return the content with the note's own links rewritten, and what changes elsewhere.
 
-    ``wanted`` False: no link is to be changed. Raises ``InvalidRequest`` if links would break and None says what to
+    ``wanted`` False: no link is to be changed. ``moves``: the notes that move in the same call, old path and new one. Raises ``InvalidRequest`` if links would break and None says what to
     do, and ``NotPermitted`` for more writes than are permitted.
     """
     if wanted is False:
         return content, LinkChanges()
     cards = await app.library.find_cards(note, content)
+    found = await app.library.find_card_links(note, content)
+    for one, (count, _) in found.items():
+        cards[one] = (cards.get(one) or 0) + count
     links = await app.library.find_broken_links(note, content)
-    return _follow(app, note, content, links, cards, wanted=wanted, what="name")
+    if len(moves) > 1:
+        links = app.library.still_broken(links, moves)
+    content, changes = _follow(app, note, content, links, cards, wanted=wanted, what="name")
+    return content, replace(changes, card_links={one: said for one, (_, said) in found.items()})
 
 
 def with_heading_links(

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,13 @@ from mcp_notarium.search.query import (
     conditions_in,
 )
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match, TaskRow
+from mcp_notarium.tools.consent import quote_id
 from mcp_notarium.tools.get import ROW_HIDDEN
 from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ MOST_TASKS = 10
 LARGEST_OFFSET = 2**53
 """Bounds the offset: SQLite cannot hold larger numbers. A page beyond any account is empty."""
 
+_MOST_UNREAD = 5
+_UNREAD = (
+    "{} properties at the top that cannot be read, so filters by properties do not see them ({}). To be found, the lines between "
+    "the first `---` and the next must be YAML, `key: value`."
+)
 _NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
 
@@ -61,7 +68,9 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     field, and what ``wait_for_notes`` raises.
     """
     del call  # a read asks the user nothing
-    query = query_of(request, is_property=app.library.has_property)
+    today = day_of(app.clock()) if ":" in (request.query or "") else None
+    is_property = await app.library.property_names(request.query or "")
+    query = query_of(request, is_property=is_property, today=today)
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
@@ -79,6 +88,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     said, meant = list[str](), list[str]()
     if found.is_short:
         said, meant = await explain(app, query, request.query or "", found)
+    said += _say_unread(app, query)
     return ListAnswer(
         content=_rows(app, query, found.notes),
         next_page=page + 1 if page * (found.size or limit) < found.total else None,
@@ -92,6 +102,18 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     )
 
 
+def _say_unread(app: App, query: Query) -> Iterator[str]:
+    """Yield which notes a filter by properties cannot judge; nothing without such a filter."""
+    if not any(isinstance(one, HasProperty) for one in conditions_in(query.terms)):
+        return
+    count, ids = app.library.find_unread(most=_MOST_UNREAD)
+    if count:
+        yield _UNREAD.format(
+            f"{count} notes have" if count > 1 else "1 note has",
+            ", ".join(map(quote_id, ids)) + ", ..." * (count > len(ids)),
+        )
+
+
 def _bounds(request: ListRequest) -> Iterator[str]:
     """Yield what was asked for beyond a maximum."""
     bounds = (
@@ -103,7 +125,9 @@ def _bounds(request: ListRequest) -> Iterator[str]:
         yield f"{' and '.join(beyond)}; that was used."
 
 
-def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Query:
+def query_of(
+    request: ListRequest, *, is_property: Callable[[str], bool], today: date | None = None
+) -> Query:
     """Convert the request to a ``Query``; filters in the text win over the arguments."""
     return parser.parse(
         request.query,
@@ -114,6 +138,7 @@ def query_of(request: ListRequest, *, is_property: Callable[[str], bool]) -> Que
         sort_by=request.sort_by,
         sort_order=request.sort_order,
         is_property=is_property,
+        today=today,
     )
 
 
@@ -195,7 +220,7 @@ _SEPARATORS = re.compile(r"[,;|()\[\]{}\"'`]+")
 _QUOTED = re.compile(r'"[^"]*"')
 _DAYS = {"day": 1, "week": 7, "month": 31, "year": 366}
 _SPAN = re.compile(
-    r"\b(?:today|(?P<yesterday>yesterday)|(?:last|past|this)\s+(?:(?P<count>\d{1,3})\s+)?(?P<unit>day|week|month|year)s?)\b",
+    r"(?<![:<>=.])\b(?:today|(?P<yesterday>yesterday)|(?:last|past|this)\s+(?:(?P<count>\d{1,3})\s+)?(?P<unit>day|week|month|year)s?)\b",
     re.IGNORECASE,
 )
 _SIGNS = {"AND", "OR", "NOT"}

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
@@ -24,7 +23,6 @@ from mcp_notarium.tools.bulk import (
     Plan,
     Words,
     carry_out,
-    describe_shares,
     make_plan,
     require_all_notes,
 )
@@ -32,11 +30,12 @@ from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.list import check_query
 from mcp_notarium.tools.note_lookup import find_id, find_note
-from mcp_notarium.tools.properties import Changes, read_changes, with_properties
+from mcp_notarium.tools.properties import Changes, read_changes, with_properties, with_types
 from mcp_notarium.tools.requests import ManageRequest, PropertyChanges
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -112,46 +111,34 @@ def _properties(names: Sequence[str]) -> str:
 async def change(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
+    asked = replace(asked, properties=await with_types(app, asked.properties))
     await require_all_notes(app, "notes can be changed together when all are here.")
     ids, unknown = await _find_targets(app, request)
 
+    moves = _find_moves(app, asked, ids, named=request.ids or ())
+
     async def draft(note_id: str) -> Draft | None:
-        return await _draft(app, asked, await find_note(app, note_id))
+        return await _draft(app, asked, await find_note(app, note_id), moves)
 
     plan = await make_plan(app, ids, draft)
+    if stay := moves.keys() & plan.refused.keys():  # links to these break
+        for one in stay:
+            del moves[one]
+        plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
     said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
 
-    def ask(now: int) -> str:
-        links = f" Links to them change in {plan.links} notes." if plan.links else ""
-        question = f"Change {plan.counted}: {asked.describe()}?{only_now(now, plan)}"
-        return f"{question}{links}{describe_shares(plan)}"
-
     return await carry_out(
         app,
+        request,
         call,
         plan,
         draft,
-        asks=ask,
+        asks=f"Change {plan.counted}: {asked.describe()}",
+        more=f" Links to them change in {plan.links} notes." if plan.links else "",
         said=said,
-        dry_run=bool(request.dry_run),
-        digest=digest_of(request, call),
         undoable=asked.folder is None or not app.config.policy.visibility.hides_beside_seen,
     )
-
-
-def only_now(now: int, plan: Plan) -> str:
-    """Return the part of a question about notes that must wait; '' if none must."""
-    return (
-        "" if now >= len(plan.todo) else f" Only {now} of them now: no more writes are permitted."
-    )
-
-
-def digest_of(request: ManageRequest, call: CallContext) -> str:
-    """Return what tells that the same client asks for the same again."""
-    sent = request.model_dump(exclude_none=True, exclude={"confirm", "dry_run"})
-    said = json.dumps([call.client, sent], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def _asked_change(app: App, request: ManageRequest) -> Change:
@@ -220,22 +207,50 @@ def _folder_error(folder: str) -> InvalidRequest:
     )
 
 
-async def _draft(app: App, asked: Change, note: Note) -> Draft:
+def _find_moves(
+    app: App, asked: Change, ids: Sequence[str], *, named: Sequence[str]
+) -> dict[str, str]:
+    """Return the paths of the notes that go to another folder, and those that they get.
+
+    ``named``: what the notes were called by, perhaps by the paths that they had before a call that was cut off. Notes
+    that would get the same path are left out.
+    """
+    if asked.folder is None:
+        return {}
+    there = {*ids}
+    paths = {*ids, *(one for one in named if one not in there and _last(one))}
+    moves: dict[str, str] = {}
+    for path in sorted(paths):
+        new = f"{asked.folder}/{_last(path)}".removeprefix("/")
+        note = app.library.get(path)
+        if note is not None and path != new and note.id in (path, new):
+            moves[path] = new
+    places = Counter(map(path_key, moves.values()))
+    return {path: new for path, new in moves.items() if places[path_key(new)] == 1}
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+async def _draft(app: App, asked: Change, note: Note, moves: Mapping[str, str]) -> Draft:
     """Return the checked draft of one note. Raises why it may not become so."""
     content = asked.content_for(app, note)
     if content.title == note.title:
         return make_draft(app, note, content)
-    return await draft_moved(app, note, content, folder=asked.folder or "")
+    return await _draft_moved(app, note, content, moves, folder=asked.folder or "")
 
 
-async def draft_moved(app: App, note: Note, content: Content, *, folder: str) -> Draft:
+async def _draft_moved(
+    app: App, note: Note, content: Content, moves: Mapping[str, str], *, folder: str
+) -> Draft:
     """Return the checked draft of a note whose title names another folder."""
     if note.trash:
         raise NoteLeft("A note in the trash stays in its folder.")
     content = app.library.with_free_title(note, content)
     if app.library.preview(note, content)[0].rpartition("/")[0] != folder:
         raise _folder_error(folder)
-    content, elsewhere = await with_links(app, note, content, wanted=True)
+    content, elsewhere = await with_links(app, note, content, wanted=True, moves=moves)
     return replace(make_draft(app, note, content), elsewhere=elsewhere)
 
 
@@ -264,7 +279,14 @@ async def _find_targets(app: App, request: ManageRequest) -> tuple[list[str], di
 
 async def _find_by_query(app: App, request: ManageRequest, text: str) -> list[str]:
     trash = 1 if request.action == "untrash" else None
-    query = with_all_words(parser.parse(text, trash=trash, is_property=app.library.has_property))
+    query = with_all_words(
+        parser.parse(
+            text,
+            trash=trash,
+            is_property=await app.library.property_names(text),
+            today=day_of(app.clock()),
+        )
+    )
     query = replace(query, in_tags=not app.config.policy.hides(Field.TAGS))
     check_query(app, query)
     ids, total = app.library.find_ids(spell_query(app, query), most=MOST)
@@ -303,17 +325,9 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
             return None
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
-    return await carry_out(
-        app,
-        call,
-        plan,
-        draft,
-        asks=lambda now: f"Rename {said}?{only_now(now, plan)}{describe_shares(plan)}",
-        words=Words("Renaming the tag", "renamed", "renamed"),
-        said=said,
-        dry_run=bool(request.dry_run),
-        digest=digest_of(request, call),
-    )
+    words = Words("Renaming the tag", "renamed", "renamed")
+    asks = f"Rename {said}"
+    return await carry_out(app, request, call, plan, draft, asks=asks, words=words, said=said)
 
 
 def _names(app: App, request: ManageRequest) -> tuple[str, str]:

@@ -69,9 +69,18 @@ async def find_problems(app: App, request: ManageRequest, call: CallContext) -> 
         found, steps = await app.library.survey_links()
         for _ in steps:
             await asyncio.sleep(0)
-        rows += [_broken(app, *one) for one in found.broken[start:end]]
+        broken = [(one, target, False) for one, target in found.broken]
+        # defence: canvas-links-untold =True
+        if not policy.visibility.has_rules:  # no note shows what a canvas says
+            broken += [(one, target, True) for one, target in dict.fromkeys(found.canvases)]
+        rows += [
+            Problem(kind="broken_link", file=one, link=target)
+            if is_canvas
+            else _broken(app, one, target)
+            for one, target, is_canvas in broken[start:end]
+        ]
         rows += [Problem(kind="no_links", id=one) for one in found.orphans[start:end]]
-        totals = {"broken_link": len(found.broken), "no_links": len(found.orphans)}
+        totals = {"broken_link": len(broken), "no_links": len(found.orphans)}
         # defence: hidden-note-files-untold =True
         if not policy.visibility.hides_beside_seen:
             files = [one for one in found.unlinked if not one.lower().endswith(_CANVAS_ENDINGS)]

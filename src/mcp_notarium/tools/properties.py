@@ -31,10 +31,13 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.stores.contract import Traits
     from mcp_notarium.tools.requests import ManageRequest
 
 FORMS = "a text, a number, true, false, a list of texts, or null to remove it"
 _ELSEWHERE = {"tags": "`tags`", "tag": "`tags`", "title": "`title`"}
+_MARKDOWN = "markdown"
+_BLOCK_IS_TITLE = "The properties stand in a block at the top of the text now, so the app shows its first line, `---`, as the title."
 MOST_LISTED = 100
 """Properties of a page of `list_properties`."""
 Changes = Mapping[str, Value]
@@ -44,11 +47,13 @@ Changes = Mapping[str, Value]
 def read_changes(given: PropertyChanges, *, marks: frozenset[str]) -> dict[str, Value]:
     """Return what a request sets and removes (None). Raises ``InvalidRequest`` for what is no property."""
     changes: dict[str, Value] = {}
-    for name, sent in given.model_dump(exclude_none=True).items():
+    spelled = {tag_key(mark): mark for mark in marks}
+    for said, sent in given.model_dump(exclude_none=True).items():
+        name = spelled.get(tag_key(said), said)
         changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
     for name, sent in (given.model_extra or {}).items():
         if sent is None:
-            changes[_checked(name)] = None
+            changes[_checked(spelled.get(tag_key(name), name))] = None
     return changes
 
 
@@ -120,17 +125,21 @@ def with_properties(app: App, content: Content, changes: Changes) -> Content:
     in_text: dict[str, Value] = {}
     spelled = {tag_key(name): name for name in content.properties}
     stand = _names_in_text(content)
+    fields = {tag_key(name): name for name in traits.fields}
+    is_markdown = _is_markdown(content, changes, traits.properties)
     for name, value in changes.items():
         if name in traits.properties:
             beside[name] = value
-        elif (key := tag_key(name)) in spelled:
+        elif (key := tag_key(name)) in fields:
+            beside |= _field_change(fields[key], value, content.properties, traits)
+        elif key in spelled:
             beside[spelled[key]] = value
-        elif key in stand or _goes_into_text(content.text, traits.other_properties):
+        elif key in stand or _goes_into_text(content.text, traits.other_properties, is_markdown):
             in_text[name] = value
         elif traits.other_properties is PropertyPlace.BESIDE:
             beside[name] = value
         elif value is not None:
-            raise _no_property_error(name, traits.properties)
+            raise _no_property_error(name, traits)
     keeps_block = traits.other_properties is PropertyPlace.IN_TEXT
     content = _with_text(content, in_text, keeps_block=keeps_block)
     gone = {name for name, value in beside.items() if value is None}
@@ -145,6 +154,11 @@ def with_properties(app: App, content: Content, changes: Changes) -> Content:
     return replace(content, properties=properties, tags=tags)
 
 
+def title_lost_to_block(old: str, new: str) -> list[str]:
+    """Return what is said where the first line is the title, and a block of properties has come above it."""
+    return [_BLOCK_IS_TITLE] if find_block(new) and not find_block(old) else []
+
+
 def _names_in_text(content: Content) -> set[str]:
     if not content.may_have_properties:
         return set()
@@ -157,10 +171,34 @@ def _names_in_text(content: Content) -> set[str]:
         return set()
 
 
-def _goes_into_text(text: str, place: PropertyPlace) -> bool:
+def _goes_into_text(text: str, place: PropertyPlace, is_markdown: bool) -> bool:  # noqa: FBT001
     if place is PropertyPlace.BESIDE:
         return False
-    return place is PropertyPlace.IN_TEXT or find_block(text) is not None
+    return place is PropertyPlace.IN_TEXT or is_markdown or find_block(text) is not None
+
+
+def _is_markdown(content: Content, changes: Changes, marks: frozenset[str]) -> bool:
+    """Tell whether the note has the mark of a text in Markdown, or gets it."""
+    if _MARKDOWN not in marks:
+        return False
+    return bool(changes.get(_MARKDOWN, content.properties.get(_MARKDOWN)))
+
+
+def _field_change(name: str, value: Value, held: Properties, traits: Traits) -> dict[str, Value]:
+    """Return the change of a field of the app; none if it says this already. Raises ``InvalidRequest``."""
+    values = traits.fields[name]
+    if not values and value != held.get(name):
+        known = ", ".join(f"`{one}`" for one in traits.settable)
+        raise InvalidRequest(
+            f"`{name}` is shown, and set only in the app of the notes; nothing was saved.",
+            subcategory="read_only_property",
+            resolution_hint=f"The user can change it there. Properties that can be set here: {known}.",
+        )
+    if value == held.get(name) or (value is None and name not in held):
+        return {}
+    if value is not None and value not in values:
+        raise _value_error(name, f"one of {', '.join(values)}, or null")
+    return {name: None if value == values[0] else value}
 
 
 def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Content:
@@ -168,7 +206,11 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
         return content
     from mcp_notarium.markup.front_matter import NotUnderstood  # noqa: PLC0415
     from mcp_notarium.markup.properties import REMOVE, change_properties  # noqa: PLC0415
-    from mcp_notarium.markup.property_values import UnfitProperty, from_json  # noqa: PLC0415
+    from mcp_notarium.markup.property_values import (  # noqa: PLC0415
+        RepeatedProperty,
+        UnfitProperty,
+        from_json,
+    )
 
     try:
         wanted = {
@@ -180,6 +222,12 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
             "The properties at the top of the note cannot be read, so none was changed.",
             subcategory="front_matter",
             resolution_hint="Mend the lines between the first `---` and the next with `text_patch`, as YAML: `key: value`.",
+        ) from None
+    except RepeatedProperty as refusal:
+        raise InvalidRequest(
+            f"{refusal} Apps do not agree which one counts, so nothing was saved.",
+            subcategory="front_matter",
+            resolution_hint="Remove all but one of these lines with `text_patch`, then set the property.",
         ) from None
     except UnfitProperty as refusal:
         raise InvalidRequest(
@@ -200,12 +248,14 @@ def _with_names(tags: Sequence[str], kept: Mapping[str, Value], gone: set[str]) 
     return (*left, *(name for name in kept if name not in left))
 
 
-def _no_property_error(name: str, marks: frozenset[str]) -> InvalidRequest:
-    known = ", ".join(sorted(marks)) or "none"
+def _no_property_error(name: str, traits: Traits) -> InvalidRequest:
+    known = ", ".join(traits.settable) or "none"
+    markdown = " A note with `markdown` can have any: they stand in a block at the top of its text."
     return InvalidRequest(
-        f"notes of this store have no property {shorten(name)}; nothing was saved",
+        f"this note can have no property {shorten(name)}; nothing was saved",
         subcategory="no_property",
-        resolution_hint=f"The properties that can be set here: {known}.",
+        resolution_hint=f"The properties that can be set here: {known}."
+        + markdown * (_MARKDOWN in traits.properties),
     )
 
 
@@ -214,6 +264,28 @@ def require_filter(app: App) -> None:
     app.config.policy.require_filter(Field.TEXT)
     if app.library.traits.names_are_tags:
         app.config.policy.require_filter(Field.TAGS)
+
+
+async def with_types(app: App, changes: Changes) -> Changes:
+    """Return the changes with values of the types that the app of the notes gives to them. Raises ``InvalidRequest``."""
+    types = await app.library.property_types() if changes else {}
+    if not types:
+        return changes
+    from mcp_notarium.domain.property_types import FORMS as TYPED  # noqa: PLC0415 - few apps have types
+    from mcp_notarium.domain.property_types import UnfitType, with_type  # noqa: PLC0415
+
+    fitted: dict[str, Value] = {}
+    for name, value in changes.items():
+        kind = types.get(tag_key(name), "")
+        try:
+            fitted[name] = with_type(value, kind) if kind else value
+        except UnfitType:
+            raise InvalidRequest(
+                f"The property “{shorten(name)}” has the type `{kind}` in the user's app; nothing was saved.",
+                subcategory="arguments",
+                resolution_hint=f"Give {TYPED[kind]}, or null to remove it.",
+            ) from None
+    return fitted
 
 
 async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
@@ -225,6 +297,7 @@ async def count(app: App, request: ManageRequest, call: CallContext) -> Properti
     require_filter(app)
     status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
+    types = await app.library.property_types()
     found, total = app.library.count_properties(limit=size, offset=(page - 1) * size)
     return PropertiesAnswer(
         properties=[
@@ -232,6 +305,7 @@ async def count(app: App, request: ManageRequest, call: CallContext) -> Properti
                 name=one.name,
                 notes=one.notes,
                 kinds=list(one.kinds),
+                type=types.get(tag_key(one.name)),
                 values={shorten(value): notes for value, notes in one.values} or None,
             )
             for one in found

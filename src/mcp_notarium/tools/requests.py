@@ -353,7 +353,7 @@ class GetRequest(Wire):
     """Hold the arguments of ``get``: one of ``id`` and ``ids``, and ``ids`` stands alone."""
 
     id: NoteId | None = Field(default=None, validation_alias=ID_NAMES)
-    ids: list[NoteId] | None = Field(default=None, max_length=MOST_READ)
+    ids: Annotated[list[NoteId], Field(max_length=MOST_READ), LONE_TEXT] | None = None
     section: str | None = Field(default=None, description="heading, A > B, number, ^block")
     local_version: Positive | None = None
     version: VersionName | None = None

@@ -45,7 +45,13 @@ from mcp_notarium.tools.partial_saves import (
     section_change,
     section_number,
 )
-from mcp_notarium.tools.properties import Changes, read_changes, with_properties
+from mcp_notarium.tools.properties import (
+    Changes,
+    read_changes,
+    title_lost_to_block,
+    with_properties,
+    with_types,
+)
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -129,6 +135,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     said += [draft.begun.said] if draft.begun else []
     if saved and request.task is not None and request.done is not False and draft.note:
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
+    if saved and request.properties and not app.library.traits.titles:
+        said += title_lost_to_block(draft.note.text if draft.note else "", draft.content.text)
     said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
     return make_answer(
         app,
@@ -176,7 +184,7 @@ async def carry_out(
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
                         links=elsewhere.links if elsewhere else {},
-                        canvases=elsewhere.canvases if elsewhere else (),
+                        canvases=elsewhere.canvases if elsewhere else {},
                     )
                 count_others(app, saved)
             except VersionConflict as error:
@@ -381,7 +389,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         properties=old.properties,
     )
     if changes := _property_changes(app, request):
-        content = with_properties(app, content, changes)
+        content = with_properties(app, content, await with_types(app, changes))
     elsewhere = None
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)

@@ -168,7 +168,7 @@ def make_answer(
     """
     policy = app.config.policy
     if whole:
-        fields = text_fields(app, note)
+        fields = text_fields(app, note, outlined=False)
     elif policy.hides(Field.TEXT):
         fields = {"note": TEXT_HIDDEN}
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.errors import PatchError
@@ -10,6 +11,8 @@ from mcp_notarium.markup.tasks import Task, find_tasks, set_task
 
 _NAMED = 5
 """Tasks that a refusal names, at most."""
+_MARKS = re.compile(r"[*_~`=]")
+"""What Markdown shows words with, which nobody says."""
 COMES_AGAIN = "This task comes again; the next one is not added here, as its app would."
 
 
@@ -21,8 +24,12 @@ def is_line(task: str) -> bool:
 def with_task(text: str, named: str, *, done: bool, now: float) -> str:
     """Return the text with this task ticked or reopened. Raises ``PatchError`` that names the tasks there are."""
     task = _find(text, named)
-    today = datetime.fromtimestamp(now, UTC).astimezone().date()
-    return set_task(text, task, done=done, today=today)
+    return set_task(text, task, done=done, today=day_of(now))
+
+
+def day_of(now: float) -> date:
+    """Return the day that a time, in epoch seconds, has on this machine's clock."""
+    return datetime.fromtimestamp(now, UTC).astimezone().date()
 
 
 def comes_again(text: str, named: str) -> bool:
@@ -40,8 +47,9 @@ def _find(text: str, named: str) -> Task:
     else:
         words = " ".join(named.split()).casefold()
         said = [(" ".join(task.text.split()).casefold(), task) for task in tasks]
-        found = [task for text, task in said if text == words]
-        found = found or [task for text, task in said if words and words in text]
+        found = _called(said, words) or _called(
+            [(_MARKS.sub("", text), task) for text, task in said], _MARKS.sub("", words)
+        )
     if len(found) == 1:
         return found[0]
     error = PatchError(
@@ -53,6 +61,12 @@ def _find(text: str, named: str) -> Task:
     )
     error.tells_text = True
     raise error
+
+
+def _called(said: list[tuple[str, Task]], words: str) -> list[Task]:
+    """Return the tasks that these words are all of; if there are none, those that have them."""
+    whole = [task for text, task in said if words and text == words]
+    return whole or [task for text, task in said if words and words in text]
 
 
 def _shown(task: Task) -> dict[str, int | str]:

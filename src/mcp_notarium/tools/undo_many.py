@@ -11,14 +11,14 @@ from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import (
     After,
+    Plan,
     Words,
     carry_out,
-    describe_shares,
     make_plan,
     require_all_notes,
 )
+from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.folders import FolderPaths, move_all
-from mcp_notarium.tools.many import only_now
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft
 from mcp_notarium.tools.save_checks import drops_most
@@ -26,6 +26,8 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+
+_NAMED = 10
 
 
 async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
@@ -73,20 +75,21 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
 
     plan = await make_plan(app, ids, draft)
     restored &= {*plan.todo}
+    after = await _files_back(app, call, moved, undo_id)
+    if moved is not None and after.count and plan.refused:
+        raise _folder_error(plan, moved[0], moved[1])
     return await carry_out(
         app,
+        request,
         call,
         plan,
         draft,
-        asks=lambda now: (
-            f"Undo a change of many notes in {plan.counted}?{only_now(now, plan)}{describe_shares(plan)}"
-        ),
+        asks=f"Undo a change of many notes in {plan.counted}",
         words=Words("Undoing the change", "undone", "undone"),
         said=f"the change can be undone in {plan.counted}" if plan.todo else "",
-        dry_run=bool(request.dry_run),
         change_id=undo_id,
         exact=True,
-        after=await _files_back(app, call, moved, undo_id),
+        after=after,
     )
 
 
@@ -96,6 +99,17 @@ def _places_error() -> InvalidRequest:
         "Notes were moved by this change, and rules hide notes in open places: no move can be undone.",
         subcategory="nothing_to_undo",
         resolution_hint="Move them with `change` or `move_folder` if the user wants that: links follow to the new names.",
+    )
+
+
+def _folder_error(plan: Plan, old: str, new: str) -> InvalidRequest:
+    """Return the error for a folder of which a note has to stay: links of that would not lead to the files that go."""
+    return InvalidRequest(
+        f"{len(plan.refused)} notes that moved have changed since, so nothing was undone: {next(iter(plan.refused.values()))}",
+        subcategory="folder",
+        http_status_code=409,
+        details={"ids": [*plan.refused][:_NAMED]},
+        resolution_hint=f"`move_folder` from {quote(new)} to {quote(old)} brings all back as it is now, if the user wants that.",
     )
 
 

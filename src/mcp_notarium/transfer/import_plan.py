@@ -204,7 +204,7 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
         tags = take_folder(tags)[1]
     content = replace(content, tags=tags)
     if traits.other_properties is not PropertyPlace.BESIDE:
-        without = content.properties.keys() - traits.properties
+        without = content.properties.keys() - {*traits.settable}
         lost += map(NO_PROPERTY.format, sorted(without))
         content = replace(content, properties=content.properties.having({}, without=without))
     # defence: import-shares-nothing =False

@@ -170,6 +170,21 @@ def test_front_matter_that_both_sides_added_is_one_block(first: str) -> None:
     assert merged == f"---\nowner: b\nstatus: a\n---\n{first}\nline\n"
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "merged"),
+    [
+        ("status: a", "status: b", None),
+        ("due:", "owner: c\ndue: d", None),
+        ("status: a", "owner: b", "owner: b\nstatus: a"),
+        ("status: a", "status: a", "status: a"),
+    ],
+)
+def test_a_property_that_both_sides_added_does_not_come_to_stand_twice(ours, theirs, merged):
+    base = "---\nkept: 1\n{}---\nstatus: of the text\n"
+    got = merge(base.format(""), base.format(f"{ours}\n"), base.format(f"{theirs}\n"))
+    assert got == (None if merged is None else base.format(f"{merged}\n"))
+
+
 def test_what_both_changed_below_new_front_matter_is_named_with_its_line() -> None:
     mine, theirs = "---\nstatus: a\n---\nmine\n", "---\nowner: b\n---\ntheirs\n"
     assert merge("base\n", mine, theirs) is None

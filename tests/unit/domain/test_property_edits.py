@@ -95,6 +95,17 @@ Text with a [rating:: 5] in it
         ("a: x\n", "a", "1e3", 'a: "1e3"\n'),
         ("? a\n: x\n", "a", "y", "? a\n: y\n"),
         ("? a\n: x\n", "a", ("y",), "? a\n:\n  - y\n"),
+        ("a: 'x' # c\n", "a", "it's", "a: 'it''s' # c\n"),
+        ('a: "x"\n', "a", "y: z", 'a: "y: z"\n'),
+        ("a: 'x'\n", "a", "y\tz", 'a: "y\\tz"\n'),
+        ("a: 'x'\n", "a", 3, "a: 3\n"),
+        ("a: '2026-12-01'\n", "a", date(2026, 12, 2), "a: '2026-12-02'\n"),
+        ("a: ['x', 'y'] # c\n", "a", ("z", "y", "w"), "a: ['z', 'y', 'w'] # c\n"),
+        ('a:\n  - "x" # c\n', "a", ("x", "y"), 'a:\n  - "x" # c\n  - "y"\n'),
+        ("a: [x, # c\n  'y', z]\n", "a", ("w", "y", "v"), "a: [w, # c\n  'y', v]\n"),
+        ("a: [x, 'y', z]\n", "a", ("w", "y", "v", "u"), "a: [w, 'y', v, u]\n"),
+        ("a: | # c\n   x\n   y\n\nb: 2\n", "a", "z\n\nw", "a: |- # c\n   z\n\n   w\n\nb: 2\n"),
+        ("a: |-\n  x\n", "a", "z\nw\n", "a: |\n  z\n  w\n"),
     ],
 )
 def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value, wanted):
@@ -172,6 +183,8 @@ def test_a_field_in_the_text_changes_there(text, value, wanted):
         ("a:: 1", "a", "two\nlines"),
         ("[a:: 1]", "a", "b]c"),
         ("b:: 1", "a: b", 1),
+        ("---\na: 1\nb: 2\na: 3\n---\n", "a", 4),
+        ("---\na: 1\nb: 2\na: 3\n---\n", "A", REMOVE),
     ],
 )
 def test_what_no_property_can_be_is_refused(text, name, value):

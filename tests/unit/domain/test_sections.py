@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_notarium.markup.sections import LOOKS, MOST_SHOWN, outline, read_sections
+from mcp_notarium.markup.sections import MOST_SHOWN, outline, read_sections
 
 TEXT = """---
 # a comment
@@ -24,7 +24,7 @@ text
 
 
 def shown(text: str) -> list[tuple[int, str]]:
-    return [(one.line, one.shown) for one in outline(read_sections(text))]
+    return [(one.line, one.heading) for one in outline(text)]
 
 
 def spans(text: str) -> list[tuple[str, int, int]]:
@@ -45,7 +45,7 @@ def test_of_too_many_the_deepest_are_left_out():
     assert len(shown("# Chapter\n" * 99)) == MOST_SHOWN
     assert len(shown("## Chapter\n### Part\n" * 99)) == MOST_SHOWN, "no heading is above these"
     assert shown("# " + "x" * 200)[0][1] == "# " + "x" * 77 + "…"
-    numbers = [one.ordinal for one in outline(read_sections(chapters * 5))]
+    numbers = [one.number for one in outline(chapters * 5)]
     assert numbers[9:12] == [10, 20, 21], "the numbers count the headings that are left out"
 
 
@@ -115,6 +115,6 @@ def test_a_hostile_megabyte_is_read_in_bounded_time(text):
     seconds = time.process_time() - began
     assert seconds < 5.0, "about one second on a machine with nothing else to do"
     began = time.process_time()
-    outline(read_sections(text, looks=LOOKS))
+    outline(text)
     assert time.process_time() - began < 2.0
     assert len(sections) <= 250_001

@@ -119,7 +119,8 @@ def test_colour_reminder_and_images_are_told_and_a_change_of_them_is_seen(app, s
     ):
         app.put("n1", "x", **more)
         found = asyncio.run(store.get("n1"))
-        seen.append((found.etag, store.traits.beside(found)))
+        shown = dict(found.content.properties) | store.traits.beside(found)
+        seen.append((found.etag, shown))
     assert [beside for _, beside in seen[:4]] == [
         *({}, {}, {"color": "teal"}, {"color": "teal", "images": True})
     ]
@@ -127,8 +128,9 @@ def test_colour_reminder_and_images_are_told_and_a_change_of_them_is_seen(app, s
     assert seen[4][1] == seen[3][1] | due | {"isReminderDone": False}
     assert seen[5][1] == seen[4][1] | {"isReminderDone": True, "reminderLocation": "K" * 200}
     assert len({etag for etag, _ in seen}) == len(seen)
-    push(store, "n1", Content("y"), found)
-    assert store.traits.beside(asyncio.run(store.get("n1"))) == seen[5][1]
+    push(store, "n1", replace(found.content, text="y"), found)
+    after = asyncio.run(store.get("n1"))
+    assert dict(after.content.properties) | store.traits.beside(after) == seen[5][1]
     assert app.row("n1")["reminderLocation"] == "K" * 1000
 
 

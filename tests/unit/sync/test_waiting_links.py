@@ -192,17 +192,17 @@ BOARD = "board.canvas"
 
 
 def put_cards(places):
-    nodes = [{"type": "file", "file": "Plan.md"}]
+    nodes = [{"type": "file", "file": "Plan.md"}, {"type": "text", "text": "[[Plan]]"}]
     (places[1] / BOARD).write_text(json.dumps({"nodes": nodes}))
 
 
 def card(places):
-    (node,) = json.loads((places[1] / BOARD).read_text())["nodes"]
+    node, _ = json.loads((places[1] / BOARD).read_text())["nodes"]
     return node["file"]
 
 
 async def rename_with_cards(client, old, title):
-    async with client.writer.cards.following(old, f"{title}.md", [BOARD]):
+    async with client.writer.cards.following(old, f"{title}.md", {BOARD: {}}):
         await rename(client, old, title, links=False)
 
 
@@ -241,8 +241,10 @@ def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
 
     monkeypatch.setattr(canvases, "replacing", refusing)
 
+    board = {BOARD: {("Plan", False): "New"}}
+
     async def renamed():
-        async with client.writer.cards.following("Plan.md", "New.md", [BOARD]) as moved:
+        async with client.writer.cards.following("Plan.md", "New.md", board) as moved:
             await rename(client, "Plan.md", "New", links=False)
         return moved
 
@@ -251,5 +253,7 @@ def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
     assert card(places) == "Plan.md"
     asyncio.run(client.run_cycles(1 if often == 1 else 2 * MOST_TRIES))
     assert card(places) == ("New.md" if often == 1 else "Plan.md")
+    text = "[[New]]" if often == 1 else "[[Plan]]"
+    assert json.loads((places[1] / BOARD).read_text())["nodes"][1]["text"] == text
     assert client.cache.sync_state.card_moves() == []
     assert len(refused) == min(often, MOST_TRIES + 1)

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 DATABASE, USER_ID = "MEMENTO_DATABASE", "MEMENTO_USER_ID"
 PROPERTIES = frozenset({"pinned", "archived", "markdown"})
+COLOR, DEFAULT_COLOR = "color", "default"
+FIELDS = {
+    COLOR: (
+        *(DEFAULT_COLOR, "red", "orange", "yellow", "green"),
+        *("teal", "blue", "purple", "pink", "gray"),
+    ),
+    "reminder": (),
+    "isReminderDone": (),
+    "reminderRecurrence": (),
+    "reminderLocation": (),
+}
+"""Columns that are properties. The app's own tools set the colour, and only show the others."""
 
 VARIABLES = (
     Variable(

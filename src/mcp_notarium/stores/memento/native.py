@@ -124,7 +124,7 @@ def _readable(
         except StoreProtocolError:
             continue
         tags, understood = note_codec.tags_of(row.get("labels"))
-        content = Content(text, tags, properties=note_codec.marks_of(row))
+        content = Content(text, tags, properties=note_codec.properties_of(row))
         found.append(NoteCard(note_id, content, understood, values(row)))
     return found
 

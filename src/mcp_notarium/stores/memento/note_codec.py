@@ -15,15 +15,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mcp_notarium.domain.characters import escape_surrogates, replace_surrogates
 from mcp_notarium.domain.note import NONE, Content, Properties, Revision, flags
+from mcp_notarium.domain.note import Value as PropertyValue
 from mcp_notarium.errors import StoreProtocolError, StoreRejected
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.memento import checklist
+from mcp_notarium.stores.memento.kind import COLOR, DEFAULT_COLOR, FIELDS
 
 _TEXT = re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(?:\.\d+)?(Z|\+00:00|)")
 _LATEST = 10**16
@@ -87,17 +89,16 @@ def iso(date: object) -> str | None:
         return None
 
 
-VERSION = 1
+VERSION = 2
 FLAGS = {"pinned": "isPinned", "archived": "isArchived", "markdown": "isMarkdown"}
-BESIDE = ("color", "reminder", "isReminderDone", "reminderRecurrence", "reminderLocation")
 HAS_IMAGES = "has images"
 """Stands for the images of a note, which are too large to be read with every note."""
 SHOWN = (
     *("id", "title", "content", "type", "checkItems", "labels", *FLAGS.values()),
-    *(*BESIDE, HAS_IMAGES),
+    *(*FIELDS, HAS_IMAGES),
 )
 """The columns that a revision is made of; a file without one of them has only empty ones."""
-_LONGEST_BESIDE = 200
+_LONGEST_FIELD = 200
 REQUIRED = frozenset({"id", "content", "createdAt", "updatedAt"})
 CHECKLIST = "checklist"
 Value = str | int | float | bytes | None
@@ -154,7 +155,7 @@ def revision(row: Row) -> Revision:
             checklist.render(content, _items(shown) or []),
             tags,
             title=title if isinstance(title, str) and title else None,
-            properties=marks_of(row),
+            properties=properties_of(row),
         ).cleaned(),
         seconds(row["createdAt"]),
         seconds(row["updatedAt"]),
@@ -217,7 +218,10 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     if "title" in given and _title(given["title"]) == content.title:
         columns["title"] = given["title"]
     columns.pop("labels", None)
+    columns.pop(COLOR, None)
+    content = replace(content, properties=_held(base, content, given))
     columns |= _labels(base, content, given) | _flags(base, content, given)
+    columns |= _color(base, content, given)
     at = round(base.modified_at * 1000) if base is not None and not columns else int(now * 1000)
     return to_json(
         {
@@ -227,15 +231,27 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
             "text": text,
             "tags": content.tags,
             "title": content.title,
-            "properties": sorted(content.properties),
+            "properties": content.properties.json,
             "at": at,
         }
     )
 
 
-def marks_of(row: Row) -> Properties:
-    """Return the marks that are set in a row."""
-    return flags(*(name for name, column in FLAGS.items() if row.get(column) == 1))
+def properties_of(row: Row) -> Properties:
+    """Return the marks that are set in a row, and the fields that say something."""
+    marks = flags(*(name for name, column in FLAGS.items() if row.get(column) == 1))
+    return marks.having(_fields(row))
+
+
+def _fields(row: Row) -> dict[str, PropertyValue]:
+    found: dict[str, PropertyValue] = {
+        name: replace_surrogates(one[:_LONGEST_FIELD])
+        for name in (COLOR, "reminderRecurrence", "reminderLocation")
+        if isinstance(one := row.get(name), str) and one not in {"", DEFAULT_COLOR}
+    }
+    if reminder := iso(row.get("reminder")):
+        found |= {"reminder": reminder, "isReminderDone": row.get("isReminderDone") == 1}
+    return found
 
 
 def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
@@ -253,11 +269,14 @@ def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
         text = checklist.render(str(stored["content"]), _items(held | stored) or [])
     added = {name for name, column in FLAGS.items() if values.get(column) is True}
     removed = {name for name, column in FLAGS.items() if values.get(column) is False}
+    fields = _fields({name: stored[name] for name in FIELDS if name in stored})
     return Content(
         text,
         tags_of(stored["labels"])[0] if "labels" in stored else old.tags,
         title=(values["title"] or None) if "title" in values else old.title,
-        properties=old.properties.having(flags(*added), without=removed),
+        properties=old.properties.having(
+            {**flags(*added), **fields}, without={*removed, *(FIELDS & stored.keys())}
+        ),
         native=to_json({"columns": stored}).decode() if stored else "",
     )
 
@@ -276,7 +295,7 @@ def content_of(note_id: str, body: bytes) -> Revision:
         value["text"],
         tuple(value["tags"]),
         title=value["title"],
-        properties=flags(*value["properties"]),
+        properties=Properties.from_json(value["properties"]),
     )
     at = value["at"] / 1000
     return Revision(note_id, "", content, at, at, b"")
@@ -362,17 +381,31 @@ def _flags(base: Revision | None, content: Content, given: Row) -> dict[str, Val
     }
 
 
+def _held(base: Revision | None, content: Content, given: Row) -> Properties:
+    """Return the properties that the note will have: what only the app writes is as it was, or as a row that comes back has it."""
+    own = {name for name, values in FIELDS.items() if not values}
+    kept = {} if base is None else {**base.content.properties}
+    kept = _fields(given) if "reminder" in given else kept
+    wanted: Any = content.properties.get(COLOR)
+    had = None if base is None else base.content.properties.get(COLOR)
+    color = given[COLOR] if COLOR in given and wanted == had else wanted
+    if color != wanted or wanted != had:  # what is no colour, as from elsewhere, is none
+        own.add(COLOR)
+        kept.pop(COLOR, None)
+        kept |= _fields({COLOR: color})
+    return content.properties.having({name: kept[name] for name in own & kept.keys()}, without=own)
+
+
+def _color(base: Revision | None, content: Content, given: Row) -> dict[str, Value]:
+    wanted = content.properties.get(COLOR)
+    if COLOR in given and _fields({COLOR: given[COLOR]}).get(COLOR) == wanted:
+        return {COLOR: given[COLOR]}
+    had = None if base is None else base.content.properties.get(COLOR)
+    return {} if wanted == had else {COLOR: DEFAULT_COLOR if wanted is None else str(wanted)}
+
+
 def _beside(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name: replace_surrogates(one[:_LONGEST_BESIDE])
-        for name in ("color", "reminderRecurrence", "reminderLocation")
-        if isinstance(one := row.get(name), str) and one not in {"", "default"}
-    }
-    if row.get(HAS_IMAGES) == 1:
-        found["images"] = True
-    if reminder := iso(row.get("reminder")):
-        found |= {"reminder": reminder, "isReminderDone": row.get("isReminderDone") == 1}
-    return found
+    return {"images": True} if row.get(HAS_IMAGES) == 1 else {}
 
 
 def _body(base: Revision | None) -> str:

@@ -33,12 +33,11 @@ from mcp_notarium.stores.memento.note_codec import (
     unpack,
 )
 
-_PARTS = {"images": "pictures", "color": "colour", "checkItems": "items of the checklist"}
+_PARTS = {"images": "pictures", "checkItems": "items of the checklist"}
 """The columns that the content of a note does not say, or not all of."""
 _UNSEEN = ("images",)
 """The columns that a write may set and of which the etag does not tell one value from another."""
 _NO_IMAGES = (None, "", "[]", "null")
-_NO_COLOUR = (None, "", "default")
 
 
 def touched(body: bytes) -> tuple[str, ...]:
@@ -81,8 +80,6 @@ def _missed(old: Row, new: Row) -> Iterator[str]:
     """Name what goes with these values that the content of the note does not say."""
     if old.get("images") not in _NO_IMAGES:
         yield _PARTS["images"]
-    if old.get("color") not in _NO_COLOUR:
-        yield _PARTS["color"]
     kept = parse_list(new.get("checkItems"))
     kept = kept if isinstance(kept, list) else []
     items = parse_list(old.get("checkItems"))

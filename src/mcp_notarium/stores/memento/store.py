@@ -37,7 +37,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
-from mcp_notarium.stores.memento.kind import KIND
+from mcp_notarium.stores.memento.kind import FIELDS, KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import in_thread, run_in_thread
@@ -61,6 +61,7 @@ class MementoStore:
         titles=KIND.titles,
         spaced_tags=True,
         properties=KIND.properties,
+        fields=FIELDS,
         revives=True,
         beside=note_codec.beside,
     )

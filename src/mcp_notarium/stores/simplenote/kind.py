@@ -31,6 +31,8 @@ REQUEST_SOURCE, API_KEY = "SIMPLENOTE_REQUEST_SOURCE", "SIMPERIUM_API_KEY"
 API_URL, AUTH_URL, APP_URL = "SIMPERIUM_API_URL", "SIMPERIUM_AUTH_URL", "SIMPLENOTE_APP_URL"
 PROPERTIES = frozenset({"pinned", "markdown"})
 """Those of ``systemTags`` that a person sets; all others stay as they are."""
+FIELDS: dict[str, tuple[str, ...]] = {"published": ()}
+"""What else of ``systemTags`` is shown: that the note is on a page that everybody can read, which only the app decides."""
 LOGIN_HINT = (
     "Run `mcp-notarium login` in a terminal, or set "
     "SIMPLENOTE_PASSWORD or SIMPLENOTE_TOKEN in the client's configuration."

@@ -26,10 +26,10 @@ from mcp_notarium.domain.note import Content, Properties, Revision, flags
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
-from mcp_notarium.stores.simplenote.kind import PROPERTIES
+from mcp_notarium.stores.simplenote.kind import FIELDS, PROPERTIES
 from mcp_notarium.stores.simplenote.urls import is_possible_id
 
-VERSION = 1
+VERSION = 2
 """One more with every change in what :func:`revision_from` makes of the same object, ``raw`` included."""
 Fields = dict[str, Any]
 """A note as Simplenote stores it. Treated as immutable; edits make a new one."""
@@ -39,6 +39,7 @@ LONGEST_PLACE = 1024
 SAME_SECOND = 1.0
 """Dates that differ by less may be one date, in other units."""
 _LARGEST_SECONDS = 1e11
+_SHOWN = PROPERTIES.union(FIELDS)
 _LONGEST_VERSION = 18
 
 
@@ -124,7 +125,7 @@ def _new_fields(content: Content, *, created: float, modified: float) -> Fields:
     return {
         "content": content.text,
         "tags": list(content.tags),
-        "systemTags": sorted(content.properties),
+        "systemTags": sorted(PROPERTIES & content.properties.keys()),
         "creationDate": created,
         "modificationDate": modified,
         "deleted": content.trash,
@@ -139,18 +140,18 @@ def _content(fields: Mapping[str, Any]) -> Content:
         text=replace_surrogates(text) if isinstance(text, str) else "",
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
-        properties=flags(*PROPERTIES.intersection(_strings(fields.get("systemTags")))),
+        properties=flags(*_SHOWN.intersection(_strings(fields.get("systemTags")))),
     )
 
 
 def _system_tags(old: Any, properties: Properties) -> list[Any]:
-    """Return the system tags with these properties; the others keep their order, whatever they are."""
+    """Return the system tags with these of ``PROPERTIES``; the others keep their order, whatever they are."""
     kept = [
         mark
         for mark in (old if isinstance(old, list) else [])
         if not isinstance(mark, str) or mark not in PROPERTIES or mark in properties
     ]
-    return kept + sorted(properties.keys() - {*_strings(kept)})
+    return kept + sorted(PROPERTIES & properties.keys() - {*_strings(kept)})
 
 
 def _without_text(fields: Fields, text: str) -> Fields | list[Fields]:

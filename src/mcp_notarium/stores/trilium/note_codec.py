@@ -20,6 +20,7 @@ from mcp_notarium.domain.properties import shown_value, typed
 from mcp_notarium.errors import InvalidRequest, StoreProtocolError, StoreRejected, UnfitContent
 from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium.label_order import arrange
 
 VERSION = 1
 ROOT = "root"
@@ -435,7 +436,7 @@ def values_of(labels: Iterable[tuple[str, str]]) -> Properties:
 
 def _label_values(value: Value) -> list[str]:
     """Return the values of the labels that a property is."""
-    return list(value) if isinstance(value, tuple) else [shown_value(value)]
+    return list(dict.fromkeys(value)) if isinstance(value, tuple) else [shown_value(value)]
 
 
 def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, str]]:
@@ -445,10 +446,9 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
     missing = [name for name in inherited if name not in tags]
     if missing:
         raise UnfitContent(
-            f"{len(missing)} of the tags come from a note above this one and can only be removed there; "
-            "nothing was saved",
+            f"{len(missing)} of the tags or properties to remove come from a note above this one; nothing was saved",
             subcategory="inherited_tags",
-            resolution_hint="Keep them in `tags`; the user can remove them at that note.",
+            resolution_hint="Keep them; only the user can remove them, at that note in Trilium.",
         )
     changed = values_of(held.get("inherited", [])).differing(content.properties)
     if changed := changed.intersection(inherited):
@@ -467,14 +467,14 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
         )
     found = [(one[1], one[2]) for one in held.get("labels", [])]
     owned = dict.fromkeys(name for name, _ in found)
-    passed_on = [(one[1], one[2]) for one in held.get("labels", []) if one[4]]
+    passed_on = {place for place, one in enumerate(held.get("labels", [])) if one[4]}
     for tag in wanted:
         if tag not in owned and not _can_be_made(tag):
             raise UnfitContent(
-                "a tag of this store has letters, digits, `_` and `:` only, and does not begin with "
+                "the name of a tag or property here has letters, digits, `_` and `:` only, and does not begin with "
                 "`label:` or `relation:`; nothing was saved",
                 subcategory="tag_name",
-                resolution_hint="Write the tag with these characters.",
+                resolution_hint="Write it with these characters, such as `my_name`.",
             )
     kept = [name for name in owned if name in wanted]
     kept += [tag for tag in wanted if tag not in owned]
@@ -488,13 +488,14 @@ def _wanted_labels(held: dict[str, Any], content: Content) -> list[tuple[str, st
             if same
             else [(name, value) for value in _label_values(content.properties.get(name))]
         )
-    if any(one not in labels for one in passed_on):
+    stay, new = arrange(found, labels)
+    if passed_on.difference(stay):
         raise StoreRejected(
             "a tag or property to change is a label that the notes below inherit; nothing was saved",
             subcategory="label_passed_on",
             resolution_hint="Ask the user to change the label in Trilium.",
         )
-    return labels
+    return [found[place] for place in stay] + new
 
 
 def _title_of(text: str) -> str:

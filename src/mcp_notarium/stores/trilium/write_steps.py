@@ -16,6 +16,7 @@ from typing import Any
 from mcp_notarium.stores.contract import random_id
 from mcp_notarium.stores.http import Request
 from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium.label_order import arrange
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id
 from mcp_notarium.stores.trilium.urls import Urls
 
@@ -134,17 +135,16 @@ def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -
         sent = _BOM.encode() + content if body["content"].startswith(_BOM) else content
         steps.append(_change("PUT", f"{url}/content", sent, _TEXT))
     wanted = [(name, value) for name, value in body["labels"]]
-    held = {(label.name, label.value) for label in note.labels}
+    stay, missing = arrange([(label.name, label.value) for label in note.labels], wanted)
     last = max((label.position for label in note.labels), default=0) // 10
-    missing = [one for one in wanted if one not in held]
     # A label with another value is made before the old one goes: in between it is there twice, never gone.
     steps += [
         _label(urls, note.id, one, last + number, write_id) for number, one in enumerate(missing)
     ]
     steps += [
         _change("DELETE", urls.api("attributes", label.id), None, {})
-        for label in note.labels
-        if (label.name, label.value) not in wanted
+        for place, label in enumerate(note.labels)
+        if place not in stay
     ]
     if body["title"] != note.title:
         steps.append(_change("PATCH", url, to_json({"title": body["title"]}), _JSON))

@@ -26,7 +26,7 @@ from mcp_notarium.stores.vault.paths import split_path
 
 LARGEST = 256 * 1024
 """Bytes of a file of settings that is read; a larger one counts as missing."""
-_OBSIDIAN = ".obsidian"
+OBSIDIAN = ".obsidian"
 _PERIODIC = "periodic-notes"
 _JOURNALS, _JOURNAL_FORMAT = "journals", "yyyy_MM_dd"
 _MARKDOWN = ".md"
@@ -64,7 +64,7 @@ def place_day(root: int, day: datetime) -> DayPlace:
 
 def read_templates(root: int) -> TemplateSettings | None:
     """Return where the templates of Obsidian lie, and how they write dates; None if no folder of them is set."""
-    found = _read_json(root, "templates.json")
+    found = read_json(root, "templates.json")
     folder = _join("", _text(found, "folder"))
     if not folder:
         return None
@@ -95,7 +95,7 @@ def _place_journal(settings: Mapping[str, Any], day: datetime) -> DayPlace:
 
 def _read_daily(root: int) -> _Daily | None:
     """Return the settings of daily notes; None if Obsidian has none. Those of Periodic Notes replace them."""
-    found = _read_periodic(root) or _read_json(root, "daily-notes.json")
+    found = _read_periodic(root) or read_json(root, "daily-notes.json")
     if found is None:
         return None
     template = _text(found, "template") or _text(found, "templatePath")
@@ -104,10 +104,10 @@ def _read_daily(root: int) -> _Daily | None:
 
 def _read_periodic(root: int) -> Mapping[str, Any] | None:
     """Return the settings of the plugin Periodic Notes, if it is switched on and has daily notes, in either form it writes."""
-    plugins = _read_any(root, (_OBSIDIAN, "community-plugins.json"))
+    plugins = _read_any(root, (OBSIDIAN, "community-plugins.json"))
     if not isinstance(plugins, list) or _PERIODIC not in plugins:
         return None
-    found = _read_json(root, "plugins", _PERIODIC, "data.json")
+    found = read_json(root, "plugins", _PERIODIC, "data.json")
     if found is None:
         return None
     sets = found.get("calendarSets")
@@ -130,8 +130,9 @@ def _read_logseq(root: int) -> Mapping[str, Any] | None:
     return {}
 
 
-def _read_json(root: int, *parts: str) -> Mapping[str, Any] | None:
-    found = _read_any(root, (_OBSIDIAN, *parts))
+def read_json(root: int, *parts: str) -> Mapping[str, Any] | None:
+    """Return the object in a file of Obsidian's settings; None if there is none that can be read."""
+    found = _read_any(root, (OBSIDIAN, *parts))
     return found if isinstance(found, dict) else None
 
 

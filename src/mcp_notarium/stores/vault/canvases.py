@@ -1,7 +1,7 @@
-"""Find the cards of a vault's canvases that show a note, and let them show it under another path.
+"""Find what names a note in a vault's canvases, and let it name the note by another path.
 
-A canvas is JSON: in ``nodes``, a card of the type ``file`` names the path of its file from the top of the vault. Only
-the characters of these paths change.
+A canvas is JSON: in ``nodes``, a card of the type ``file`` names the path of its file from the top of the vault, and one
+of the type ``text`` has Markdown with links. Only the characters of these paths and targets change.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.markup.obsidian_links import find_targets
+from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_links
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import is_in_trash
 
 _TRIES = 3
-_FILE = re.compile(r'"file"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL)
+_VALUES = {
+    key: re.compile(rf'"{key}"\s*:\s*("(?:[^"\\]|\\.)*+")', re.DOTALL) for key in ("file", "text")
+}
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL
+)
+"""One character of a string as JSON writes it."""
 
 
 class NotACanvas(ValueError):
@@ -51,9 +58,9 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
     return found
 
 
-def read_targets(root: int, files: Iterable[str]) -> dict[str, list[str]]:
-    """Return what each of these files that is a canvas shows, and what its texts link to; of an unreadable one nothing."""
-    found: dict[str, list[str]] = {}
+def read_links(root: int, files: Iterable[str]) -> dict[str, tuple[list[str], list[Link]]]:
+    """Return which files each of these that is a canvas shows, and the links of its texts; of an unreadable one nothing."""
+    found: dict[str, tuple[list[str], list[Link]]] = {}
     for path in files:
         folder, name = os.path.split(path)
         if not name.endswith(CANVAS):
@@ -61,30 +68,30 @@ def read_targets(root: int, files: Iterable[str]) -> dict[str, list[str]]:
         with suppress(OSError, NotANote, NotACanvas):
             parent = open_folder(root, folder.split("/") if folder else [], exact=False)
             try:
-                found[path] = targets_of(read_file(parent, name, exact=False).text)
+                text = read_file(parent, name, exact=False).text
+                found[path] = _values(text, "file"), links_of(text)
             finally:
                 os.close(parent)
     return found
 
 
-def targets_of(text: str) -> list[str]:
-    """Return the targets of a canvas: the paths of its files, from the top, and the links of its texts. Raises ``NotACanvas``."""
-    nodes = _nodes(text)
-    texts = (one.get("text") for one in nodes if one.get("type") == "text")
-    shown = [f"/{path}" for path in _cards(text)]
-    return [*shown, *(link for one in texts if isinstance(one, str) for link in find_targets(one))]
+def links_of(text: str) -> list[Link]:
+    """Return the links in the texts of a canvas, each as often as it stands there. Raises ``NotACanvas``."""
+    return [link.link for one in _values(text, "text") for link in find_links(one)]
 
 
-def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool | None:
+def move_cards_in(
+    root: int, canvas: str, old: str, new: str, links: Changes = MappingProxyType({})
+) -> bool | None:
     """Let the cards of a canvas show the note at its new path; False: it is left as it is; None: another try may do it.
 
-    What another program writes meanwhile stays, and its cards follow if there is time.
+    ``links``: what links in its texts become. What another program writes meanwhile stays, and its cards follow if there is time.
     """
     folder, name = os.path.split(canvas)
     try:
         parent = open_folder(root, folder.split("/") if folder else [])
         try:
-            return any(_move_cards_at(parent, name, old, new) for _ in range(_TRIES)) or None
+            return any(_move_cards_at(parent, name, old, new, links) for _ in range(_TRIES)) or None
         finally:
             os.close(parent)
     except (FileNotFoundError, NotANote, NotACanvas):
@@ -93,10 +100,10 @@ def move_cards_in(root: int, canvas: str, old: str, new: str) -> bool | None:
         return None
 
 
-def _move_cards_at(parent: int, name: str, old: str, new: str) -> bool:
+def _move_cards_at(parent: int, name: str, old: str, new: str, links: Changes) -> bool:
     """Move cards, unless another program writes at the same moment: what it has written is put back."""
     held = read_file(parent, name)
-    data = move_cards(held.text, old, new).encode()
+    data = move_cards(held.text, old, new, links).encode()
     if data == held.data:
         return True
     with replacing(parent, name, data, held=held, before=lambda: None) as replaced:
@@ -120,37 +127,54 @@ def _count(folder: int, name: str, path: str) -> int | None:
 
 def count_cards(text: str, path: str) -> int:
     """Return how many cards show the note at a path. Raises ``NotACanvas``."""
-    return len(_find_places(text, path))
+    return len(_find_places(text, "file", lambda said: _is_same(said, path)))
 
 
-def move_cards(text: str, old: str, new: str) -> str:
-    """Return the text with another path in these cards. Raises ``NotACanvas``."""
+def move_cards(text: str, old: str, new: str, links: Changes = MappingProxyType({})) -> str:
+    """Return the text with another path in these cards, and other targets in these links. Raises ``NotACanvas``."""
     put = json.dumps(new, ensure_ascii=text.isascii() and not old.isascii())
-    for start, end in reversed(_find_places(text, old)):
-        text = text[:start] + put + text[end:]
+    places = _find_places(text, "file", lambda said: _is_same(said, old))
+    edits = [(start, end, put) for start, end in places]
+    if links:
+        cards = _find_places(text, "text", lambda said: any(find_edits(said, links)))
+        edits += [edit for start, end in cards for edit in _edit_links(text, start, end, links)]
+    for start, end, written in sorted(edits, reverse=True):
+        text = text[:start] + written + text[end:]
     return text
 
 
-def _find_places(text: str, path: str) -> list[tuple[int, int]]:
-    """Return where the paths of these cards stand, with their quotation marks.
+def _edit_links(text: str, start: int, end: int, links: Changes) -> Iterator[tuple[int, int, str]]:
+    """Yield what changes in the string of a card, which stands between its quotation marks as JSON writes it."""
+    written = [*_CHARACTER.finditer(text, start + 1, end - 1)]
+    at = [*(one.start() for one in written), end - 1]
+    said = json.loads(text[start:end])
+    for first, last, target in find_edits(said, links):
+        ascii_only = text.isascii() and not said[first:last].isascii()
+        yield at[first], at[last], json.dumps(target, ensure_ascii=ascii_only)[1:-1]
+
+
+def _find_places(text: str, key: str, wanted: Callable[[str], bool]) -> list[tuple[int, int]]:
+    """Return where the wanted values of cards of a type stand, with their quotation marks.
 
     What looks so elsewhere is told apart by a mark in the place of each: a card has it, or nothing that counts.
     """
-    _cards(text)
-    places = [one.span(1) for one in _FILE.finditer(text) if _is_same(one[1], path)]
+    _nodes(text)
+    found = (one.span(1) for one in _VALUES[key].finditer(text))
+    places = [(start, end) for start, end in found if wanted(_read(text[start:end]))]
     if not places:
         return []
     parts, at = [], 0
     for number, (start, end) in enumerate(places):
         parts += [text[at:start], json.dumps(f"\0{number}")]
         at = end
-    marked = set(_cards("".join((*parts, text[at:]))))
+    marked = set(_values("".join((*parts, text[at:])), key))
     return [place for number, place in enumerate(places) if f"\0{number}" in marked]
 
 
-def _cards(text: str) -> list[str]:
-    files = (one.get("file") for one in _nodes(text) if one.get("type") == "file")
-    return [one for one in files if isinstance(one, str)]
+def _values(text: str, key: str) -> list[str]:
+    """Return the paths of the cards that are files, or what those say that are texts: ``key`` is their type."""
+    found = (one.get(key) for one in _nodes(text) if one.get("type") == key)
+    return [one for one in found if isinstance(one, str)]
 
 
 def _nodes(text: str) -> list[dict[str, Any]]:
@@ -166,9 +190,12 @@ def _nodes(text: str) -> list[dict[str, Any]]:
     return [one for one in nodes if isinstance(one, dict)]
 
 
-def _is_same(written: str, path: str) -> bool:
+def _read(written: str) -> str:
     try:
-        said = str(json.loads(written))
+        return str(json.loads(written))
     except ValueError:
-        return False
+        return ""
+
+
+def _is_same(said: str, path: str) -> bool:
     return unicodedata.normalize("NFC", said) == unicodedata.normalize("NFC", path)

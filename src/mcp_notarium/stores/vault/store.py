@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -48,7 +49,11 @@ from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.paths import TRASH, Name, is_in_trash
+from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Changes as LinkTargets
 
 _MIB = 1024 * 1024
 _ROUNDS = 10
@@ -81,6 +86,7 @@ class VaultStore:
         dates=False,
         days=Days.PLACED,
         templates=True,
+        types_properties=True,
         exact=note_codec.EXACT,
         max_note_bytes=_MIB,
     )
@@ -101,6 +107,7 @@ class VaultStore:
         self._watch = Watch(path)
         self._looking = threading.Lock()
         self._note_pages = NotePages(self._folder)
+        self._types = PropertyTypes()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -126,7 +133,9 @@ class VaultStore:
                 self._look(root, within=self.shortest_pause)
                 folders = [one for one in self._table.folders if not is_in_trash(one)]
             files = [path for one in folders for path in list_files(root, one)]
-            return Beside(files, canvas_files.read_targets(root, files))
+            read = canvas_files.read_links(root, files)
+            shown = {canvas: files for canvas, (files, _) in read.items()}
+            return Beside(files, shown, {canvas: links for canvas, (_, links) in read.items()})
 
     @in_thread
     def move_file(self, old: str, new: str) -> bool:
@@ -150,10 +159,15 @@ class VaultStore:
             return canvas_files.find_cards(root, folders, path)
 
     @in_thread
-    def move_cards(self, canvases: Iterable[str], *, old: str, new: str) -> dict[str, bool | None]:
+    def move_cards(
+        self, canvases: Mapping[str, LinkTargets], *, old: str, new: str
+    ) -> dict[str, bool | None]:
         """See ``FolderStore.move_cards``."""
         with self._folder.opened() as root:
-            return {one: canvas_files.move_cards_in(root, one, old, new) for one in canvases}
+            return {
+                one: canvas_files.move_cards_in(root, one, old, new, links)
+                for one, links in canvases.items()
+            }
 
     # What the app's settings say
 
@@ -168,6 +182,12 @@ class VaultStore:
         """See ``TemplateStore.read_templates``."""
         with self._folder.opened() as root:
             return app_settings.read_templates(root)
+
+    @in_thread
+    def read_property_types(self) -> Mapping[str, str]:
+        """See ``TypingStore.read_property_types``."""
+        with self._folder.opened() as root:
+            return self._types.read(root)
 
     # Reading
 
