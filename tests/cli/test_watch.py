@@ -87,12 +87,12 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
     with Server(env) as server:
         note = server.tool("save", title=EVIL, text="one\ntwo\n")
         server.tool("save", id=note["id"], text="one\n", local_version=1)
-        server.error("save", id=note["id"], text="two\n", local_version=1)
+        server.error("manage", action="trash", id="absent", local_version=1)
         saved, changed, late = lines(env, 3)
         assert server.leave() == 0
     assert (saved["act"], saved["changed"], saved["result"]) == ("save", "new", "changed")
     assert (changed["changed"], changed["notes"]) == ("-1 line", [note["id"]])
-    assert (late["result"], late["outcome"]) == ("failed", "conflict")
+    assert (late["result"], late["outcome"]) == ("failed", "not_found")
     assert "\x1b" not in str(saved)
 
 
@@ -100,5 +100,5 @@ def test_without_a_terminal_it_says_what_to_do(env: dict[str, str]) -> None:
     with Server(env) as server:
         assert server.leave() == 0
     done = run(env, "watch")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "watch --json" in done.stderr

@@ -49,6 +49,7 @@ WORKING = {
     "status": ["--json"],
     "doctor": [],
     "audit": ["verify"],
+    "watch": [],
     "report": ["-o", "OUT.html"],
     "policy": ["show"],
     "keychain": ["status"],

@@ -32,7 +32,7 @@ _SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
 _TITLES_SECONDS: Final = 5.0
-_NEAR_SECONDS: Final = 0.01
+_NEAR_SECONDS: Final = 0.002
 """How far the clock of a record may be rounded."""
 
 
