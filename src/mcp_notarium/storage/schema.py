@@ -78,7 +78,9 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 INDEX_ROWS: Final = "sync."
 """Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
 
-NAME = "notes, search index, bases, hidden notes, journal, versions, approvals, audit chain, metadata"
+NAME = (
+    "notes, search index, bases, hidden notes, journal, versions, approvals, audit chain, metadata"
+)
 
 RANKING: Final = (
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('rank', 'bm25(1.0, 5.0, 3.0, 1.0)')"
