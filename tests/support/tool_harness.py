@@ -25,7 +25,8 @@ from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.tools.consent import consent_error
+from mcp_notarium.tools.consent import ConsentMode, consent_error
+from mcp_notarium.tools.question import Question
 from support.cache_room import make
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
@@ -47,10 +48,10 @@ class Caller:
         self.asked: list[str] = []
         self.progress_messages: list[str] = []
 
-    async def confirm(self, message: str) -> bool:
-        self.asked.append(message)
+    async def confirm(self, question: Question) -> bool:
+        self.asked.append(question.text)
         if self.agrees is None:
-            raise consent_error("ask", message)
+            raise consent_error(ConsentMode.ARGUMENT, question.text)
         return self.agrees
 
     async def progress(self, done: float, total: float | None, message: str) -> None:

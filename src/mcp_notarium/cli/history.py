@@ -41,6 +41,7 @@ from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Summary
+    from mcp_notarium.tools.question import Question
 
 _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
@@ -66,9 +67,9 @@ class _Person:
         self.act = act
         self._yes = yes
 
-    async def confirm(self, message: str) -> bool:
+    async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees."""
-        return self._yes or ask_yes(message)
+        return self._yes or ask_yes(question.text)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report nothing: it is over at once."""

@@ -68,6 +68,7 @@ GROUPS = {
     "What is going on": {
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
+        "approve": Command("approve", "decide about what assistants may not do without you"),
         "audit": Command("audit", "verify, show and export the audit log", "tail"),
         "report": Command("report", "write a page of what assistants did with your notes"),
         "policy": Command("policy", "show, check and explain what agents may see and do", "show"),

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.config import accounts, policy_file, settings
@@ -150,6 +150,8 @@ def load(
             raise missing
     found = settings.build_policy(reading.picks)
     config = settings.build_config(store, reading.picks, found)
+    if reading.account is not None:
+        config = replace(config, account_name=reading.account.name)
     if not store.ids.paths:
         policy_file.refuse_paths(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)

@@ -19,7 +19,7 @@ from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 _KEY = "DB_ENCRYPTION_KEY"
 
 OnUnreadable = Literal["refuse", "rebuild"]
-Destructive = Literal["ask", "elicit", "deny"]
+Destructive = Literal["ask", "strict", "trust", "deny"]
 Sandbox = Literal["auto", "require", "off"]
 Tools = Literal["notarium", "native", "both"]
 NativeNames = Literal["pascal", "snake"]
@@ -32,7 +32,8 @@ class Config:
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
     nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
     ``store_settings`` are those of the store's own variables. ``allow_weak``: a command was told to make a
-    new database with a passphrase that can be guessed; no variable sets it.
+    new database with a passphrase that can be guessed; no variable sets it. ``account_name``: what ``accounts.toml``
+    calls the account, '' if it is not from there.
     """
 
     store: StoreKind
@@ -63,6 +64,7 @@ class Config:
     version_mb: int = 64
     policy: Policy = PERMISSIVE
     keychain: bool = True
+    account_name: str = ""
 
     @property
     def account(self) -> AccountIdentity:

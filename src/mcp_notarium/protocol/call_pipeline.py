@@ -137,7 +137,7 @@ class CallPipeline:
         rule, action = tool.rule
         # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
-        record.allow(app.audit, request, setting=app.config.destructive)
+        record.allow(app, request)
         made = await tool.handle(app, request, record)
         reads = tool.read_only or getattr(request, "action", None) in LOOKING
         if reads and not self._flow.has_room:
