@@ -120,14 +120,19 @@ def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
     )
 
 
-def build_policy(picks: Mapping[str, Pick]) -> FoundPolicy:
-    """Return the policy; every pick is free of problems. Raises ``ConfigError``."""
+def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> FoundPolicy:
+    """Return the policy; every pick is free of problems. Raises ``ConfigError``.
+
+    ``profile``: the one that narrows it, '' for the one that NOTARIUM_PROFILE names, None for none.
+    """
     named = picks[policy_file.FILE_VARIABLE].text
-    return policy_file.find_policy(
+    found = policy_file.find_policy(
         named=Path(named) if named else None,
         data_dir=Path(picks["NOTARIUM_DATA_DIR"].text or ""),
         read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
     )
+    chosen = "" if profile is None else profile or picks[policy_file.PROFILE_VARIABLE].text
+    return found.of_profile(chosen) if chosen else found  # defence: profile-narrows -of_profile
 
 
 def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy) -> Config:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import RULES_KEY
@@ -39,6 +40,23 @@ class Cache:
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)
+        self.seen: Cache = self
+        """What this process's agents see of it: itself, or the view of a profile."""
+
+    @property
+    def stored(self) -> Cache:
+        """Return what is stored, of which this may be a view."""
+        return self
+
+    def follow(self) -> None:
+        """Bring a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
+        self.notes.visibility.require_match()
+
+    def shown(self, note_id: str) -> Note | None:
+        """Return a note as this process's agents see it now, or None."""
+        if self.seen is not self:
+            self.seen.follow()
+        return self.seen.notes.get(note_id)
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

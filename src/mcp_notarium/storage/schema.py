@@ -65,6 +65,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_versions": Table(Kind.STATE, ("pk",)),
         "note_aliases": Table(Kind.INDEX, ("alias", "pk")),
         "hidden_names": Table(Kind.STATE, ("kind", "name", "rule")),
+        "profile_numbers": Table(Kind.STATE, ("profile", "note_id", "first")),
         "journal": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "audit": Table(Kind.STATE),
@@ -338,6 +339,15 @@ STATEMENTS = (
       name TEXT NOT NULL,
       rule TEXT NOT NULL,
       PRIMARY KEY (kind, name, rule)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE profile_numbers (
+      profile TEXT NOT NULL,
+      note_id TEXT NOT NULL,
+      first   INTEGER NOT NULL,
+      shift   INTEGER NOT NULL,
+      PRIMARY KEY (profile, note_id, first)
     ) STRICT, WITHOUT ROWID
     """,
     """

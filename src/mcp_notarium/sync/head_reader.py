@@ -121,7 +121,7 @@ class HeadReader:
     async def _look_before_removal(self, view: View, asked: Asked) -> View:
         """Compare a removal with the index; the store is given the revision that the caller saw."""
         write, note = view.write, cast("Note", asked.note)
-        current = self._cache.notes.get(note.id)
+        current = self._cache.shown(note.id)
         if current is None:
             return view
         if (current.id, current.local_version) != (note.id, note.local_version):
@@ -275,7 +275,7 @@ class HeadReader:
                 facts = view.case.facts | {Fact.NAMED}
                 return replace(view, case=replace(view.case, facts=facts)).holding(Held.NOTHING)
             self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
-        if self._cache.notes.etag(write.note_id) is None:
+        if self._cache.shown(write.note_id) is None:
             return view.holding(Held.NOTHING)
         refusing = isinstance(error, StoreRejected)
         return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
@@ -368,7 +368,7 @@ class HeadReader:
 
     def _has_moved(self, note: Note) -> bool:
         """Tell whether the index has another revision by now than the one that the caller has read."""
-        held = self._cache.notes.get(note.id)
+        held = self._cache.shown(note.id)
         return held is None or held.local_version != note.local_version
 
     def _is_name_free(self, write: PendingWrite) -> bool:

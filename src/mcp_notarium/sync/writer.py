@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.head_reader import HeadReader
-from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks, process_ended
 from mcp_notarium.sync.push import Pusher
@@ -265,6 +265,10 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
+        with _for_caller():
+            return await self._create_for_caller(content, act)
+
+    async def _create_for_caller(self, content: Content, act: Act | None) -> WriteResult:
         if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
@@ -281,6 +285,10 @@ class Writer:
 
     async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
         """Attempt a write of a known note until the note stays as it is for so long."""
+        with _for_caller():
+            return await self._change_for_caller(write, asked)
+
+    async def _change_for_caller(self, write: PendingWrite, asked: Asked) -> WriteResult:
         async with self._locks.lock(write.note_id) as lock:
             for number in range(ROUNDS):
                 if not self._store.traits.in_database:
@@ -289,13 +297,13 @@ class Writer:
                 result = await self._attempt.first(write, replace(asked, round=number), lock)
                 if result.outcome is not WriteOutcome.AGAIN:
                     return result
-        raise changed_error(write.note_id, self._cache.notes.get(write.note_id))
+        raise changed_error(write.note_id, self._cache.shown(write.note_id))
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
         """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
         note_id = result.note_id
-        note = self._cache.notes.get(note_id)
-        has_rules = self._cache.notes.visibility.rules.has_rules
+        note = self._cache.shown(note_id)
+        has_rules = self._cache.seen.notes.visibility.rules.has_rules
         if note is None and has_rules:
             raise out_of_sight_error(note_id, stored=created and result.stored)
         if not result.stored:
@@ -306,7 +314,7 @@ class Writer:
             )
         copy_id = result.copy_id
         if copy_id is not None and has_rules:
-            copy_id = copy_id if self._cache.notes.get(copy_id) else None
+            copy_id = copy_id if self._cache.shown(copy_id) else None
         return Saved(
             note,
             merged=result.merged and note.content != content,
@@ -315,3 +323,13 @@ class Writer:
             relinked=result.relinked,
             waiting=result.waiting,
         )
+
+
+@contextmanager
+def _for_caller() -> Iterator[None]:
+    """Judge what is written inside by the rules of the caller's profile, too."""
+    token = FOR_CALLER.set(True)  # defence: profile-judges-writes =False
+    try:
+        yield
+    finally:
+        FOR_CALLER.reset(token)
