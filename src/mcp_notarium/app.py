@@ -227,7 +227,9 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         leader_lock_path=config.account_dir / "sync.lock" if config.store.persistent else None,
         log=log,
     )
-    usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
+    usage_limits = UsageLimits(
+        config.policy.limits, cache, clock=time.time, hourly=config.policy.hourly
+    )
     anchor_notice = missing.notice if missing is not None else unusable
     found = (anchor_notice, _describe_copies(config, opened, audit))
     native, seen = config.store.native, see_as(config.policy, cache)

@@ -202,8 +202,9 @@ class Twins:
         self.one.failing.clear()
 
     async def sync(self) -> None:
-        await self.one.sync()
-        await self.other.sync()
+        for twin in (self.one, self.other):
+            await twin.sync()
+            twin.app.cache.follow()
 
     # Renames.
 

@@ -104,7 +104,7 @@ class ToolHarness:
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         cache.versions.clock = self.clock
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
-        budget = UsageLimits(policy.limits, cache, clock=self.clock)
+        budget = UsageLimits(policy.limits, cache, clock=self.clock, hourly=policy.hourly)
         native, seen = getattr(self.remote, "native", None), see_as(policy, cache)
         self.app = App(
             *(config, seen, self.remote, writer, scheduler, tokens, audit, budget),

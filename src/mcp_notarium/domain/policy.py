@@ -331,6 +331,12 @@ class Policy:
     hidden_fields: frozenset[Field] = frozenset()
     limits: Limits = field(default_factory=Limits)
     profile: str = ""
+    hourly: tuple[tuple[str, int], ...] = ()
+    """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
+
+    def __post_init__(self) -> None:
+        if not self.hourly and self.limits.writes_per_hour is not None:
+            object.__setattr__(self, "hourly", (("", self.limits.writes_per_hour),))
 
     def narrowed(self, name: str, own: Policy) -> Policy:
         """Return the policy of a profile: it permits what this one and ``own`` permit."""
@@ -341,6 +347,7 @@ class Policy:
             hidden_fields=self.hidden_fields | own.hidden_fields,
             limits=self.limits.narrowed(own.limits),
             profile=name,
+            hourly=(*self.hourly, *((name, most) for _, most in own.hourly)),
         )
 
     @property

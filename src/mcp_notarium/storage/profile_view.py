@@ -148,7 +148,7 @@ class ViewCache(Cache):
         self._cleared = cleared
         now = dict(self._read_stored())
         self._follow_names(now)
-        renamed = self._follow_renames(now)
+        renamed = set[str]() if first else self._follow_renames(now)
         known, counted = self._known, {*renamed}
         again = {one for one, was in known.items() if one in now and now[one].pk != was.pk}
         gone = [one for one in known if one not in now or one in again]
@@ -220,32 +220,45 @@ class ViewCache(Cache):
             self.notes.follow([(one, it.identity) for one, it in now.items()])
 
     def _follow_renames(self, now: Mapping[str, _Known]) -> set[str]:
-        """Rename what has another id by now; return the old and the new ids.
+        """Rename what has another id by now; return the ids that notes have got.
 
-        As in a listing: a note that is seen has gone, and one with its identity, or its row, is where none was seen.
+        As a listing of what is seen would show it: a note has gone, and one with its identity, or its row, is where none was.
         """
-        seen = self.notes.etags()
-        lost = {one for one in seen if one not in now}
+        seen, news = self.notes.etags(), self._find_news(now)
+        visible = {one for one in news if self._sees(one)}
+        lost = {one for one in seen if one not in now or (one in news and one not in visible)}
         if not lost:
             return set()
         identities = self.notes.names.identities()
         was = _by_identity({one: identities[one] for one in lost if one in identities})
-        new = {one: it for one, it in now.items() if one not in seen}
+        new = {one: now[one] for one in visible if one not in seen}
         found = _by_identity({one: it.identity for one, it in new.items() if it.identity})
-        renamed = {was[identity]: found[identity] for identity in was.keys() & found.keys()}
+        renamed = {was[it]: found[it] for it in sorted(was.keys() & found.keys())}
         rows = {it.pk: one for one, it in new.items()}
-        for old in lost - renamed.keys():
+        for old in sorted(lost - renamed.keys()):
             pk = self._known[old].pk
             is_alias = self._stored.database.row(_IS_ALIAS, (old, pk)) is not None
             if pk in rows and is_alias and rows[pk] not in renamed.values():
                 renamed[old] = rows[pk]
         for old, to in renamed.items():
             self.notes.rename(old, to)
-            known = self._known.pop(old)
-            if self.notes.etag(to) is not None:
-                self._known[to] = replace(known, pk=now[to].pk)
-                self._numbers[to] = self._numbers.pop(old, _USUAL)
-        return {*renamed, *renamed.values()}
+            known, numbers = self._known.pop(old), self._numbers.pop(old, _USUAL)
+            same = known.pk == now[to].pk  # else what is kept of versions is of the note that was there
+            self._numbers[to] = numbers if same else _HIDDEN
+            self._known[to] = replace(known, pk=now[to].pk)
+        return {*renamed.values()}
+
+    def _find_news(self, now: Mapping[str, _Known]) -> set[str]:
+        known = self._known
+        return {
+            one
+            for one, it in now.items()
+            if one not in known or (known[one].etag, known[one].identity) != (it.etag, it.identity)
+        }
+
+    def _sees(self, note_id: str) -> bool:
+        base = self._stored.notes.base(note_id)
+        return base is not None and self.notes.visibility.find_rule(base) is None
 
     def _follow_aliases(self, shown: Iterable[str]) -> None:
         """Take over new old ids of notes; not those that a note of ``shown`` had before, while it was hidden."""
