@@ -216,6 +216,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
+        scope=config.policy.writing,
     )
     scheduler = Scheduler(
         cache,

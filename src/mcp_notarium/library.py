@@ -188,8 +188,11 @@ class Library:
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
-        rules = self._cache.notes.visibility.rules
+        rules, scope = self._cache.notes.visibility.rules, self._writer.scope
         cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
+        # defence: write-scope-of-files
+        if not all(map(scope.permits_path, (old, new, *cards))):
+            raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
@@ -328,7 +331,8 @@ class Library:
 
     def find_place(self, content: Content) -> str:
         """Return the path that a new note would get, but for its name; '' if no rule is about paths."""
-        if not self._cache.notes.visibility.rules.names_paths:
+        rules, scope = self._cache.notes.visibility.rules, self._writer.scope
+        if not (rules.names_paths or scope.names_paths):
             return ""
         return self._store.new_id(content.cleaned(), seed=_ANY_SEED, attempt=SEEDED)
 
@@ -492,6 +496,8 @@ class Library:
         new = self.preview(note, content)[0]
         if new == note.id:
             return await save()
+        if not all(map(self._writer.scope.permits_path, canvases)):
+            raise self._writer.scope.refusal("A canvas that shows the note may only be read here.")
         async with self._writer.cards.following(note.id, new, canvases) as moved:
             saved = await save()
         return replace(

@@ -187,7 +187,9 @@ class Server:
                 days=365,
                 stopwatch=run.clock.monotonic,
             ),
-            UsageLimits(config.policy.limits, cache, clock=run.clock.time),
+            UsageLimits(
+                config.policy.limits, cache, clock=run.clock.time, hourly=config.policy.hourly
+            ),
             library=Library(cache, remote, writer, scheduler),
             clock=run.clock.time,
         )

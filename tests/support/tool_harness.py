@@ -91,6 +91,7 @@ class ToolHarness:
             clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
+            scope=policy.writing,
         )
         scheduler = Scheduler(
             cache,

@@ -101,11 +101,12 @@ def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
 def refuse_paths(found: FoundPolicy, store: str) -> None:
     """Raise ``ConfigError`` for rules on paths where notes have none: they would hide nothing, or all."""
     policies = (found.policy, *found.profiles.values())
-    if found.path is None or not any(one.visibility.names_paths for one in policies):
+    names_paths = any(one.visibility.names_paths or one.writing.names_paths for one in policies)
+    if found.path is None or not names_paths:
         return
     raise ConfigError(
         f"the policy file {display_path(found.path)} has rules on paths, and the notes of {store} have none",
-        resolution_hint="Remove hidden_paths and allowed_paths, or give this server a NOTARIUM_DATA_DIR and a "
+        resolution_hint="Remove hidden_paths, allowed_paths and writable_paths, or give this server a NOTARIUM_DATA_DIR and a "
         "policy file of its own.",
     )
 

@@ -11,6 +11,7 @@ from mcp_notarium.config import policy_file
 from mcp_notarium.config.accounts import user_folder
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
+from mcp_notarium.domain.write_scope import ANYTHING
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
@@ -135,10 +136,13 @@ def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> Found
     return found.of_profile(chosen) if chosen else found  # defence: profile-narrows -of_profile
 
 
-def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
+def build_config(
+    store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy, *, for_agents: bool
+) -> Config:
     """Return the configuration; every pick is free of problems.
 
-    A pick may lack a required value, which is '' then.
+    A pick may lack a required value, which is '' then. ``for_agents`` False: for a command of the user's own, who may
+    change any note.
     """
     text = {name: pick.text or "" for name, pick in picks.items()}
     key = picks[_KEY]
@@ -170,7 +174,7 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         version_days=int(text["NOTARIUM_VERSION_DAYS"]),
         version_mb=int(text["NOTARIUM_VERSION_MB"]),
-        policy=found.policy,
+        policy=found.policy if for_agents else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
     )
 

@@ -21,6 +21,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, Value
 from mcp_notarium.domain.note_paths import PathPrefixes
 from mcp_notarium.domain.properties import properties_of, shown_value
+from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotPermitted
 
 
@@ -330,6 +331,7 @@ class Policy:
     visibility: Visibility = EVERYTHING
     hidden_fields: frozenset[Field] = frozenset()
     limits: Limits = field(default_factory=Limits)
+    writing: WriteScope = ANYTHING
     profile: str = ""
     hourly: tuple[tuple[str, int], ...] = ()
     """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
@@ -346,6 +348,7 @@ class Policy:
             visibility=self.visibility.narrowed(own.visibility),
             hidden_fields=self.hidden_fields | own.hidden_fields,
             limits=self.limits.narrowed(own.limits),
+            writing=self.writing.narrowed(own.writing),
             profile=name,
             hourly=(*self.hourly, *((name, most) for _, most in own.hourly)),
         )
@@ -377,7 +380,9 @@ class Policy:
             "visibility": self.visibility.digest,
             "hidden_fields": sorted(part.value for part in self.hidden_fields),
             "limits": asdict(self.limits),
-        } | ({"profile": self.profile} if self.profile else {})
+            **({"writing": self.writing.meaning} if self.writing.has_rules else {}),
+            **({"profile": self.profile} if self.profile else {}),
+        }
 
     def read_only(self) -> Policy:
         """Return the same policy in read-only mode."""

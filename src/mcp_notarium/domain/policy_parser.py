@@ -15,6 +15,7 @@ from typing import Any
 from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.domain.note_paths import clean_prefix
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy, Visibility
+from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import ConfigError
 
 LONGEST_TAG = 256
@@ -38,6 +39,7 @@ _TABLES = {
         *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
         *("hidden_paths", "allowed_paths", "hidden_properties"),
         *("untagged", "hidden_fields"),
+        *("writable_tags", "writable_ids", "writable_paths"),
     ),
     "limits": tuple(_LIMITS),
 }
@@ -121,6 +123,7 @@ class _Reader:
             switched_off=self._read_switched_off(tables["tools"]),
             visibility=self._visibility(tables["notes"]),
             hidden_fields=self._hidden_fields(tables["notes"]),
+            writing=self._writing(tables["notes"]),
             limits=Limits(
                 **{name: self._number(name, tables["limits"]) for name in tables["limits"]}
             ),
@@ -169,6 +172,13 @@ class _Reader:
             untagged=untagged,
         )
 
+    def _writing(self, table: Mapping[str, Any]) -> WriteScope:
+        return WriteScope(
+            tags=self._names("writable_tags", table, LONGEST_TAG, may_be_empty=False),
+            ids=self._names("writable_ids", table, LONGEST_ID, may_be_empty=False),
+            paths=self._paths("writable_paths", table, may_be_empty=False),
+        )
+
     def _read_untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:
         say = 'Write untagged = "show" or untagged = "hide".'
         if "untagged" not in table:
@@ -205,7 +215,8 @@ class _Reader:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise self._wrong(full, "it must be a list of texts", write)
         if not names and not may_be_empty:
-            raise self._wrong(full, "an empty list would show no note", f"{write} Or remove it.")
+            none = "show no note" if key.startswith("allowed") else "let no note be changed"
+            raise self._wrong(full, f"an empty list would {none}", f"{write} Or remove it.")
         if len(names) > MOST_ENTRIES:
             raise self._wrong(full, f"more than {MOST_ENTRIES} entries", "Use a tag instead.")
         if not all(0 < len(name.strip()) <= longest for name in names):

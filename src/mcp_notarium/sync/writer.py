@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
+from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
@@ -74,7 +75,7 @@ class Writer:
 
     ``on_step`` is told each step of a push, so that a test can stop there; ``on_difference`` the id of
     each note that the store by itself holds differently from what was sent. ``replay`` finishes what was
-    not answered, and ``cards`` what is to be done in canvases after it.
+    not answered, and ``cards`` what is to be done in canvases after it. ``scope``: the notes that callers may change.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class Writer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_step: Callable[[str], None] = lambda _step: None,
         on_difference: Callable[[str], None] = lambda _note_id: None,
+        scope: WriteScope = ANYTHING,
     ) -> None:
         self._cache = cache
+        self.scope = scope
         self._store = store
         self._clock = clock
         self._sleep = sleep
@@ -115,7 +118,7 @@ class Writer:
             cache,
             store,
             journal=self._journal,
-            heads=HeadReader(cache, store, journal=self._journal, clock=clock),
+            heads=HeadReader(cache, store, journal=self._journal, clock=clock, scope=scope),
             pusher=Pusher(store, self._journal, on_step=on_step),
             commit=WriteCommit(
                 store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
@@ -166,6 +169,7 @@ class Writer:
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return self._answer(await self._create(wanted, act), wanted, created=True)
+        self._require_links(links)
         asked = Asked(note=note, act=act, exact=exact, links=links)
         write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps, change_id=change_id)
         return self._answer(await self._change(write, asked), wanted)
@@ -229,6 +233,18 @@ class Writer:
             if not self.cards.are_busy():
                 return
             await self._sleep(LOCK_PAUSE)
+
+    def _require_links(self, links: Iterable[str]) -> None:
+        """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""
+        bases = filter(None, map(self._cache.notes.base, links if self.scope.has_rules else ()))
+        # defence: write-scope-of-links =()
+        closed = [
+            base.id
+            for base in bases
+            if not self.scope.permits(base.id, base.content.tags, clear=base.tags_understood)
+        ]
+        if closed:
+            raise self.scope.refusal("Links would change in notes that may only be read here.")
 
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""
