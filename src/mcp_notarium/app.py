@@ -186,7 +186,13 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
     rules = config.policy.visibility
     cache = Cache(opened.database, rules.stored, limits)
     keys = audit_anchor.audit_keys(opened.data_key)
-    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
+    audit = AuditLog(
+        opened.database,
+        keys,
+        clock=time.time,
+        days=config.audit_days,
+        profile=config.policy.profile,
+    )
     missing, unusable = AnchorKeeper(config, opened, audit).start(on_replaced)
     _begin_chain(config, opened, audit)
     tokens = StoredToken(

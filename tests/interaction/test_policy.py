@@ -336,7 +336,9 @@ def test_two_profiles_of_one_account_see_different_notes_at_once_without_a_trace
                 owner.tool("save", text=f"secretive of {turn}", tags=["private"])
                 assert guest.error("get", id=name)["category"] == "NOT_FOUND"
             tool, arguments = some_call(dice)
-            answer, others = (masked(server.result(tool, **arguments)) for server in (guest, without))
+            answer, others = (
+                masked(server.result(tool, **arguments)) for server in (guest, without)
+            )
             if tool != "manage" and not answer.get("isError"):
                 answer["content"] = others["content"] = None
             assert answer == others, (tool, arguments)

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mcp_notarium.domain.policy import Policy, Visibility
+from mcp_notarium.domain.policy import Policy
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
-from support.memory_client import LIKE_SIMPERIUM
 from support.sync_rig import quick_folder
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -28,8 +27,7 @@ PLAN = "Work/plan.md"
 
 
 def narrowed(**scope):
-    policy = Policy(writing=WriteScope().narrowed(WriteScope(**scope)), profile="agent")
-    return policy
+    return Policy(writing=WriteScope().narrowed(WriteScope(**scope)), profile="agent")
 
 
 @asynccontextmanager
@@ -104,9 +102,13 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         assert answer["error"]["details"]["ids"] == [PLAN]
         assert refused(await call("save", text="# New\n\nin no folder"))
         for folder, to in (("Work", "Inbox/Work"), ("Work", "Old"), ("Inbox", "Old")):
-            answer = await call("manage", action="move_folder", folder=folder, new_folder=to, confirm=True)
+            answer = await call(
+                "manage", action="move_folder", folder=folder, new_folder=to, confirm=True
+            )
             assert "error" in answer, (folder, to, answer)
-        many = await call("manage", action="change", query="text OR plan OR other", add_tags=["x"], confirm=True)
+        many = await call(
+            "manage", action="change", query="text OR plan OR other", add_tags=["x"], confirm=True
+        )
         rows = {row["id"]: row for row in many["results"]}
         assert "only be read" in rows["Work/tagged.md"]["reason"]
         assert rows["Inbox/other.md"]["status"] == "changed"
@@ -126,15 +128,26 @@ async def test_a_tag_that_makes_notes_writable_is_given_and_taken_by_no_agent():
         base = Policy(writing=WriteScope(tags=("agent", "both")))
         own = Policy(writing=WriteScope(tags=("both",), ids=("named",)))
         harness = ToolHarness(folder, policy=base.narrowed("agent", own))
-        for note_id, tags in {"both": ["both"], "base": ["agent"], "named": [], "free": ["x"]}.items():
+        for note_id, tags in {
+            "both": ["both"],
+            "base": ["agent"],
+            "named": [],
+            "free": ["x"],
+        }.items():
             harness.store.put(note_id, f"text of {note_id}", now=harness.now, tags=tags)
         await harness.sync()
         async with connected(harness.opened) as client:
 
             async def save(note_id, **more):
-                arguments = {"id": note_id, "append": "more"} if not more else {"id": note_id, **more}
+                arguments = (
+                    {"id": note_id, "append": "more"} if not more else {"id": note_id, **more}
+                )
                 result = await client.call_tool("save", arguments)
-                return json.loads(result.content[0].text).get("subcategory") if result.is_error else "saved"
+                return (
+                    json.loads(result.content[0].text).get("subcategory")
+                    if result.is_error
+                    else "saved"
+                )
 
             assert await save("both") == "saved"
             for note_id in ("base", "named", "free"):

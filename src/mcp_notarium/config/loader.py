@@ -151,9 +151,7 @@ def load(
         if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
     found = settings.build_policy(reading.picks, profile)
-    config = settings.build_config(
-        store, reading.picks, found, for_agents=profile is not None
-    )
+    config = settings.build_config(store, reading.picks, found, for_agents=profile is not None)
     if not store.ids.paths:
         policy_file.refuse_paths(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)

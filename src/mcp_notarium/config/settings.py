@@ -11,8 +11,8 @@ from mcp_notarium.config import policy_file
 from mcp_notarium.config.accounts import user_folder
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
-from mcp_notarium.domain.write_scope import ANYTHING
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.domain.write_scope import ANYTHING
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings

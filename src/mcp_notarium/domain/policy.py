@@ -140,9 +140,7 @@ class Visibility:
         """
         # defence: profile-permits-nothing-more =None
         outer = self.within and self.within.hidden_by(note_id, tags, properties, clear=clear)
-        if outer is not None:
-            return outer
-        if (rule := self.hidden_by_name(note_id)) is not None:
+        if (rule := outer or self.hidden_by_name(note_id)) is not None:
             return rule
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)

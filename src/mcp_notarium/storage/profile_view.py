@@ -25,7 +25,7 @@ from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_ids import CLEARED
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.storage.version_table import CREATION, Makers, NoteVersion, Removed, VersionTable
+from mcp_notarium.storage.version_table import Makers, NoteVersion, Removed, VersionTable
 
 _FLOORS = ("local_version_floor", "local_version_highest")
 
@@ -243,7 +243,9 @@ class ViewCache(Cache):
         for old, to in renamed.items():
             self.notes.rename(old, to)
             known, numbers = self._known.pop(old), self._numbers.pop(old, _USUAL)
-            same = known.pk == now[to].pk  # else what is kept of versions is of the note that was there
+            same = (
+                known.pk == now[to].pk
+            )  # else what is kept of versions is of the note that was there
             self._numbers[to] = numbers if same else _HIDDEN
             self._known[to] = replace(known, pk=now[to].pk)
         return {*renamed.values()}
@@ -310,7 +312,9 @@ class ViewCache(Cache):
             for key in _FLOORS:
                 self._state.set(key, self._stored.sync_state.get(self._key(key)))
             stored = self._stored.notes.etags([*self._numbers])
-            if self._numbers.keys() - stored.keys():  # some went meanwhile, and took their numbers with them
+            if (
+                self._numbers.keys() - stored.keys()
+            ):  # some went meanwhile, and took their numbers with them
                 self.notes.raise_version_floor()
 
     def _keep_numbers(self, counted: Iterable[str]) -> None:
@@ -448,7 +452,9 @@ INSERT INTO sync_metadata(key, value)
 SELECT 'local_version_highest', CAST(?1 AS TEXT) FROM notes WHERE id = ?2 AND ?1 > coalesce(server_version, 0)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(value AS INTEGER) < ?1
 """
-_NUMBERS = "SELECT note_id, first, shift FROM profile_numbers WHERE profile = ? ORDER BY note_id, first"
+_NUMBERS = (
+    "SELECT note_id, first, shift FROM profile_numbers WHERE profile = ? ORDER BY note_id, first"
+)
 _FORGET_NUMBERS = """
 DELETE FROM profile_numbers WHERE profile = ? AND note_id IN (SELECT value FROM json_each(?))
 """

@@ -210,7 +210,9 @@ def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
 def _require_files(app: App, move: _Move) -> None:
     """Raise ``NotPermitted`` if a file would move that may only be read, or to where that is so."""
     scope = app.config.policy.writing
-    if not all(scope.permits_path(one) and scope.permits_path(move.place_of(one)) for one in move.files):
+    if not all(
+        scope.permits_path(one) and scope.permits_path(move.place_of(one)) for one in move.files
+    ):
         raise scope.refusal("Files of the folder may only be read here, so nothing was moved.")
 
 

@@ -120,7 +120,9 @@ def require_writable(app: App, sources: Iterable[str]) -> None:
             f"{len(closed)} of the notes and canvases with links to it may only be read here; nothing was saved."
         )
         error.details = {"ids": closed[:MOST_NAMED]}
-        error.resolution_hint = f"`rewrite_links`: false leaves these links as they are. {error.resolution_hint}"
+        error.resolution_hint = (
+            f"`rewrite_links`: false leaves these links as they are. {error.resolution_hint}"
+        )
         raise error
 
 
