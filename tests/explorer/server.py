@@ -187,9 +187,7 @@ class Server:
                 days=365,
                 stopwatch=run.clock.monotonic,
             ),
-            UsageLimits(
-                config.policy.limits, cache, clock=run.clock.time, hourly=config.policy.hourly
-            ),
+            UsageLimits(config.policy.limits, cache, clock=run.clock.time),
             library=Library(cache, remote, writer, scheduler),
             clock=run.clock.time,
         )

@@ -174,7 +174,9 @@ def build_config(
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         version_days=int(text["NOTARIUM_VERSION_DAYS"]),
         version_mb=int(text["NOTARIUM_VERSION_MB"]),
-        policy=found.policy if for_agents else replace(found.policy, writing=ANYTHING),
+        policy=found.policy
+        if for_agents or not found.policy.writing.has_rules
+        else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
     )
 

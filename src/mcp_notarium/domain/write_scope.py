@@ -31,6 +31,8 @@ class WriteScope:
     within: WriteScope | None = None
     """Hold the rules that these narrow: what is changed must meet both."""
     has_rules: bool = field(init=False, repr=False, compare=False)
+    names_paths: bool = field(init=False, repr=False, compare=False)
+    """Tell whether any rule names paths, which only some stores have."""
     _tags: frozenset[str] = field(init=False, repr=False, compare=False)
     _paths: PathPrefixes = field(init=False, repr=False, compare=False)
 
@@ -38,14 +40,11 @@ class WriteScope:
         own = (self.tags, self.ids, self.paths) != (None, None, None)
         outer = self.within is not None and self.within.has_rules
         object.__setattr__(self, "has_rules", own or outer)
+        paths = self.paths is not None or (self.within is not None and self.within.names_paths)
+        object.__setattr__(self, "names_paths", paths)
         keys = frozenset(tag_key(tag.strip()) for tag in self.tags or ())
         object.__setattr__(self, "_tags", keys)
         object.__setattr__(self, "_paths", PathPrefixes(self.paths or ()))
-
-    @property
-    def names_paths(self) -> bool:
-        """Tell whether any rule names paths, which only some stores have."""
-        return self.paths is not None or (self.within is not None and self.within.names_paths)
 
     @property
     def meaning(self) -> dict[str, object]:

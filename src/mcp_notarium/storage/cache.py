@@ -42,21 +42,15 @@ class Cache:
         self._flusher = WalFlusher(database.path, database.before_flush)
         self.seen: Cache = self
         """What this process's agents see of it: itself, or the view of a profile."""
+        self.follow: Callable[[], None] = self.notes.visibility.require_match
+        """Brings a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
+        self.shown: Callable[[str], Note | None] = self.notes.get
+        """Returns a note as this process's agents see it now, or None."""
 
     @property
     def stored(self) -> Cache:
         """Return what is stored, of which this may be a view."""
         return self
-
-    def follow(self) -> None:
-        """Bring a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
-        self.notes.visibility.require_match()
-
-    def shown(self, note_id: str) -> Note | None:
-        """Return a note as this process's agents see it now, or None."""
-        if self.seen is not self:
-            self.seen.follow()
-        return self.seen.notes.get(note_id)
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

@@ -113,7 +113,7 @@ class NoteNames:
         self._db.run_many(_SET_IDENTITY, rows)
         self._db.run_many("UPDATE hidden_notes SET identity = ? WHERE id = ?", rows)
         if rows:
-            count_change(self._db)
+            self._db.run(COUNT, CHANGED)
 
     def all(self) -> list[str]:
         """Return every id that a note has or had, and those of removed notes of which versions are kept."""
@@ -138,7 +138,7 @@ class NoteNames:
     def add_alias(self, alias: str, note_id: str) -> None:
         """Let another id mean the note, too, if it is there; inside a transaction."""
         self._db.run(_ADD_ALIAS, (alias, note_id))
-        count_change(self._db)
+        self._db.run(COUNT, CHANGED)
 
     def drop_aliases(self, rules: Visibility) -> None:
         """Forget the old ids that rules on paths close, so that none can be guessed; inside a transaction."""
@@ -161,27 +161,18 @@ class NoteNames:
         self._db.run("UPDATE note_versions SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("DELETE FROM note_aliases WHERE pk = ? AND alias = ?", (note[0], new))
         self._db.run("INSERT OR IGNORE INTO note_aliases(alias, pk) VALUES (?, ?)", (old, note[0]))
-        count_change(self._db)
+        self._db.run(COUNT, CHANGED)
         return True
 
 
-def count_change(database: Database) -> None:
-    """Let the views of profiles know that notes have changed; inside a transaction."""
-    database.run(_COUNT, ("notes.changes",))
-
-
-def count_clearing(database: Database) -> None:
-    """Let them know that the index was emptied; inside a transaction."""
-    database.run(_COUNT, (CLEARED,))
-    count_change(database)
-
-
-_COUNT = """
+COUNT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, '1')
 ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
 """
-CLEARED = "notes.cleared"
-"""The row of ``sync_metadata`` that counts how often the index was emptied."""
+"""Lets the views of profiles know that notes have changed; inside a transaction."""
+CHANGED = ("notes.changes",)
+CLEARED = ("notes.cleared",)
+"""The rows of ``sync_metadata`` that count how often notes have changed, and how often the index was emptied."""
 _CURRENT = "SELECT n.id FROM note_aliases a JOIN notes n ON n.pk = a.pk WHERE a.alias = ?"
 _ADD_ALIAS = "INSERT OR IGNORE INTO note_aliases(alias, pk) SELECT ?, pk FROM notes WHERE id = ?"
 _IDENTITIES = """

@@ -16,7 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_notes import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
-from mcp_notarium.storage.note_ids import Named, NoteNames, count_change, count_clearing
+from mcp_notarium.storage.note_ids import CHANGED, CLEARED, COUNT, Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
 from mcp_notarium.storage.property_table import PUT_PROPERTY
@@ -180,7 +180,8 @@ class NoteTable:
         self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
-        count_clearing(self._db)
+        self._db.run(COUNT, CLEARED)
+        self._db.run(COUNT, CHANGED)
 
     def mark_written(self, note_id: str, *, written: bool = True) -> None:
         """Record whether the note is what a write from here has made of it; inside a transaction."""
@@ -215,7 +216,7 @@ class NoteTable:
         version = max(held, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, note_id))
         self._db.run(_RECORD_HIGHEST, (str(version),))
-        count_change(self._db)
+        self._db.run(COUNT, CHANGED)
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let the versions of notes stored from now on begin above ``least`` and all given here."""
@@ -281,7 +282,7 @@ class NoteTable:
             self._remove(gone)
         stored = len(new) + len(changed)
         if stored or gone:
-            count_change(self._db)
+            self._db.run(COUNT, CHANGED)
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
     def _find_existing(self, ids: Iterable[str]) -> dict[str, _ExistingNote]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.note import Content, PendingWrite, Properties, Revision, Tombstone
+from mcp_notarium.domain.note import Content, Note, PendingWrite, Properties, Revision, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.markup.obsidian_links import Links
 from mcp_notarium.storage import database_opener
@@ -92,9 +92,10 @@ class ViewCache(Cache):
         self.versions = _ViewVersions(self)
         self.journal = _ViewJournal(self)
         self.sync_state = stored.sync_state
+        self.follow = self._look
         with self.database.transaction():
             self._state.set(RULES_KEY, rules.digest or None)
-        stored.seen = self
+        stored.seen, stored.shown = self, self._show
 
     @property
     def stored(self) -> Cache:
@@ -110,11 +111,15 @@ class ViewCache(Cache):
         super().close()
         self._stored.close()
 
+    def _show(self, note_id: str) -> Note | None:
+        self._look()
+        return self.notes.get(note_id)
+
     def numbers_of(self, note_id: str) -> Numbers:
         """Return how the versions of a note are counted."""
         return self._numbers.get(note_id, _USUAL)
 
-    def follow(self) -> None:
+    def _look(self) -> None:
         """Bring it in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now.
 
         Nothing is read if nothing was written since.
@@ -123,25 +128,37 @@ class ViewCache(Cache):
         self._stored.notes.visibility.require_match()
         if (stamp := database.stamp()) == self._stamp:
             return
-        with _snapshot(self._stored):
-            if (changes := self._stored.notes.changes()) != self._changes:
-                first = self._changes < 0
-                if first:
-                    self._load_numbers()
-                with self.database.transaction():
-                    counted = self._catch_up(first=first)
-                self._changes = changes
-            else:
-                counted = None
-        if counted is not None:
-            self._keep_numbers(counted)
-            while self.notes.tidy():
-                pass
+        try:
+            self._follow_changes()
+        except BaseException:
+            self._forget()
+            raise
         self._stamp = stamp
+
+    def _follow_changes(self) -> None:
+        with _snapshot(self._stored):
+            if (changes := self._stored.notes.changes()) == self._changes:
+                return
+            first = self._changes < 0
+            if first:
+                self._load_numbers()
+            with self.database.transaction():
+                counted = self._catch_up(first=first)
+        self._keep_numbers(counted)
+        self._changes = changes
+        while self.notes.tidy():
+            pass
+
+    def _forget(self) -> None:
+        """Show nothing until all is taken over again: what was taken over in part proves nothing."""
+        self._stamp, self._changes, self._cleared = None, -1, None
+        self._known, self._numbers, self._aliases = {}, {}, set()
+        with self.database.transaction():
+            self.notes.clear()
 
     def _catch_up(self, *, first: bool) -> set[str]:
         """Take over what has changed; return the notes whose numbers have. Inside a transaction."""
-        cleared = self._stored.sync_state.get(CLEARED)
+        cleared = self._stored.sync_state.get(CLEARED[0])
         if cleared != self._cleared and not first:
             self.notes.clear()
             self._known = {}

@@ -34,7 +34,8 @@ class UsageLimits:
         hourly: Sequence[tuple[str, int]] = (),
     ) -> None:
         self._limits = limits
-        self._hourly = hourly
+        shared = limits.writes_per_hour
+        self._hourly = hourly or (() if shared is None else (("", shared),))
         self._cache = cache
         self._clock = clock
         self._read = 0

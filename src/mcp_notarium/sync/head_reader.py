@@ -59,6 +59,7 @@ class HeadReader:
     ) -> None:
         self._cache = cache
         self._scope = scope
+        self.scoped = scope.has_rules
         self._store = store
         self._journal = journal
         self._clock = clock
@@ -84,6 +85,11 @@ class HeadReader:
         """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
         self._require_result(write.note_id, write.body, new=True)
 
+    def _require_change(self, head: Revision) -> None:
+        if self._scope.has_rules:
+            tags, clear = head.content.tags, head.tags_understood
+            self._scope.require_change(head.id, tags, clear=clear)
+
     def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
         if self._scope.has_rules:
             made = self._store.revision_of(note_id, body)
@@ -103,7 +109,7 @@ class HeadReader:
         view = replace(view, head=head)
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
             return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
-        self._scope.require_change(head.id, head.content.tags, clear=head.tags_understood)
+        self._require_change(head)
         # defence: undo-of-known-revision-only =False
         moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
         unchanged = head.etag if head.content == note.content and not moved else None
@@ -147,7 +153,7 @@ class HeadReader:
             return view.holding(Held.CLASHING)
         base = self._cache.notes.base(note.id)
         if base is not None:
-            self._scope.require_change(base.id, base.content.tags, clear=base.tags_understood)
+            self._require_change(base)
         if self._store.traits.trash and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
