@@ -190,7 +190,6 @@ class Library:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
         rules, scope = self._cache.notes.visibility.rules, self._writer.scope
         cards = {one for one in await self._folders.find_cards(old) if rules.sees(one, ())}
-        # defence: write-scope-of-files
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.

@@ -133,7 +133,7 @@ def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> Found
         read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
     )
     chosen = "" if profile is None else profile or picks[policy_file.PROFILE_VARIABLE].text
-    return found.of_profile(chosen) if chosen else found  # defence: profile-narrows -of_profile
+    return found.of_profile(chosen) if chosen else found  # defence: profile-narrows =found
 
 
 def build_config(

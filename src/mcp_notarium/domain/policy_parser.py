@@ -249,7 +249,9 @@ class _Reader:
             raise self._wrong("mode", "there is no such mode", hint) from None
 
     def _wrong(self, key: str, problem: str, hint: str) -> ConfigError:
-        key, line = f"{self.at}{key}" if self.at else key, 0
+        key = f"{self.at}{key}" if self.at and key != self.at[:-1] else key
+        below = (at for one, at in self.lines.items() if one.startswith(f"{key}."))
+        line = self.lines.get(key) or min(below, default=0)
         above = key
         while above and not line:
             line, above = self.lines.get(above, 0), above.rpartition(".")[0]

@@ -62,7 +62,7 @@ class WriteScope:
 
     def permits(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
         """Tell whether a note may be changed that is so, or become so. ``clear`` False: it has tags that are not understood."""
-        # defence: profile-writes-nothing-more =True
+        # defence: profile-writes-nothing-more
         if self.within is not None and not self.within.permits(note_id, tags, clear=clear):
             return False
         if (self.tags, self.ids, self.paths) == (None, None, None):

@@ -428,7 +428,7 @@ class _ViewVersions(VersionTable):
             said = Properties.from_json(properties)
             content = Content(text or "", tuple(json.loads(tags)), properties=said)
             if visibility.find_rule_of(note_id, content, clear=bool(clear)) is not None:
-                return int(number) + 1  # defence: profile-versions-by-their-tags =0
+                return int(number) + 1
         return least
 
 

@@ -237,7 +237,6 @@ class Writer:
     def _require_links(self, links: Iterable[str]) -> None:
         """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""
         bases = filter(None, map(self._cache.notes.base, links if self.scope.has_rules else ()))
-        # defence: write-scope-of-links =()
         closed = [
             base.id
             for base in bases
@@ -344,7 +343,7 @@ class Writer:
 @contextmanager
 def _for_caller() -> Iterator[None]:
     """Judge what is written inside by the rules of the caller's profile, too."""
-    token = FOR_CALLER.set(True)  # defence: profile-judges-writes =False
+    token = FOR_CALLER.set(True)  # defence: profile-judges-writes True=False
     try:
         yield
     finally:
