@@ -149,7 +149,7 @@ def _install_one(
     file = _read(one)
     name = client_files.name_for(file, account.name)
     before = client_files.ours(file, account=account.name).get(name, {})
-    if profile == "":  # defence: reinstalling-keeps-the-profile =False
+    if profile == "":  # defence: profile-kept =False
         profile = client_files.profile_of(before)
     entry = one.entry(_with_profile(command, profile or ""))
     if client_files.servers_of(file).get(name) == entry:
