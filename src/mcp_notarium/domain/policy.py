@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.characters import tag_key
@@ -285,16 +285,16 @@ class Limits:
     def narrowed(self, own: Limits) -> Limits:
         """Return the smaller of each two limits."""
         return Limits(
-            **{
-                one.name: min(filter(_is_bound, both), default=None)
-                for one in fields(self)
-                if (both := (getattr(self, one.name), getattr(own, one.name)))
-            }
+            notes_per_call=_smaller(self.notes_per_call, own.notes_per_call),
+            bytes_per_call=_smaller(self.bytes_per_call, own.bytes_per_call),
+            bytes_per_session=_smaller(self.bytes_per_session, own.bytes_per_session),
+            writes_per_session=_smaller(self.writes_per_session, own.writes_per_session),
+            writes_per_hour=_smaller(self.writes_per_hour, own.writes_per_hour),
         )
 
 
-def _is_bound(limit: int | None) -> bool:
-    return limit is not None
+def _smaller(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 _CHANGEABLE = (

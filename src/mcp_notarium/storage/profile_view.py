@@ -37,7 +37,7 @@ class _Known:
     pk: int
     etag: str
     identity: str | None
-    number: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class ViewCache(Cache):
         for one in {*seen, *(renamed & self.notes.etags([*renamed]).keys())}:
             counted |= self._count(
                 one,
-                now[one].number,
+                now[one].version,
                 fresh=one in fresh,
                 was_hidden=one in hidden,
                 moved=one in renamed,
