@@ -74,6 +74,22 @@ def test_an_id_that_a_profile_hides_hides_its_note_under_every_name(cache):
     assert {*cache.notes.etags()} == {"other", "free"}
 
 
+def test_a_note_that_was_renamed_while_no_server_had_the_profile_stays_hidden(tmp_path):
+    cache = make(tmp_path, key=None, name="c.sqlite", rules=Visibility(followed_ids=("named",)))
+    apply_rules(cache)
+    put(cache, revision("named", "secret", identity="7"), revision("free", "open", identity="8"))
+    with cache.transaction():  # as a listing tells it
+        cache.notes.follow([("other", "7")])
+        cache.notes.rename("named", "other")
+    put(
+        cache, revision("other", "secret as before", identity="9")
+    )  # written anew: nothing but the id tells
+    assert {*cache.notes.etags()} == {"free", "other"}
+    view = ViewCache(cache, RULES, "guest")
+    assert {*versions(view)} == {"free"}
+    view.close()
+
+
 def test_what_was_taken_over_in_part_is_forgotten_and_other_rules_stop_it(cache, monkeypatch):
     view = ViewCache(cache, RULES, "guest")
     put(cache, revision("a", "one"))
