@@ -6,8 +6,8 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -234,6 +234,7 @@ class Library:
 
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes whenever anything is written, by any process."""
+        self._look()
         return self._cache.database.stamp()
 
     def etags(self, note_ids: Sequence[str]) -> dict[str, str]:
@@ -337,11 +338,24 @@ class Library:
 
     def status(self) -> SyncStatus:
         """Return how complete and how fresh the index is."""
+        self._look()
         return self._scheduler.status()
 
     def writing(self, key: str) -> AbstractAsyncContextManager[None]:
         """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
-        return self._writer.call(key)
+        call = self._writer.call(key)
+        return call if self._cache.stored is self._cache else self._looking(call)
+
+    @asynccontextmanager
+    async def _looking(self, call: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+        async with call:
+            self._look()  # others have written while it waited
+            yield
+
+    def _look(self) -> None:
+        """Bring the view of a profile in step with what is stored."""
+        if self._cache.stored is not self._cache:  # defence: view-follows =False
+            self._cache.follow()
 
     def preview(
         self, note: Note | None, content: Content, *, path: str = ""

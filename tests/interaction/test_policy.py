@@ -321,12 +321,14 @@ def test_two_profiles_of_one_account_see_different_notes_at_once_without_a_trace
             for simulator, folder in ((one, "a"), (other, "b"))
             if stack.enter_context(simulator.running()) or True
         )
-        owner = stack.enter_context(Server(env, command=[*SERVE, "serve", "--profile", "owner"]))
         guest = stack.enter_context(Server(env | {"NOTARIUM_PROFILE": "guest"}))
         without = stack.enter_context(Server(alone))
+        for server in (guest, without):  # the first listing waits for all that is shown
+            answers = (server.result("list", limit=1) for _ in range(1000))
+            first = next(answer for answer in answers if not answer.get("isError"))
+            assert first["structuredContent"]["total_items"] == 16
+        owner = stack.enter_context(Server(env, command=[*SERVE, "serve", "--profile", "owner"]))
         owner.loaded(24)
-        for server in (guest, without):
-            server.loaded(16)
         for turn in range(40):
             if turn % 4 == 0:
                 name = f"n{3 * dice.randrange(8)}"

@@ -111,6 +111,8 @@ class Visibility:
 
     def narrowed(self, own: Visibility) -> Visibility:
         """Return rules that show what these and ``own`` show. What either hides is hidden."""
+        if not own.has_rules:
+            return self
         return replace(
             own,
             hidden_tags=(*self.hidden_tags, *own.hidden_tags),

@@ -40,17 +40,14 @@ class Cache:
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)
+        self.stored: Cache = self
+        """What is stored, of which this may be a view."""
         self.seen: Cache = self
         """What this process's agents see of it: itself, or the view of a profile."""
         self.follow: Callable[[], None] = self.notes.visibility.require_match
         """Brings a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
         self.shown: Callable[[str], Note | None] = self.notes.get
         """Returns a note as this process's agents see it now, or None."""
-
-    @property
-    def stored(self) -> Cache:
-        """Return what is stored, of which this may be a view."""
-        return self
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Properties, Revision, Tombstone
 from mcp_notarium.domain.policy import Visibility
@@ -30,8 +31,7 @@ from mcp_notarium.storage.version_table import Makers, NoteVersion, Removed, Ver
 _FLOORS = ("local_version_floor", "local_version_highest")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """Hold what is known of a stored note, seen or not."""
 
     pk: int
@@ -80,7 +80,7 @@ class ViewCache(Cache):
     def __init__(self, stored: Cache, rules: Visibility, profile: str) -> None:
         database = database_opener.create_in_memory(meta={})
         super().__init__(database, rules, stored.versions.limits, stored.versions.clock)
-        self._stored = stored
+        self.stored = self._stored = stored
         self._profile = profile
         self._known: dict[str, _Known] = {}
         self._numbers: dict[str, Numbers] = {}
@@ -88,6 +88,7 @@ class ViewCache(Cache):
         self._changes = -1
         self._cleared: str | None = None
         self._aliases: set[tuple[str, ...]] = set()
+        self._names: set[tuple[str, ...]] = set()
         self._state = SyncState(database)
         self.versions = _ViewVersions(self)
         self.journal = _ViewJournal(self)
@@ -96,11 +97,6 @@ class ViewCache(Cache):
         with self.database.transaction():
             self._state.set(RULES_KEY, rules.digest or None)
         stored.seen, stored.shown = self, self._show
-
-    @property
-    def stored(self) -> Cache:
-        """See :meth:`Cache.stored`."""
-        return self._stored
 
     async def flush(self) -> None:
         """See :meth:`Cache.flush`."""
@@ -152,7 +148,7 @@ class ViewCache(Cache):
     def _forget(self) -> None:
         """Show nothing until all is taken over again: what was taken over in part proves nothing."""
         self._stamp, self._changes, self._cleared = None, -1, None
-        self._known, self._numbers, self._aliases = {}, {}, set()
+        self._known, self._numbers, self._aliases, self._names = {}, {}, set(), set()
         with self.database.transaction():
             self.notes.clear()
 
@@ -163,16 +159,17 @@ class ViewCache(Cache):
             self.notes.clear()
             self._known = {}
         self._cleared = cleared
-        now = dict(self._read_stored())
-        self._follow_names(now)
+        rows = self._stored.database.rows(_STORED)
+        now = {row[0]: _Known(*row[1:]) for row in rows}
+        self._follow_names(now, first=first)
         renamed = set[str]() if first else self._follow_renames(now)
-        known, counted = self._known, {*renamed}
-        again = {one for one, was in known.items() if one in now and now[one].pk != was.pk}
+        known, news, counted = self._known, self._find_news(now), {*renamed}
+        again = {one for one in news if one in known and known[one].pk != now[one].pk}
         gone = [one for one in known if one not in now or one in again]
         changed = [
             one
-            for one, is_now in now.items()
-            if one in again or one not in known or known[one].etag != is_now.etag
+            for one in news
+            if one in again or one not in known or known[one].etag != now[one].etag
         ]
         before = self.notes.etags([*gone, *changed])
         hidden = {*self.notes.visibility.hidden_notes(changed)}
@@ -192,20 +189,13 @@ class ViewCache(Cache):
                 moved=one in renamed,
                 first=first,
             )
-        moved = {
-            one: is_now.identity
-            for one, is_now in now.items()
-            if one in known and known[one].identity != is_now.identity and is_now.identity
-        }
+        identities = {one: now[one].identity for one in news if one in known}
+        moved = {one: it for one, it in identities.items() if it and it != known[one].identity}
         self.notes.names.set_identities(moved)
-        rows = {was.pk for was in known.values()}
-        self._follow_aliases(one for one in fresh if now[one].pk in rows)
+        before_pks = {was.pk for was in known.values()} if fresh else set[int]()
+        self._follow_aliases(one for one in fresh if now[one].pk in before_pks)
         self._known = now
         return counted
-
-    def _read_stored(self) -> Iterator[tuple[str, _Known]]:
-        for note_id, *facts in self._stored.database.rows(_STORED):
-            yield note_id, _Known(*facts)
 
     def _read_changes(
         self, gone: Iterable[str], changed: Iterable[str]
@@ -225,23 +215,29 @@ class ViewCache(Cache):
             tuple(row[0] for row in database.rows(_ALIASES, (note_id,))),
         )
 
-    def _follow_names(self, now: Mapping[str, _Known]) -> None:
+    def _follow_names(self, now: Mapping[str, _Known], *, first: bool) -> None:
         """Hide under each name what rules on ids hide; see ``note_ids``."""
         rules = self.notes.visibility.rules
         if rules.hidden_ids:
             wanted = json.dumps([*rules.hidden_ids])
-            rows = self._stored.database.rows(_HIDDEN_NAMES, (wanted,))
-            self.database.run_many(
-                "INSERT OR IGNORE INTO hidden_names(kind, name, rule) VALUES (?, ?, ?)", rows
-            )
-            self.notes.follow([(one, it.identity) for one, it in now.items()])
+            rows = {*self._stored.database.rows(_HIDDEN_NAMES, (wanted,))}
+            if added := rows - self._names:
+                self.database.run_many(
+                    "INSERT OR IGNORE INTO hidden_names(kind, name, rule) VALUES (?, ?, ?)",
+                    sorted(added),
+                )
+                self.notes.hide(self.notes.find_hidden(self.notes.etags()))
+            self._names = rows
+            seen = now if first else self._find_news(now)
+            self.notes.follow([(one, now[one].identity) for one in seen])
 
     def _follow_renames(self, now: Mapping[str, _Known]) -> set[str]:
         """Rename what has another id by now; return the ids that notes have got.
 
         As a listing of what is seen would show it: a note has gone, and one with its identity, or its row, is where none was.
         """
-        seen, news = self.notes.etags(), self._find_news(now)
+        news = self._find_news(now)
+        seen = self.notes.etags([*(one for one in self._known if one not in now), *news])
         visible = {one for one in news if self._sees(one)}
         lost = {one for one in seen if one not in now or (one in news and one not in visible)}
         if not lost:
@@ -260,20 +256,16 @@ class ViewCache(Cache):
         for old, to in renamed.items():
             self.notes.rename(old, to)
             known, numbers = self._known.pop(old), self._numbers.pop(old, _USUAL)
-            same = (
-                known.pk == now[to].pk
-            )  # else what is kept of versions is of the note that was there
+            # Else what is kept of versions is of the note that was there.
+            same = known.pk == now[to].pk
             self._numbers[to] = numbers if same else _HIDDEN
-            self._known[to] = replace(known, pk=now[to].pk)
+            self._known[to] = known._replace(pk=now[to].pk)
         return {*renamed.values()}
 
-    def _find_news(self, now: Mapping[str, _Known]) -> set[str]:
+    def _find_news(self, now: Mapping[str, _Known]) -> list[str]:
+        """Return the stored notes that are not as they are known, in the order of their rows."""
         known = self._known
-        return {
-            one
-            for one, it in now.items()
-            if one not in known or (known[one].etag, known[one].identity) != (it.etag, it.identity)
-        }
+        return [one for one, it in now.items() if known.get(one) != it]
 
     def _sees(self, note_id: str) -> bool:
         base = self._stored.notes.base(note_id)
