@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.policy import EVERYTHING, Visibility
-from mcp_notarium.errors import CacheError, PolicyChanged
+from mcp_notarium.domain.policy import EVERYTHING, Limits, Policy, Visibility
+from mcp_notarium.errors import CacheError, NotPermitted, PolicyChanged
 from mcp_notarium.storage.cache import apply_rules
 from mcp_notarium.storage.profile_view import ViewCache
+from mcp_notarium.storage.usage_limits import UsageLimits
 from support.cache_room import make, reopen
 
 RULES = EVERYTHING.narrowed(Visibility(hidden_tags=("private",), hidden_ids=("named",)))
@@ -108,3 +109,26 @@ def test_what_was_taken_over_in_part_is_forgotten_and_other_rules_stop_it(cache,
     cache.database.run("INSERT INTO sync_metadata VALUES ('policy.visibility', 'other')")
     with pytest.raises(PolicyChanged):
         view.follow()
+
+
+def test_writes_of_an_hour_count_for_all_and_for_each_profile_alone(cache):
+    policy = Policy(limits=Limits(writes_per_hour=3))
+    narrow = policy.narrowed("narrow", Policy(limits=Limits(writes_per_hour=1)))
+    wide = policy.narrowed("wide", Policy(limits=Limits(writes_per_hour=50)))
+
+    def session(of):
+        return UsageLimits(of.limits, cache, clock=lambda: 1000.0, hourly=of.hourly)
+
+    def writes(one):
+        with one.write():
+            pass
+
+    writes(session(narrow))
+    for one in (session(narrow), session(narrow)):
+        with pytest.raises(NotPermitted):
+            writes(one)
+    assert session(wide).writes_left == 2
+    writes(session(wide))
+    writes(session(policy))
+    for of in (policy, wide, narrow):
+        assert session(of).writes_left == 0
