@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.app import App
+from mcp_notarium.app import App, see_as
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
@@ -81,7 +81,7 @@ class ToolHarness:
         self._began = time.monotonic()
         self.caller = Caller()
         config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
-        cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
+        cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility.stored)
         apply_rules(cache)
         numbers = itertools.count(1)
         if remote is None:
@@ -92,6 +92,7 @@ class ToolHarness:
             clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
+            scope=policy.writing,
         )
         scheduler = Scheduler(
             cache,
@@ -105,16 +106,16 @@ class ToolHarness:
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         cache.versions.clock = self.clock
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
-        budget = UsageLimits(policy.limits, cache, clock=self.clock)
-        native = getattr(self.remote, "native", None)
+        budget = UsageLimits(policy.limits, cache, clock=self.clock, hourly=policy.hourly)
+        native, seen = getattr(self.remote, "native", None), see_as(policy, cache)
         self.app = App(
-            *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
+            *(config, seen, self.remote, writer, scheduler, tokens, audit, budget),
             library=Library(
-                cache,
+                seen,
                 self.remote,
                 writer,
                 scheduler,
-                native=None if native is None else native(NativeIndex(cache, self.remote)),
+                native=None if native is None else native(NativeIndex(seen, self.remote)),
             ),
             notices=("one",),
             clock=self.clock,

@@ -190,6 +190,13 @@ COMMON = (
         trust=Trust.ENVIRONMENT,
     ),
     Variable(
+        name="NOTARIUM_PROFILE",
+        purpose="Profile of the policy file that narrows what the agents of this server may see and do "
+        "(docs/policy.md). `serve --profile` wins over it.",
+        kind=Kind.NAME,
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
         name="NOTARIUM_READ_ONLY",
         purpose="`on`: no tool changes anything, whatever the policy file says. `off` does not "
         "permit what the file forbids.",

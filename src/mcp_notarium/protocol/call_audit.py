@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pydantic import BaseModel
@@ -134,7 +134,7 @@ class Recorder:
             )
             self._lost = 0
         while self._early:
-            log.buffer(self._early.popleft())
+            log.buffer(replace(self._early.popleft(), facts=log.facts))
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
@@ -272,7 +272,8 @@ class Recording:
             outcome=outcome,
             bytes_out=self._bytes,
             refers=self._number,
-            facts={"approval": self._call.approval} if self._call.approval else {},
+            facts=(log.facts if log is not None else {})
+            | ({"approval": self._call.approval} if self._call.approval else {}),
         )
 
     def _asked_ids(self) -> list[str]:

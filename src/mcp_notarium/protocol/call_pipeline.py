@@ -129,7 +129,7 @@ class CallPipeline:
         )  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
-        app.cache.notes.visibility.require_match()
+        app.cache.follow()
         if named := named_notes(request):
             if any(map(is_day, named.values())):
                 request, named = await with_days(app, request, named)

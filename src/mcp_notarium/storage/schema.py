@@ -65,6 +65,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_versions": Table(Kind.STATE, ("pk",)),
         "note_aliases": Table(Kind.INDEX, ("alias", "pk")),
         "hidden_names": Table(Kind.STATE, ("kind", "name", "rule")),
+        "profile_numbers": Table(Kind.STATE, ("profile", "note_id", "first")),
         "journal": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
         "approvals": Table(Kind.STATE, ("id",)),
@@ -358,6 +359,15 @@ STATEMENTS = (
       expires_at REAL NOT NULL,
       answer     TEXT NOT NULL DEFAULT '' CHECK (answer IN ('', 'yes', 'no'))
     ) STRICT
+    """,
+    """
+    CREATE TABLE profile_numbers (
+      profile TEXT NOT NULL,
+      note_id TEXT NOT NULL,
+      first   INTEGER NOT NULL,
+      shift   INTEGER NOT NULL,
+      PRIMARY KEY (profile, note_id, first)
+    ) STRICT, WITHOUT ROWID
     """,
     """
     CREATE TABLE audit (

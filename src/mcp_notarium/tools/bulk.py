@@ -405,16 +405,19 @@ class _Run:
             self.limited = True
             raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
         with self._app.usage_limits.write():
-            return await self._app.library.save(
-                note=made.note,
-                content=made.content,
-                act=self._call.act,
-                exact=self._exact,
-                keeps=not self._loses,
-                links=elsewhere.links if elsewhere else {},
-                canvases=elsewhere.canvases if elsewhere else {},
-                change_id=self._change_id,
-            )
+            try:
+                return await self._app.library.save(
+                    note=made.note,
+                    content=made.content,
+                    act=self._call.act,
+                    exact=self._exact,
+                    keeps=not self._loses,
+                    links=elsewhere.links if elsewhere else {},
+                    canvases=elsewhere.canvases if elsewhere else {},
+                    change_id=self._change_id,
+                )
+            except NotPermitted as error:
+                raise NoteLeft(error.message) from None  # of this note alone
 
 
 def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:

@@ -308,6 +308,7 @@ async def remove_note(
     ``VersionConflict`` if the answer was about another state of the note, or it cannot be brought back any more.
     """
     agreed = await find()
+    app.config.policy.writing.require_change(agreed.id, agreed.tags)
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
         app.usage_limits.require_write()

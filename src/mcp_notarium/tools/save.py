@@ -455,10 +455,15 @@ def make_draft(app: App, note: Note | None, content: Content, begun: Begun | Non
     has_block = has_block and not (begun and begun.content.text.startswith(STARTS))
     if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
+    scope = app.config.policy.writing
+    if scope.has_rules and note is not None and content != note.content:
+        scope.require_change(note.id, note.tags)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
         known_as, judged = app.library.preview(note, content, path=begun.path if begun else "")
         app.config.policy.require_write(known_as, None if note is None else old, judged)
+        if scope.has_rules:
+            scope.require_result(known_as, judged.tags, new=note is None)
     shares = app.library.traits.shares_by_tag
 
     def name() -> str:
