@@ -68,14 +68,19 @@ def _console(**options: Any) -> Console:
 
 def show(shown: Iterable[RenderableType]) -> None:
     """Show data on standard output."""
-    out = output()
+    sys.stdout.write("".join(f"{line}\n" for line in lines(shown)))
+
+
+def lines(shown: Iterable[RenderableType]) -> list[str]:
+    """Return the lines of data as standard output shows them."""
+    out, found = output(), list[str]()
     for one in shown:
         with out.capture() as made:
             out.print(
                 one, no_wrap=getattr(one, "no_wrap", None), overflow=getattr(one, "overflow", None)
             )
-        lines = made.get().splitlines()
-        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+        found += [line.rstrip() for line in made.get().splitlines()]
+    return found
 
 
 def table(
@@ -154,11 +159,11 @@ def show_diff(before: str, after: str, *, name: str, ours: Collection[str]) -> N
         text = found[0]
         return text if found["colon"] or text[1:-1].replace("\\\\", "\\") in ours else '"..."'
 
-    lines = difflib.unified_diff(
+    compared = difflib.unified_diff(
         before.splitlines(), after.splitlines(), name, f"{name} (new)", n=0, lineterm=""
     )
     out = console()
-    for number, line in enumerate(lines):
+    for number, line in enumerate(compared):
         shown = line if number < _DIFF_HEAD else _VALUE.sub(masked, line)
         out.print(Text(f"  {shown}", style=_COLOURS.get(line[:1], "dim")), soft_wrap=True)
 

@@ -54,7 +54,9 @@ GROUPS = {
     "Notes": {
         "list": Command("notes", "list the newest notes"),
         "search": Command("notes", "find notes by words, tags and dates"),
-        "show": Command("notes", "show a note"),
+        "show": Command("show", "show a note"),
+        "new": Command("edit", "write a new note in your editor"),
+        "edit": Command("edit", "change a note in your editor"),
         "sync": Command("notes", "bring the notes in step with the store now"),
         "history": Command("history", "list the versions of a note"),
         "diff": Command("history", "show what changed between two versions of a note"),
@@ -113,9 +115,11 @@ _MEANT = {
     "signout": "logout",
     "info": "status",
     "revert": "undo",
+    **dict.fromkeys(("add", "create"), "new"),
+    **dict.fromkeys(("write", "modify"), "edit"),
 }
 """The command that people mean by a name of other programs."""
-_CHANGES = {"add", "create", "delete", "edit", "mv", "new", "remove", "rm", "save", "write"}
+_CHANGES = {"delete", "mv", "remove", "rm", "save"}
 """Names of what only an assistant, or the program of the notes, does with a note."""
 
 
