@@ -150,7 +150,7 @@ async def _merge(app: App, note_id: str, base: str, text: str, person: Person) -
     return Edited(before, note)
 
 
-class _Overlap(Exception):  # noqa: N818 - no error of anybody
+class _Overlap(Exception):
     """Both texts changed the same lines."""
 
 

@@ -35,7 +35,8 @@ def edit(draft: Draft) -> int:
     before, began = draft.path.read_bytes(), time.monotonic()
     with _ctrl_c_for_the_editor(), _terminal_as_it_was():
         try:
-            code = subprocess.run([*command, str(draft.path)], check=False, **options).returncode
+            done = subprocess.run([*command, str(draft.path)], check=False, **options)  # noqa: S603 - the user's own
+            code = done.returncode
         except OSError as error:
             raise ConfigError(
                 f"the editor `{one_line(command[0])}` cannot be started: {error.strerror}",

@@ -49,6 +49,7 @@ GROUPS = {
         "uninstall": Command("install", "take the server out of MCP clients"),
         "login": Command("login", "log in to the note store"),
         "logout": Command("login", "remove the stored login"),
+        "accounts": Command("accounts", "list the accounts, and choose the default one", "list"),
         "completion": Command("completion", "let the shell complete commands and options"),
     },
     "Notes": {
@@ -341,7 +342,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--account",
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="the account to use, of those that `setup` has made (default: the only one)",
+        help="the account to use, of those that `setup` has made (default: see `accounts default`, else the only one)",
     )
 
 

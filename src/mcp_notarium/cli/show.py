@@ -14,7 +14,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
 from rich.console import RenderableType
@@ -109,7 +109,7 @@ class _Heading(Heading):
 class _Note(Markdown):
     """Render Markdown as a note has it: lines stay lines, and what Markdown would leave out is shown, too."""
 
-    elements = {**Markdown.elements, "heading_open": _Heading}
+    elements: ClassVar = {**Markdown.elements, "heading_open": _Heading}
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
@@ -151,7 +151,7 @@ def _rows() -> int:
 
 def _run_pager(command: list[str], text: str) -> None:
     environ = {"LESS": "-R", **os.environ}  # for `less` alone, which would show colours as signs
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environ)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environ)  # noqa: S603 - the user's own
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl+C is the pager's
     try:
         with suppress(BrokenPipeError):  # it was left before the end
