@@ -223,17 +223,37 @@ def choose_some(question: str, choices: Sequence[tuple[str, str]], *, option: st
 
 
 def ask_text(
-    question: str, *, default: str, option: str, problem: Callable[[str], str | None]
+    question: str,
+    *,
+    default: str,
+    option: str,
+    problem: Callable[[str], str | None],
+    is_path: bool = False,
 ) -> str:
-    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it."""
+    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it.
+
+    ``is_path``: Tab completes it, as in a shell.
+    """
     asked = _require(option)
+    completes = _completing_paths() if is_path else {}
     while True:
         # It is typed in a line of its own: next to the question a path would be broken within a word.
-        typed = str(_ask(asked.text, question, below="\n ", default=default)).strip()
+        typed = str(_ask(asked.text, question, below="\n ", default=default, **completes)).strip()
         if (wrong := problem(typed)) is None:
             return typed
         warn(wrong)
         default = typed
+
+
+def _completing_paths() -> dict[str, Any]:
+    from prompt_toolkit.shortcuts import CompleteStyle  # noqa: PLC0415 - slow, as questionary
+    from questionary.prompts.path import GreatUXPathCompleter  # noqa: PLC0415 - the same
+
+    return {
+        "completer": GreatUXPathCompleter(expanduser=True),
+        "complete_style": CompleteStyle.READLINE_LIKE,
+        "complete_while_typing": False,
+    }
 
 
 def confirm(question: str, *, default: bool, option: str) -> bool:
