@@ -32,7 +32,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.merge import merge
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound
+from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.sync.conflict_copy import copy_content
 from mcp_notarium.tools import save
@@ -287,7 +287,12 @@ def _goes_on(
 
 def _typed(draft: Draft, *, base: str) -> str | None:
     """Return what the person has typed; None, and no draft, if that is nothing. Raises ``EditorFailed``."""
-    code = editor.edit(draft)
+    try:
+        code = editor.edit(draft)
+    except ConfigError:
+        if draft.read() == base:
+            draft.drop()
+        raise
     text = draft.read()
     if base and text.endswith("\n") and not base.endswith("\n"):
         text = text.removesuffix("\n")  # an editor ends every text so
