@@ -116,11 +116,11 @@ _MEANT = {
     "signout": "logout",
     "info": "status",
     "revert": "undo",
-    **dict.fromkeys(("add", "create"), "new"),
+    **dict.fromkeys(("add", "create", "save"), "new"),
     **dict.fromkeys(("write", "modify"), "edit"),
 }
 """The command that people mean by a name of other programs."""
-_CHANGES = {"delete", "mv", "remove", "rm", "save"}
+_CHANGES = {"delete", "mv", "remove", "rm"}
 """Names of what only an assistant, or the program of the notes, does with a note."""
 
 
@@ -257,7 +257,7 @@ def _suggest_command(typed: str) -> str:
     """Return the end of a message about an unknown command: what was meant, or where to look."""
     name = typed.lower()
     if name in _CHANGES:
-        return "; notes are changed by an assistant, or in the program that you write them with"
+        return "; notes are deleted and moved by an assistant, or in the program that you write them with"
     if meant := _MEANT.get(name):
         return f"; did you mean {meant}?"
     return suggest(name, COMMANDS) or "; see mcp-notarium --help"

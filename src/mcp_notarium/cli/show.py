@@ -1,7 +1,7 @@
 """Show a note: rendered and in a pager at a terminal, and as it is to a program.
 
-The notes are first brought in step with the store, if that can be reached. What the policy hides stays hidden. Every character of a
-note is shown: nobody can hide a line from its owner behind HTML, a comment, or a sign that steers the terminal.
+The notes are first brought in step with the store, if that can be reached. What the policy hides stays hidden. Rendering leaves out no
+words: nobody can hide a line from its owner behind HTML, a comment, a title, or a sign that steers the terminal.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import RenderableType
 from rich.markdown import Heading, Markdown
 from rich.text import Text
@@ -112,14 +113,30 @@ class _Note(Markdown):
     elements: ClassVar = {**Markdown.elements, "heading_open": _Heading}
 
     def __init__(self, text: str) -> None:
-        super().__init__("", hyperlinks=False)
+        super().__init__("", hyperlinks=False, code_theme="ansi_dark")
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        # defence: markdown-hides-nothing "autolink"="reference"
-        self.parsed = parser.disable("reference").parse(text)
+        parser.disable(
+            ["reference", "entity"]
+        )  # defence: markdown-hides-nothing "reference"="text"
+        self.parsed = parser.parse(text)
         for token in self.parsed:
+            if " " in token.info.strip():
+                token.content = f"{several_lines(token.info.strip())}\n{token.content}"
             for child in token.children or ():
-                if child.type == "softbreak":
-                    child.type = "hardbreak"
+                _show_whole(child)
+
+
+def _show_whole(token: Token) -> None:
+    """Let a part of a line show what its rendering would leave out."""
+    title = token.attrs.pop("title", "")
+    behind = f' "{several_lines(str(title))}"' if title else ""
+    if token.type == "softbreak":
+        token.type = "hardbreak"
+    elif token.type == "link_open":
+        token.attrs["href"] = f"{token.attrs.get('href', '')}{behind}"
+    elif token.type == "image":
+        token.type = "text"
+        token.content = f"![{token.content}]({token.attrs.get('src', '')}{behind})"
 
 
 def page(shown: list[RenderableType]) -> None:
