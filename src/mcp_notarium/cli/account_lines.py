@@ -35,13 +35,13 @@ def are_meant(args: argparse.Namespace) -> bool:
     return len(accounts.read_accounts(accounts.config_dir(os.environ))) > 1
 
 
-def run(args: argparse.Namespace) -> int:
+def show(args: argparse.Namespace) -> int:
     """Print the lines; the exit code is that of the first account that is not in order."""
     logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
     folder = accounts.config_dir(os.environ)
     known = accounts.read_accounts(folder)
     loaded = {name: _load(name) for name in known}
-    confinement.wipe_environment(*config.secret_names())  # defence: command-wipes-secrets
+    confinement.wipe_environment(*config.secret_names())
     logs.configure("error", None)
     entries = find_entries(os.environ, folder / "clients")
     facts = [

@@ -35,8 +35,9 @@ def edit(draft: Draft) -> int:
     before, began = draft.path.read_bytes(), time.monotonic()
     with _ctrl_c_for_the_editor(), _terminal_as_it_was():
         try:
-            done = subprocess.run([*command, str(draft.path)], check=False, **options)  # noqa: S603 - the user's own
-            code = done.returncode
+            # Nothing ends the editor if this command is ended: it still has a text of the user.
+            process = subprocess.Popen([*command, str(draft.path)], **options)  # noqa: S603 - the user's own
+            code = process.wait()
         except OSError as error:
             raise ConfigError(
                 f"the editor `{one_line(command[0])}` cannot be started: {error.strerror}",

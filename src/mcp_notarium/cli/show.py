@@ -93,7 +93,7 @@ def _rendered(note: Note) -> list[RenderableType]:
     head: list[RenderableType] = [Text(one_line(note.title), style="bold")] if note.title else []
     start = text_start(note.text)
     block = several_lines(note.text[:start]).rstrip("\n")
-    above = [Text(block, style="dim"), ""] if block else []
+    above: list[RenderableType] = [Text(block, style="dim"), ""] if block else []
     text = several_lines(note.text[start:])
     return [*head, Text(about, style="dim").append(tags, style="cyan"), "", *above, _Note(text)]
 
@@ -115,9 +115,8 @@ class _Note(Markdown):
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False, code_theme="ansi_dark")
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        parser.disable(
-            ["reference", "entity"]
-        )  # defence: markdown-hides-nothing "reference"="text"
+        # defence: markdown-hides-nothing
+        parser.disable(["reference", "entity"])
         self.parsed = parser.parse(text)
         for token in self.parsed:
             if " " in token.info.strip():

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     from mcp_notarium.cli import account_lines  # noqa: PLC0415 - it imports this module
 
     if account_lines.are_meant(args):
-        return account_lines.run(args)
+        return account_lines.show(args)
     loaded = command_context.prepare_account(args)
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
