@@ -152,7 +152,7 @@ def test_a_kill_of_the_command_loses_nothing_and_the_editor_keeps_its_note(
     while (done := run(with_editor(env, "true"), "edit", note)).returncode:
         assert "another window" in done.stderr  # it is ending
         assert time.monotonic() < deadline
-    assert "A text that could not be saved is kept in ~/cache/" in done.stderr
+    assert "A text that is not saved yet is kept in ~/cache/" in done.stderr
     assert text_of(env, note) == TEXT.replace("two", "TWO")
     assert drafts(env) == []
 

@@ -80,7 +80,7 @@ def _add_new_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_draft_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--fresh", action="store_true", help="throw away a text that could not be saved before"
+        "--fresh", action="store_true", help="throw away a text that was not saved before"
     )
     command_context.options("--yes", "--json")(parser)
 
@@ -271,7 +271,7 @@ def _goes_on(
         if args.fresh or draft.read() in (draft.made_from["base"], held):
             draft.drop()
             return False
-    talk(f"A text that could not be saved is kept in {draft.shown}.")
+    talk(f"A text that is not saved yet is kept in {draft.shown}.")
     answer = _GO_ON
     if can_ask() and not args.yes:
         choices = [(_GO_ON, "go on with it")]

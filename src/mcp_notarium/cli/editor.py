@@ -20,7 +20,7 @@ from mcp_notarium.logs.redaction import one_line
 
 _USUAL = ("sensible-editor", "editor", "nano", "vim", "vi") if os.name == "posix" else ("notepad",)
 _HOW = "Set EDITOR to the command of your editor, such as `EDITOR=nano`, or `EDITOR='code --wait'`."
-_AT_ONCE = 2.0
+_AT_ONCE = 1.0
 """Seconds in which nobody has edited anything: the editor is a window of a program that goes on."""
 
 
