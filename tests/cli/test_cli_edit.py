@@ -188,6 +188,28 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert text_of(env, note) == TEXT.replace("two", "2")
 
 
+def test_a_store_that_is_away_gets_the_text_when_it_is_back(tmp_path: Path) -> None:
+    simulator = Simulator()
+    simulator.put("plan", content="Plan\nsteps\n")
+    with simulator.running():
+        env = environment(simulator, tmp_path)
+        editing = start(waiting(env, 'echo more >> "$1"'), "edit", "plan")
+        with editing.stdin, editing.stdout, editing.stderr:
+            appears(env, "at")
+            simulator.stop_listening()
+            go(env)
+            assert editing.wait(DEADLINE) == 1
+            said = " ".join(editing.stderr.read().decode().split())
+        assert "`mcp-notarium edit plan` goes on with it" in said
+        assert simulator.note("plan")["content"] == "Plan\nsteps\n"
+        simulator.put("plan", content="Plan\nfirst\nsteps\n")
+        simulator.resume()
+        taken = run(with_editor(env, "true"), "edit", "plan")
+    assert "What has changed meanwhile is in it, too." in taken.stdout, taken.stderr
+    assert simulator.note("plan")["content"] == "Plan\nfirst\nsteps\nmore\n"
+    assert drafts(env) == []
+
+
 def test_at_a_terminal_ctrl_c_is_the_editors_and_a_kept_text_is_asked_about(
     env: dict[str, str],
 ) -> None:
