@@ -244,7 +244,7 @@ def test_what_cannot_be_done_is_said_before_an_editor_starts(env: dict[str, str]
     started = with_editor(env, "touch ~/started")
     for settings, words, said in (
         ({"NOTARIUM_READ_ONLY": "1"}, ("edit", note), "can only be read"),
-        ({"EDITOR": "no-such-editor"}, ("edit", note), "EDITOR=nano"),
+        ({"EDITOR": "no-such-editor"}, ("edit", note), "there is no editor `no-such-editor`"),
         ({"EDITOR": "'open"}, ("edit", note), "EDITOR is no command"),
         ({}, ("edit", "nobody"), "no note has this id"),
         ({}, ("new", "--folder", "Work"), "lie in no folders"),

@@ -187,6 +187,7 @@ def test_the_first_load_tells_of_how_many_though_the_service_does_not(tmp_path: 
         ("status --js", "--json "),
         ("audit ta", "tail "),
         ("status --account ho", "home "),
+        ("accounts default ho", "home "),
         ("show --account home no", ""),  # a note is no file
         ("export --account home no", "note.txt "),
     ],
