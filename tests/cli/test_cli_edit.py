@@ -166,6 +166,8 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert f"~/{file.relative_to(env['HOME'])}" in died.stderr.replace("\n", " ")
     assert text_of(env, note) == TEXT
+    (told,) = json.loads(output(env, "status", "--json"))["notices"]
+    assert f"`mcp-notarium edit {note}` goes on with it" in told
     # More than any store takes: refused, and kept with what was typed before.
     large = with_editor(env, 'head -c 1100000 /dev/zero | tr "\\0" x >> "$1"')
     refused = run(large, "edit", note)
@@ -182,10 +184,14 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert many.returncode == 1
     assert "`mcp-notarium new` goes on with it" in many.stderr
     assert [path.suffix for path in drafts(env)].count(".md") == 1
+    assert len(json.loads(output(env, "status", "--json"))["notices"]) == 1
     unsaved = run(with_editor(env, 'echo x >> "$1"; exit 3'), "edit", note)
     assert "with exit code 3" in unsaved.stderr
     assert "nothing was saved" in run(with_editor(env, "true"), "edit", note, "--fresh").stderr
     assert text_of(env, note) == TEXT.replace("two", "2")
+    assert len(drafts(env)) == 2  # that of the new note
+    assert run(env, "purge", "--yes").returncode == 0
+    assert drafts(env) == []
 
 
 def test_a_store_that_is_away_gets_the_text_when_it_is_back(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -139,6 +140,21 @@ def open_draft(account_dir: Path, name: str) -> Iterator[Draft]:
                 draft.drop()
     finally:
         os.close(descriptor)
+
+
+def describe_kept(account_dir: Path) -> list[str]:
+    """Return a sentence for each text that is not saved yet. Locks and changes nothing."""
+    said = []
+    for record in sorted((account_dir / FOLDER).glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = json.loads(record.read_bytes())
+            text = (record.parent / found["file"]).read_bytes()
+            if text != found["base"].encode():
+                note = f"edit {shlex.quote(found['id'])}" if "id" in found else "new"
+                said.append(
+                    f"A text that you have typed is not saved yet: `mcp-notarium {note}` goes on with it."
+                )
+    return said
 
 
 def _lock(path: Path) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -98,7 +99,7 @@ def _edit(args: argparse.Namespace) -> int:
             draft.begin(note.text, {"base": note.text, "id": note.id}, title=_title(note))
         talk(f"{one_line(_title(note))}  {one_line(note.id)}")
         base = str((draft.made_from or {})["base"])
-        with _kept(draft, f"mcp-notarium edit {note.id}"):
+        with _kept(draft, f"mcp-notarium edit {shlex.quote(note.id)}"):
             text = _typed(draft, base=base)
             if text is None:
                 return _say_unchanged(args, {"id": note.id, "changed": ""})

@@ -207,7 +207,7 @@ def _install(account: Account, args: argparse.Namespace) -> int:
         )
         return 0
     # They have been named, or were chosen from a list: that was the one question.
-    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)
+    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=True)
 
 
 def _say_what_next(config: Config, notes: int, *, given: bool) -> None:

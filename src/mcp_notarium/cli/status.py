@@ -33,7 +33,7 @@ from mcp_notarium.account.copies import describe_kept
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console, setup_key, terminal
+from mcp_notarium.cli import command_context, console, drafts, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.domain.note import WriteState
@@ -242,6 +242,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "notices": [
             *app.all_notices(),
             *describe_kept(AccountFolder(app.config.account_dir)),
+            *drafts.describe_kept(app.config.account_dir),
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }
