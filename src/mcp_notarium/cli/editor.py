@@ -54,14 +54,24 @@ def editor_command() -> list[str]:
     """Return the command of the person's editor. Raises ``ConfigError`` if there is none."""
     for name in ("VISUAL", "EDITOR"):
         if words := os.environ.get(name, "").strip():
-            try:
-                return shlex.split(words, posix=os.name == "posix")
-            except ValueError as error:
-                raise ConfigError(f"{name} is no command: {error}", resolution_hint=_HOW) from None
+            return _split(name, words)
     for name in _USUAL:
         if shutil.which(name):
             return [name]
     raise ConfigError("no editor is set, and none was found", resolution_hint=_HOW)
+
+
+def _split(name: str, words: str) -> list[str]:
+    """Return the parts of a command. Raises ``ConfigError`` if it is none, or not here."""
+    try:
+        command = [one.strip('"') for one in shlex.split(words, posix=os.name == "posix")]
+    except ValueError as error:
+        raise ConfigError(f"{name} is no command: {error}", resolution_hint=_HOW) from None
+    if not command or shutil.which(os.path.expanduser(command[0])) is None:  # noqa: PTH111 - '~' alone is a name
+        raise ConfigError(
+            f"there is no editor `{one_line(words)}`, which {name} names", resolution_hint=_HOW
+        )
+    return [os.path.expanduser(command[0]), *command[1:]]  # noqa: PTH111 - as above
 
 
 def _content(draft: Draft) -> bytes:
