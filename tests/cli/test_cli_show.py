@@ -44,9 +44,9 @@ WORDS = {
 LONG = "".join(f"- line {number}\n" for number in range(300))
 
 
-@pytest.fixture(name="env")
-def _env(tmp_path: Path) -> dict[str, str]:
-    env = environment(Simulator(), tmp_path, NOTARIUM_STORE="local")
+@pytest.fixture(name="env", scope="module")
+def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    env = environment(Simulator(), tmp_path_factory.mktemp("shown"), NOTARIUM_STORE="local")
     assert run(env, "new", "Hiding", "--tag", "home", stdin=HIDING).returncode == 0
     assert run(env, "new", "Long", stdin=LONG).returncode == 0
     return env
