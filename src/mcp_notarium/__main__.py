@@ -17,7 +17,7 @@ import signal
 from collections.abc import Sequence
 
 _INTERRUPTED = 130
-_ENV_FILE, _ACCOUNT = "--env-file", "--account"
+_ENV_FILE, _ACCOUNT, _PROFILE = _OPTIONS = "--env-file", "--account", "--profile"
 _TERMINAL_NOTICE = """\
 This is an MCP server; it is usually started by an MCP client and now waits for one on stdin.
 To stop it:     Ctrl+C
@@ -38,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         notice = _TERMINAL_NOTICE if terminal else ""
         from mcp_notarium.protocol.server import serve  # noqa: PLC0415 - a command does not need the server
 
-        return serve(env_file=serving.get(_ENV_FILE), account=serving.get(_ACCOUNT), notice=notice)
+        return serve(
+            env_file=serving.get(_ENV_FILE),
+            account=serving.get(_ACCOUNT),
+            profile=serving.get(_PROFILE, ""),
+            notice=notice,
+        )
     except KeyboardInterrupt:  # while modules were imported
         if serving is None:
             sys.stderr.write("\nInterrupted. Nothing was changed.\n")
@@ -61,16 +66,16 @@ def leave_at_once(_number: int, _frame: object) -> None:
 
 
 def _parse_serve(arguments: list[str]) -> dict[str, str] | None:
-    """Return ``--env-file PATH`` and ``--account NAME`` before or behind ``[serve]``; None for anything else."""
+    """Return ``--env-file PATH``, ``--account NAME`` and ``--profile NAME`` around ``[serve]``; None for anything else."""
     options: dict[str, str] = {}
     rest = list(arguments)
     commands = 0
     while rest:
         word = rest.pop(0)
         option, given, value = word.partition("=")
-        if word in {_ENV_FILE, _ACCOUNT} and rest and not rest[0].startswith("-"):
+        if word in _OPTIONS and rest and not rest[0].startswith("-"):
             options[word] = rest.pop(0)
-        elif option in {_ENV_FILE, _ACCOUNT} and given and value:
+        elif option in _OPTIONS and given and value:
             options[option] = value
         elif word == "serve" and not commands:
             commands += 1

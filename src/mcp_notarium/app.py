@@ -49,6 +49,7 @@ from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config
+    from mcp_notarium.domain.policy import Policy
     from mcp_notarium.logs import Logger
     from mcp_notarium.meaning.meaning_search import MeaningSearch
     from mcp_notarium.stores.contract import Store
@@ -182,9 +183,16 @@ def _copies(config: Config, opened: OpenedCache) -> Copies:
 
 def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callable[[], None]) -> App:
     limits = VersionLimits(days=config.version_days, size=config.version_mb * 1024 * 1024)
-    cache = Cache(opened.database, config.policy.visibility, limits)
+    rules = config.policy.visibility
+    cache = Cache(opened.database, rules.stored, limits)
     keys = audit_anchor.audit_keys(opened.data_key)
-    audit = AuditLog(opened.database, keys, clock=time.time, days=config.audit_days)
+    audit = AuditLog(
+        opened.database,
+        keys,
+        clock=time.time,
+        days=config.audit_days,
+        profile=config.policy.profile,
+    )
     missing, unusable = AnchorKeeper(config, opened, audit).start(on_replaced)
     _begin_chain(config, opened, audit)
     tokens = StoredToken(
@@ -214,6 +222,7 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
+        scope=config.policy.writing,
     )
     scheduler = Scheduler(
         cache,
@@ -225,19 +234,21 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         leader_lock_path=config.account_dir / "sync.lock" if config.store.persistent else None,
         log=log,
     )
-    usage_limits = UsageLimits(config.policy.limits, cache, clock=time.time)
+    usage_limits = UsageLimits(
+        config.policy.limits, cache, clock=time.time, hourly=config.policy.hourly
+    )
     anchor_notice = missing.notice if missing is not None else unusable
     found = (anchor_notice, _describe_copies(config, opened, audit))
-    native = config.store.native
+    native, seen = config.store.native, see_as(config.policy, cache)
     library = Library(
-        cache,
+        seen,
         store,
         writer,
         scheduler,
-        native=None if native is None else native(store, NativeIndex(cache, store)),
+        native=None if native is None else native(store, NativeIndex(seen, store)),
     )
     return App(
-        *(config, cache, store, writer, scheduler, tokens, audit, usage_limits, library),
+        *(config, seen, store, writer, scheduler, tokens, audit, usage_limits, library),
         notices=(
             *opened.notices,
             *filter(None, found),
@@ -246,6 +257,15 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         ),
         rollback=None if missing is None or missing.harmless else missing,
     )
+
+
+def see_as(policy: Policy, stored: Cache) -> Cache:
+    """Return what agents under the policy see of a cache: a view of it, if a profile narrows the rules it is filled under."""
+    if policy.visibility.within is None:
+        return stored
+    from mcp_notarium.storage.profile_view import ViewCache  # noqa: PLC0415 - only where there is a profile
+
+    return ViewCache(stored, policy.visibility, policy.profile)
 
 
 @cache
@@ -359,7 +379,10 @@ def _meaning(config: Config, app: App, log: Logger) -> MeaningSearch | None:
     from mcp_notarium.meaning.meaning_search import MeaningSearch  # noqa: PLC0415 - an extra
 
     database, scheduler = app.cache.database, app.scheduler
-    return MeaningSearch(config.meaning_model, database, leads=lambda: scheduler.leads, log=log)
+    is_view = app.cache.stored is not app.cache  # nobody else embeds its notes
+    return MeaningSearch(
+        config.meaning_model, database, leads=lambda: is_view or scheduler.leads, log=log
+    )
 
 
 @asynccontextmanager
@@ -391,6 +414,7 @@ async def _run_warming(
             await asyncio.sleep(WARMING_DELAY)
             while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
                 await asyncio.sleep(WARMING_DELAY)
+            app.cache.follow()
             await vocabulary.refresh()
 
     task = asyncio.create_task(run(), name="warming") if enabled else None

@@ -6,8 +6,8 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -199,10 +199,12 @@ class Library:
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
-        rules = self._cache.notes.visibility.rules
+        rules, scope = self._cache.notes.visibility.rules, self._writer.scope
         cards: dict[str, Changes] = {
             one: {} for one in await self._folders.find_cards(old) if rules.sees(one, ())
         }
+        if not all(map(scope.permits_path, (old, new, *cards))):
+            raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
@@ -245,6 +247,7 @@ class Library:
 
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes whenever anything is written, by any process."""
+        self._look()
         return self._cache.database.stamp()
 
     def etags(self, note_ids: Sequence[str]) -> dict[str, str]:
@@ -363,17 +366,31 @@ class Library:
 
     def find_place(self, content: Content) -> str:
         """Return the path that a new note would get, but for its name; '' if no rule is about paths."""
-        if not self._cache.notes.visibility.rules.names_paths:
+        rules, scope = self._cache.notes.visibility.rules, self._writer.scope
+        if not (rules.names_paths or scope.names_paths):
             return ""
         return self._store.new_id(content.cleaned(), seed=_ANY_SEED, attempt=SEEDED)
 
     def status(self) -> SyncStatus:
         """Return how complete and how fresh the index is."""
+        self._look()
         return self._scheduler.status()
 
     def writing(self, key: str) -> AbstractAsyncContextManager[None]:
         """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
-        return self._writer.call(key)
+        call = self._writer.call(key)
+        return call if self._cache.stored is self._cache else self._looking(call)
+
+    @asynccontextmanager
+    async def _looking(self, call: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+        async with call:
+            self._look()  # others have written while it waited
+            yield
+
+    def _look(self) -> None:
+        """Bring the view of a profile in step with what is stored."""
+        if self._cache.stored is not self._cache:  # defence: view-follows =False
+            self._cache.follow()
 
     def preview(
         self, note: Note | None, content: Content, *, path: str = ""
@@ -552,6 +569,8 @@ class Library:
         new = self.preview(note, content)[0]
         if new == note.id:
             return await save()
+        if not all(map(self._writer.scope.permits_path, canvases)):
+            raise self._writer.scope.refusal("A canvas that shows the note may only be read here.")
         async with self._writer.cards.following(note.id, new, canvases) as moved:
             saved = await save()
         return replace(

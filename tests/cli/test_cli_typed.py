@@ -100,7 +100,7 @@ def test_an_unknown_command_names_the_one_that_is_meant(
     assert f"did you mean {meant}?" in done.stderr
 
 
-@pytest.mark.parametrize("typed", ["rm", "edit", "new"])
+@pytest.mark.parametrize("typed", ["rm", "delete", "mv"])
 def test_a_command_that_would_change_a_note_says_who_does(env: dict[str, str], typed: str) -> None:
     done = run(env, typed, "x")
     assert done.returncode == 2

@@ -24,7 +24,7 @@ pytestmark = [
 WIDTHS = (60, 80, 120)
 LONGEST = 20
 """Characters of a word that has to stand in one line."""
-TABLE_ONLY = {"NAME", "VALUE", "FROM", "PURPOSE"}
+TABLE_ONLY = {"NAME", "VALUE", "FROM", "PURPOSE", "#"}  # the last one makes a heading
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?3[0-9]m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 BREAD = "# How\n\n500 g of flour.\n" + "Leave the dough over night and bake it. " * 6 + "\n"
@@ -187,6 +187,7 @@ def test_the_first_load_tells_of_how_many_though_the_service_does_not(tmp_path: 
         ("status --js", "--json "),
         ("audit ta", "tail "),
         ("status --account ho", "home "),
+        ("accounts default ho", "home "),
         ("show --account home no", ""),  # a note is no file
         ("export --account home no", "note.txt "),
     ],

@@ -167,12 +167,12 @@ def test_every_question_is_answered_at_a_terminal(simulator: Simulator, home: Pa
         (shown,) = re.findall(r"(?:[0-9A-Z]{4}-){8}[0-9A-Z]{4}", terminal.screen)
         terminal.type(f"{shown.split('-')[int(asked[1]) - 1]}\n")
         terminal.answer("Which programs shall use the notes?", SPACE + "\n")
-        terminal.answer("Add the server `notarium` to Zed?", "n\r")
         assert terminal.ends() == 0, terminal.screen
+    assert "Add the server" not in terminal.screen  # the list was the question
     assert "1 note is here" in terminal.screen
     assert len(simulator.sent_codes) == 1
     assert accounts(home)["simplenote"]["SIMPLENOTE_USERNAME"] == simulator.username
-    assert (home / ".config/zed/settings.json").read_text() == ZED
+    assert "context_servers" in (home / ".config/zed/settings.json").read_text()
     assert not (home / ".cursor/mcp.json").exists()
     assert run(bare(home), "install", "--client", "cursor", "--yes").returncode == 0
     with started_by_cursor(home) as server:
@@ -251,7 +251,6 @@ def test_a_passphrase_is_typed_twice_and_kept_for_servers_if_one_agrees(home: Pa
         terminal.answer("New passphrase", f"{PASSPHRASE}\n")
         terminal.answer("The same once more", f"{PASSPHRASE}\n")
         terminal.answer("Keep it in a file", "y\r")
-        terminal.answer("Add the server `notarium` to Cursor?", "y\r")
         assert terminal.ends() == 0, terminal.screen
     assert PASSPHRASE not in terminal.screen
     kept = home / ".config/mcp-notarium/local.key"
@@ -289,7 +288,6 @@ def test_a_passphrase_that_nothing_keeps_is_asked_by_commands_and_given_to_no_cl
         terminal.answer("does not open the notes that are here", "")
         terminal.answer("Passphrase: ", f"{PASSPHRASE}\n")
         terminal.answer("Keep it in a file", "y\r")
-        terminal.answer("Add the server `notarium` to Cursor?", "n\r")
         assert terminal.ends() == 0, terminal.screen
     assert (home / ".config/mcp-notarium/local.key").read_text() == f"{PASSPHRASE}\n"
 
@@ -566,9 +564,10 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     done = run(bare(home), "setup", "--yes", "--store", "local", *second)
     assert done.returncode == 0, done.stderr
     assert list(cursor(home)) == ["notarium", "notarium-diary"]
-    several = run(bare(home), "status").stderr
+    several = run(bare(home), "list").stderr
     assert "there are 2 accounts" in several
     assert "`--account local` (local), `--account diary` (local)" in " ".join(several.split())
+    assert "`mcp-notarium accounts default NAME`" in several
     assert run(bare(home), "status", "--account", "diary").returncode == 0
     kept = run(bare(home), "backup", str(home / "diary.backup"), "--account", "diary")
     assert "mcp-notarium --account diary restore --backup" in kept.stderr
@@ -576,6 +575,93 @@ def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> 
     taken = run(bare(home), "uninstall", "--account", "diary", "--yes")
     assert taken.returncode == 0
     assert list(cursor(home)) == ["notarium"]
+
+
+def test_the_default_account_is_used_where_none_is_named_and_status_has_a_line_for_each(
+    home: Path,
+) -> None:
+    env = bare(home)
+    assert run(env, "setup", "--yes", "--client", "cursor").returncode == 0
+    second = ("--set", "LOCAL_NOTEBOOK=diary", "--account", "diary", "--client", "zed")
+    assert run(env, "setup", "--yes", "--store", "local", *second).returncode == 0
+    assert run(env, "new", "--account", "diary", stdin="Dear diary").returncode == 0
+    nothing = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    with Server(nothing) as server:
+        assert server.error("list")["details"]["missing"] == ["--account"]
+        assert server.leave() == 1
+    wrong = run(env, "accounts", "default", "dairy")
+    assert wrong.returncode == 1
+    assert "Did you mean `diary`?" in wrong.stderr
+    assert "diary is the default account" in run(env, "accounts", "default", "diary").stdout
+    assert json.loads(run(env, "accounts", "default", "--json").stdout) == {"default": "diary"}
+    rows = json.loads(run(env, "accounts", "--json").stdout)
+    assert [(one["name"], one["default"]) for one in rows] == [("local", False), ("diary", True)]
+    assert "Dear diary" in run(env, "list").stdout
+    with Server(nothing) as server:
+        assert server.tool("list")["total_items"] == 1
+        assert server.leave() == 0
+    # Whoever names a store means another account: the key of this one opens nothing for it.
+    with Server(nothing | {"NOTARIUM_STORE": "local", "LOCAL_NOTEBOOK": "diary"}) as server:
+        assert server.error("list")["subcategory"] == "locked"
+        assert server.leave() == 1
+    again = run(env, "setup", "--yes", "--account", "diary", "--client", "none")
+    assert again.returncode == 0, again.stderr
+    assert accounts(home)["diary"]["default"] is True  # it stays
+    (home / ".config/mcp-notarium/local.key").unlink()
+    for width in (60, 80, 120):
+        with Terminal(env | {"NO_COLOR": "1"}, "status", width=width) as terminal:
+            assert terminal.ends() == 1
+        lines = [one.rstrip() for one in terminal.screen.replace("\r", "").splitlines()]
+        assert max(map(len, lines)) <= width
+        (local,) = (one for one in lines if one.startswith("local "))
+        assert re.fullmatch(r"local +local +NOT USABLE: configuration +Cursor", local)
+        (diary,) = (one for one in lines if one.startswith("diary "))
+        assert re.fullmatch(r"diary \* +local +1 note +Zed", diary)
+        said = " ".join(terminal.screen.split())
+        assert "local: the file named by DB_ENCRYPTION_KEY_FILE does not exist" in said
+    found = json.loads(run(env, "status", "--json").stdout)["accounts"]
+    assert [(one["name"], one["clients"]) for one in found] == [
+        ("local", ["Cursor"]),
+        ("diary", ["Zed"]),
+    ]
+    assert (
+        "no account is the default one" in run(env, "accounts", "default", "--none").stdout.lower()
+    )
+
+
+def test_setup_offers_what_obsidian_and_logseq_know_and_tab_completes_another_folder(
+    home: Path,
+) -> None:
+    for name in ("My Vault", "Old", "graphs/Journal"):
+        (home / name).mkdir(parents=True)
+    places = {
+        "a": {"path": str(home / "Old"), "ts": 2},
+        "gone": {"path": str(home / "gone"), "ts": 9},
+    }
+    places |= {"b": {"path": str(home / "My Vault"), "ts": 1, "open": True}, "odd": {"ts": "x"}}
+    known = home / ".config/obsidian/obsidian.json"
+    known.parent.mkdir()
+    known.write_text(json.dumps({"vaults": places}))
+    flatpak = home / ".var/app/md.obsidian.Obsidian/config/obsidian/obsidian.json"
+    flatpak.parent.mkdir(parents=True)
+    flatpak.write_text("no JSON")
+    caches = home / ".logseq/graphs"
+    caches.mkdir(parents=True)
+    (caches / f"logseq_local_{str(home / 'graphs/Journal').replace('/', '++')}.transit").touch()
+    options = ("setup", "--store", "vault", "--key", "file", "--no-recovery", "--client", "none")
+    with Person(bare(home), *options) as terminal:
+        terminal.shows("another folder")
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.screen)
+        shown = re.findall(r"(\S[^\n]*)  \((Obsidian|Logseq), (~/[^)]*)\)", plain)
+        assert [(name.lstrip("» "), app, path) for name, app, path in shown] == [
+            ("My Vault", "Obsidian", "~/My Vault"),
+            ("Old", "Obsidian", "~/Old"),
+            ("Journal", "Logseq", "~/graphs/Journal"),
+        ]
+        terminal.answer("Which one?", UP + "\n")
+        terminal.answer("any other:", "~/gra\tJ\t\n")
+        assert terminal.ends() == 0, terminal.screen
+    assert accounts(home)["vault"]["VAULT_PATH"] == str(home / "graphs/Journal")
 
 
 def test_a_notebook_that_the_environment_names_is_another_account(home: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
+from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.tools.toolsets import find_toolset
 from notarium_devtools.trilium import TriliumSimulator
 from notarium_devtools.trilium.search import Search
@@ -521,3 +522,35 @@ async def test_an_image_of_another_host_is_stored_as_a_link_and_that_is_said(tmp
         asked = {"text": "[a](https://example.org/x.png) ![b](api/images/y/y.png)"}
         saved = (await notes.client.call_tool("save", asked)).structured_content
         assert "note" not in saved
+
+
+async def test_an_inheritable_label_makes_a_subtree_the_only_place_that_can_be_changed(tmp_path):
+    """Clones and new notes below count, and no tool of either set reaches what lies elsewhere."""
+    policy = Policy().narrowed("agent", Policy(writing=WriteScope(tags=("agent",))))
+    async with tree(tmp_path, policy, beside=True) as notes:
+        notes.document.set_attribute("agen1234", ID, "label", "agent", "", inheritable=True)
+        await notes.harness.sync()
+        for note_id in (ID, CHILD):
+            await notes.says("get_note_content", noteId=note_id)
+            await notes.gives("update_note_content", noteId=note_id, content="<p>changed</p>")
+        made = await notes.gives("create_note", parentNoteId=CHILD, title="New", content="a")
+        assert made["noteId"] in notes.document.notes
+        before = len(notes.document.notes)
+        secret = notes.document.notes[SECRET]
+        await notes.says("get_note_content", noteId=SECRET)
+        for tool, arguments in (
+            ("update_note_content", {"noteId": SECRET, "content": "<p>changed</p>"}),
+            ("create_note", {"parentNoteId": SECRET, "title": "New", "content": "a"}),
+            ("create_note", {"title": "New", "content": "a"}),
+            ("save", {"id": SECRET, "append": "more"}),
+            ("save", {"id": SECRET, "add_tags": ["agent"]}),
+            ("save", {"text": "new", "tags": ["other"]}),
+        ):
+            with suppress(MCPError):
+                answer = await notes.client.call_tool(tool, arguments)
+                assert answer.is_error, tool
+        assert (secret.content, len(notes.document.notes)) == (b"<p>hidden words</p>", before)
+        notes.document.place(SECRET, ID)  # a clone: it lies below, too
+        await notes.harness.sync()
+        assert not (await notes.client.call_tool("save", {"id": SECRET, "append": "more"})).is_error
+        assert b"more" in secret.content

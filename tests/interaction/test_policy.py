@@ -289,3 +289,94 @@ def test_notes_whose_tags_cannot_be_read_are_hidden_by_a_rule_on_tags(tmp_path: 
         for note_id in odd:
             assert server.error("get", id=note_id)["category"] == "NOT_FOUND"
         server.leave()
+
+
+PROFILES = """
+[profiles.guest.notes]
+hidden_tags = ["private"]
+[profiles.reader]
+mode = "read-only"
+[profiles.owner]
+"""
+
+
+@pytest.mark.attack(38)
+def test_two_profiles_of_one_account_see_different_notes_at_once_without_a_trace(tmp_path):
+    """The guest's answers are those of an account without the private notes, while the owner works on these."""
+    dice, one, other = random.Random(11), Simulator(), Simulator()
+    for number in range(24):
+        text = " ".join(dice.choices(WORDS, k=6))
+        hidden = number % 3 == 0
+        fields = {"content": f"secretive {text}" if hidden else text}
+        fields |= {"tags": ["private"] if hidden else dice.sample(["work", "home"], 1)}
+        fields |= dict.fromkeys(("creationDate", "modificationDate"), 1_700_000_000 + number)
+        for simulator in (one, *(() if hidden else (other,))):
+            simulator.put(f"n{number}", **fields)
+    for folder, text in (("a", PROFILES), ("b", HIDES)):
+        (tmp_path / folder).mkdir(mode=0o700)
+        policy(tmp_path / folder, text)
+    with ExitStack() as stack:
+        env, alone = (
+            environment(simulator, tmp_path / folder)
+            for simulator, folder in ((one, "a"), (other, "b"))
+            if stack.enter_context(simulator.running()) or True
+        )
+        guest = stack.enter_context(Server(env | {"NOTARIUM_PROFILE": "guest"}))
+        without = stack.enter_context(Server(alone))
+        for server in (guest, without):  # the first listing waits for all that is shown
+            answers = (server.result("list", limit=1) for _ in range(1000))
+            first = next(answer for answer in answers if not answer.get("isError"))
+            assert first["structuredContent"]["total_items"] == 16
+        owner = stack.enter_context(Server(env, command=[*SERVE, "serve", "--profile", "owner"]))
+        owner.loaded(24)
+        for turn in range(40):
+            if turn % 4 == 0:
+                name = f"n{3 * dice.randrange(8)}"
+                note = owner.tool("get", id=name)
+                words = f"secretive {dice.choice(WORDS)} {turn}"
+                owner.tool("save", id=name, local_version=note["local_version"], text=words)
+                owner.tool("save", text=f"secretive of {turn}", tags=["private"])
+                assert guest.error("get", id=name)["category"] == "NOT_FOUND"
+            tool, arguments = some_call(dice)
+            answer, others = (
+                masked(server.result(tool, **arguments)) for server in (guest, without)
+            )
+            if tool != "manage" and not answer.get("isError"):
+                answer["content"] = others["content"] = None
+            assert answer == others, (tool, arguments)
+        totals = [
+            server.tool("manage", action="get_stats")["stats"]["db_total_notes"]
+            for server in (guest, without)
+        ]
+        assert totals[0] == totals[1]
+        assert owner.tool("list", query="secretive", limit=1)["total_items"] == 8 + 10
+        for server in (guest, owner, without):
+            assert server.leave() == 0
+
+
+@pytest.mark.parametrize("name", ["nobody", "Guest"])
+def test_a_profile_that_is_not_in_the_policy_stops_the_start_and_the_others_are_named(
+    simulator, tmp_path, name
+):
+    policy(tmp_path, PROFILES)
+    for env, more in (({}, ["serve", "--profile", name]), ({"NOTARIUM_PROFILE": name}, [])):
+        done = run(environment(simulator, tmp_path) | env, *more)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "guest, reader, owner" in done.stderr
+    (tmp_path / "cache" / "policy.toml").unlink()
+    done = run(environment(simulator, tmp_path), "--profile", name)
+    assert "there is no policy file" in done.stderr
+
+
+def test_a_profile_narrows_modes_and_tools_of_its_own_client_alone(simulator, tmp_path):
+    policy(tmp_path, PROFILES)
+    env = environment(simulator, tmp_path)
+    with Server(env | {"NOTARIUM_PROFILE": "reader"}) as reader, Server(env) as free:
+        offered = reader.ask({"jsonrpc": "2.0", "id": 90, "method": "tools/list"})["result"]
+        assert "save" not in [tool["name"] for tool in offered["tools"]]
+        free.loaded(2)
+        reader.loaded(2)
+        refused = reader.error("manage", action="trash", id="seen", local_version=1)
+        assert refused["subcategory"] == "policy"
+        free.tool("save", text="free")
+        until(lambda: len(listed(reader)) == 3)

@@ -35,10 +35,13 @@ WORKING = {
     "install": ["--print", "claude-code"],
     "uninstall": [],
     "logout": [],
+    "accounts": [],
     "completion": ["bash"],
     "list": [],
     "search": ["canary"],
     "show": ["NOTE"],
+    "new": [],
+    "edit": ["NOTE"],
     "sync": [],
     "history": ["NOTE"],
     "diff": ["NOTE"],
@@ -74,7 +77,7 @@ def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     done = run(env, "import", str(folder / "given"), "--yes")
     assert done.returncode == 0, done.stderr
     (note,) = json.loads(run(env, "search", "canary", "--json").stdout)["notes"]
-    return env | SECRETS | {"NOTE": note["id"]}
+    return env | SECRETS | {"NOTE": note["id"], "EDITOR": "true"}
 
 
 def words(env: dict[str, str], arguments: list[str], tmp_path: Path) -> list[str]:

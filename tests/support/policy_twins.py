@@ -95,6 +95,7 @@ class Twin(ToolHarness):
             arguments = arguments | {"change_id": self.last_change}
         try:
             request = TOOLS[tool].request.model_validate(arguments)
+            self.app.cache.follow()
             self.app.config.policy.require_use(tool, getattr(request, "action", None))
             made = await TOOLS[tool].handle(self.app, request, self.caller)
         except ValidationError as error:
@@ -112,19 +113,25 @@ class Twin(ToolHarness):
 
 
 class Twins:
-    """``one`` has everything, ``other`` only what the policy shows.
+    """``one`` has everything, ``other`` only what the policy shows, under the policy ``without`` if there is one.
 
     ``hidden_names``: every id and identity of the notes that were hidden by id when the server looked.
     """
 
     def __init__(
-        self, folder: Path, policy: Policy, *, seed: int, traits: Traits = LIKE_SIMPERIUM
+        self,
+        folder: Path,
+        policy: Policy,
+        *,
+        seed: int,
+        traits: Traits = LIKE_SIMPERIUM,
+        without: Policy | None = None,
     ) -> None:
         self.policy = policy
         self.traits = traits
         self.dice = random.Random(seed)
         self.one = self._made(folder / "one", policy, traits)
-        self.other = self._made(folder / "other", policy, traits)
+        self.other = self._made(folder / "other", without or policy, traits)
         self.hidden_names: set[str | int] = {*policy.visibility.hidden_ids}
         self.versions: dict[str, int] = {}
         self.calls: list[str] = []
@@ -195,8 +202,9 @@ class Twins:
         self.one.failing.clear()
 
     async def sync(self) -> None:
-        await self.one.sync()
-        await self.other.sync()
+        for twin in (self.one, self.other):
+            await twin.sync()
+            twin.app.cache.follow()
 
     # Renames.
 
@@ -415,6 +423,7 @@ class Twins:
 
     async def comes_too_late(self) -> None:
         """An agent works on what it has just read, and another device has been there meanwhile."""
+        self.one.app.cache.follow()
         seen = sorted(self.one.app.cache.notes.etags())
         if not seen:
             return

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.app import App
+from mcp_notarium.app import App, see_as
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
@@ -25,7 +25,8 @@ from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
-from mcp_notarium.tools.consent import consent_error
+from mcp_notarium.tools.consent import ConsentMode, consent_error
+from mcp_notarium.tools.question import Question
 from support.cache_room import make
 from support.memory_client import LIKE_SIMPERIUM, MemoryClient
 from support.memory_store import MemoryStore
@@ -47,10 +48,10 @@ class Caller:
         self.asked: list[str] = []
         self.progress_messages: list[str] = []
 
-    async def confirm(self, message: str) -> bool:
-        self.asked.append(message)
+    async def confirm(self, question: Question) -> bool:
+        self.asked.append(question.text)
         if self.agrees is None:
-            raise consent_error("ask", message)
+            raise consent_error(ConsentMode.ARGUMENT, question.text)
         return self.agrees
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
@@ -80,7 +81,7 @@ class ToolHarness:
         self._began = time.monotonic()
         self.caller = Caller()
         config = Config(**simplenote("user@example.org"), data_dir=folder, policy=policy)
-        cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility)
+        cache = cache or make(folder, key=None, name="cache.sqlite", rules=policy.visibility.stored)
         apply_rules(cache)
         numbers = itertools.count(1)
         if remote is None:
@@ -91,6 +92,7 @@ class ToolHarness:
             clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
+            scope=policy.writing,
         )
         scheduler = Scheduler(
             cache,
@@ -104,16 +106,16 @@ class ToolHarness:
         tokens = StoredToken(cache.sync_state, owner=config.owner_hash, system=None)
         cache.versions.clock = self.clock
         audit = AuditLog(cache.database, audit_keys, clock=self.clock, days=365)
-        budget = UsageLimits(policy.limits, cache, clock=self.clock)
-        native = getattr(self.remote, "native", None)
+        budget = UsageLimits(policy.limits, cache, clock=self.clock, hourly=policy.hourly)
+        native, seen = getattr(self.remote, "native", None), see_as(policy, cache)
         self.app = App(
-            *(config, cache, self.remote, writer, scheduler, tokens, audit, budget),
+            *(config, seen, self.remote, writer, scheduler, tokens, audit, budget),
             library=Library(
-                cache,
+                seen,
                 self.remote,
                 writer,
                 scheduler,
-                native=None if native is None else native(NativeIndex(cache, self.remote)),
+                native=None if native is None else native(NativeIndex(seen, self.remote)),
             ),
             notices=("one",),
             clock=self.clock,

@@ -112,7 +112,7 @@ class _NoAnchor(Anchor):
 def open_in_memory(config: Config) -> OpenedCache:
     """Return an empty account under the policy. Its data key, for the audit chain alone, was drawn just now."""
     database = database_opener.create_in_memory(meta={"owner_identity_hash": config.owner_hash})
-    apply_rules(Cache(database, config.policy.visibility))
+    apply_rules(Cache(database, config.policy.visibility.stored))
     return OpenedCache(
         database,
         DataKey.generate(),

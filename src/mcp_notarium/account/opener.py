@@ -422,7 +422,7 @@ def open_with_policy(config: Config, *, whole: bool = False, heal: bool = False)
 
 
 def _matches_policy(opened: OpenedCache, config: Config) -> bool:
-    return Cache(opened.database, config.policy.visibility).notes.visibility.matches_index
+    return Cache(opened.database, config.policy.visibility.stored).notes.visibility.matches_index
 
 
 def _apply_policy(opened: OpenedCache, folder: AccountFolder, config: Config) -> None:
@@ -434,7 +434,7 @@ def _apply_policy(opened: OpenedCache, folder: AccountFolder, config: Config) ->
                 raise
             raise _other_rules_error(folder) from None
         try:
-            apply_rules(Cache(opened.database, config.policy.visibility))
+            apply_rules(Cache(opened.database, config.policy.visibility.stored))
         except CacheDamaged as error:
             raise damage_error(config) from error
         finally:

@@ -44,6 +44,7 @@ class Decision(StrEnum):
     REFUSED = "refused"
     ASKED = "asked"
     CONFIRMED = "confirmed"
+    APPROVED = "approved"
     BY_ARGUMENT = "by_argument"
     DECLINED = "declined"
     TIMED_OUT = "timed_out"

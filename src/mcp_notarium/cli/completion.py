@@ -67,7 +67,7 @@ def _complete_values(parser: argparse.ArgumentParser) -> None:
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for inner in action.choices.values():
                 _complete_values(inner)
-        elif action.dest == "account":
+        elif action.dest in {"account", "account_name"}:
             action.completer = _account_names  # type: ignore[attr-defined]
         elif action.type is not Path and not action.choices:
             action.completer = _nothing  # type: ignore[attr-defined]

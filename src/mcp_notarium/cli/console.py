@@ -68,14 +68,19 @@ def _console(**options: Any) -> Console:
 
 def show(shown: Iterable[RenderableType]) -> None:
     """Show data on standard output."""
-    out = output()
+    sys.stdout.write("".join(f"{line}\n" for line in lines(shown)))
+
+
+def lines(shown: Iterable[RenderableType]) -> list[str]:
+    """Return the lines of data as standard output shows them."""
+    out, found = output(), list[str]()
     for one in shown:
         with out.capture() as made:
             out.print(
                 one, no_wrap=getattr(one, "no_wrap", None), overflow=getattr(one, "overflow", None)
             )
-        lines = made.get().splitlines()
-        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+        found += [line.rstrip() for line in made.get().splitlines()]
+    return found
 
 
 def table(
@@ -154,11 +159,11 @@ def show_diff(before: str, after: str, *, name: str, ours: Collection[str]) -> N
         text = found[0]
         return text if found["colon"] or text[1:-1].replace("\\\\", "\\") in ours else '"..."'
 
-    lines = difflib.unified_diff(
+    compared = difflib.unified_diff(
         before.splitlines(), after.splitlines(), name, f"{name} (new)", n=0, lineterm=""
     )
     out = console()
-    for number, line in enumerate(lines):
+    for number, line in enumerate(compared):
         shown = line if number < _DIFF_HEAD else _VALUE.sub(masked, line)
         out.print(Text(f"  {shown}", style=_COLOURS.get(line[:1], "dim")), soft_wrap=True)
 
@@ -218,17 +223,37 @@ def choose_some(question: str, choices: Sequence[tuple[str, str]], *, option: st
 
 
 def ask_text(
-    question: str, *, default: str, option: str, problem: Callable[[str], str | None]
+    question: str,
+    *,
+    default: str,
+    option: str,
+    problem: Callable[[str], str | None],
+    is_path: bool = False,
 ) -> str:
-    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it."""
+    """Ask for a line until ``problem`` returns none; what is wrong with one is shown below it.
+
+    ``is_path``: Tab completes it, as in a shell.
+    """
     asked = _require(option)
+    completes = _completing_paths() if is_path else {}
     while True:
         # It is typed in a line of its own: next to the question a path would be broken within a word.
-        typed = str(_ask(asked.text, question, below="\n ", default=default)).strip()
+        typed = str(_ask(asked.text, question, below="\n ", default=default, **completes)).strip()
         if (wrong := problem(typed)) is None:
             return typed
         warn(wrong)
         default = typed
+
+
+def _completing_paths() -> dict[str, Any]:
+    from prompt_toolkit.shortcuts import CompleteStyle  # noqa: PLC0415 - slow, as questionary
+    from questionary.prompts.path import GreatUXPathCompleter  # noqa: PLC0415 - the same
+
+    return {
+        "completer": GreatUXPathCompleter(expanduser=True),
+        "complete_style": CompleteStyle.READLINE_LIKE,
+        "complete_while_typing": False,
+    }
 
 
 def confirm(question: str, *, default: bool, option: str) -> bool:

@@ -157,7 +157,8 @@ def check_policy(found: FoundPolicy) -> Check:
     if found.read_only:
         where += f", {READ_ONLY_VARIABLE}"
     tools = ", ".join(found.policy.tools) or "none"
-    return Check("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}")
+    profiles = f"; profiles: {', '.join(found.profiles)}" if found.profiles else ""
+    return Check("policy", OK, f"{where}; mode {found.policy.mode}; tools: {tools}{profiles}")
 
 
 def check_meaning(config: Config, app: App | None = None) -> list[Check]:

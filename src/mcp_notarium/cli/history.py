@@ -11,12 +11,12 @@ import argparse
 import difflib
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
@@ -34,14 +34,16 @@ from mcp_notarium.search import parser as search_parser
 from mcp_notarium.search.query import Query, with_all_words
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.tools import history
-from mcp_notarium.tools.answers import ManageAnswer, VersionRow
+from mcp_notarium.tools.answers import VersionRow
 from mcp_notarium.tools.note_lookup import find_id, find_note
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.tags import spell_query
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Summary
+    from mcp_notarium.tools.question import Question
 
+_Answer = TypeVar("_Answer")
 _SYNC_SECONDS = 15.0
 _MOST_NAMED = 10
 MOST_COMPARED = 1000
@@ -57,18 +59,19 @@ _HINTS = {
 """What a person is told, by the kind of the error; agents are told of their tools."""
 
 
-class _Person:
-    """Be the context of a tool's handler for the person at the terminal."""
+class Person:
+    """Be the context of a tool's handler for the person at the terminal. ``note_id``: of the note, '' for a new one."""
 
     client = None
+    act: Act
 
-    def __init__(self, act: Act, *, yes: bool) -> None:
-        self.act = act
+    def __init__(self, note_id: str, *, yes: bool) -> None:
+        self.note_id = note_id
         self._yes = yes
 
-    async def confirm(self, message: str) -> bool:
+    async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees."""
-        return self._yes or ask_yes(message)
+        return self._yes or ask_yes(question.text)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report nothing: it is over at once."""
@@ -154,13 +157,7 @@ async def _change(args: argparse.Namespace, *, action: str) -> int:
         request = ManageRequest.model_validate(fields)
         handle = history.undo if action == "undo" else history.restore_version
         try:
-            answer = await recorded(
-                app,
-                f"cli.{args.command_name}",
-                request.id or named,
-                partial(handle, app, request),
-                yes=args.yes,
-            )
+            answer = await recorded(app, args, request.id or named, partial(handle, app, request))
         except NotariumError as error:
             for came in error.details.get("came_after", ()):
                 talk(one_line(f"after it: {came['version']}  {_local(came['at'])}  {came['by']}"))
@@ -171,30 +168,34 @@ async def _change(args: argparse.Namespace, *, action: str) -> int:
 
 
 async def recorded(
-    app: App, name: str, note_id: str, handle: Callable[[_Person], Any], *, yes: bool
-) -> ManageAnswer:
-    """Let the person change a note by a handler of a tool, on record as the act ``name``. Raises what it raises."""
+    app: App,
+    args: argparse.Namespace,
+    note_id: str,
+    handle: Callable[[Person], Awaitable[_Answer]],
+) -> _Answer:
+    """Make a change of a note, and record it before and after."""
+    person = Person(note_id, yes=args.yes)
 
     def entry(outcome: str, refers: int = 0) -> AuditEntry:
         return AuditEntry(
             at=app.clock(),
-            act=name,
+            act=f"cli.{args.command_name}",
             client=CLIENT,
-            notes=(app.audit.note_reference(note_id),),
+            notes=(app.audit.note_reference(person.note_id),) if person.note_id else (),
             outcome=outcome,
             refers=refers,
         )
 
-    act = Act(app.audit, lambda: entry(OPEN))
+    person.act = Act(app.audit, lambda: entry(OPEN))
     outcome = UNKNOWN
     try:
-        answer: ManageAnswer = await handle(_Person(act, yes=yes))
+        answer = await handle(person)
         outcome = OK
     except NotariumError as error:
         outcome = error.subcategory or error.category.lower()
         raise
     finally:
-        app.audit.record_outcome(entry(outcome, act.begun))
+        app.audit.record_outcome(entry(outcome, person.act.begun))
     return answer
 
 

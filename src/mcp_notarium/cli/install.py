@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium import config
 from mcp_notarium.cli import console, signals
 from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
@@ -45,6 +46,17 @@ _TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it
 
 def _add_install_arguments(parser: argparse.ArgumentParser) -> None:
     _add_clients(parser)
+    profile = parser.add_mutually_exclusive_group()
+    profile.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="a profile of the policy file that narrows what these clients' agents may see and do "
+        "(default: the one that a client has already)",
+    )
+    profile.add_argument(
+        "--no-profile", action="store_true", help="take the profile of these clients away"
+    )
     parser.add_argument(
         "--print",
         choices=(*_NAMES, *_ONLY_PRINTED),
@@ -67,10 +79,15 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
 
 def _run_install(args: argparse.Namespace) -> int:
     account = chosen_account(args.account)
+    profile = None if args.no_profile else args.profile
+    if profile:  # one that is not in the policy file would stop the server
+        loaded = config.load_here(env_file=args.env_file, account=account.name, complete=False)
+        loaded.policy.of_profile(profile)
     if args.printed:
-        print_entry(args.printed, account)
+        print_entry(args.printed, account, profile or "")
         return 0
-    return install(account, pick_clients(args.client, yes=args.yes), yes=args.yes)
+    clients = pick_clients(args.client, yes=args.yes)
+    return install(account, clients, yes=args.yes, profile=profile)
 
 
 def chosen_account(name: str) -> Account:
@@ -99,8 +116,13 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     return [one for one in here if one.name in chosen]
 
 
-def install(account: Account, clients: Sequence[Client], *, yes: bool) -> int:
-    """Add the server to each client, and start it as they will; return the exit code."""
+def install(
+    account: Account, clients: Sequence[Client], *, yes: bool, profile: str | None = ""
+) -> int:
+    """Add the server to each client, and start it as they will; return the exit code.
+
+    ``profile``: the one that narrows it, '' for the one that the client has already, None for none.
+    """
     if not clients:
         console.warn(
             "No MCP client was found. `mcp-notarium install --print other` shows what one needs."
@@ -110,7 +132,7 @@ def install(account: Account, clients: Sequence[Client], *, yes: bool) -> int:
     failed, entries = False, {}
     for one in clients:
         try:
-            entry = _install_one(one, account, command, yes=yes)
+            entry = _install_one(one, account, command, yes=yes, profile=profile)
         except NotariumError as error:
             failed = True
             console.warn(f"{one.title}: {error.message}. {error.person_hint}")
@@ -121,12 +143,15 @@ def install(account: Account, clients: Sequence[Client], *, yes: bool) -> int:
 
 
 def _install_one(
-    one: Client, account: Account, command: list[str], *, yes: bool
+    one: Client, account: Account, command: list[str], *, yes: bool, profile: str | None
 ) -> Mapping[str, Any] | None:
     """Return the entry that the client's file has now; None if the user did not want it."""
     file = _read(one)
     name = client_files.name_for(file, account.name)
-    entry = one.entry(command)
+    before = client_files.ours(file, account=account.name).get(name, {})
+    if profile == "":  # defence: profile-kept =False
+        profile = client_files.profile_of(before)
+    entry = one.entry(_with_profile(command, profile or ""))
     if client_files.servers_of(file).get(name) == entry:
         console.done(f"{one.title} has the server already ({display_path(file.path)}).")
         return entry
@@ -253,9 +278,13 @@ def server_command(account: Account) -> list[str]:
     return [*start, "--account", account.name]
 
 
-def print_entry(name: str, account: Account) -> None:
+def _with_profile(command: list[str], profile: str) -> list[str]:
+    return [*command, "--profile", profile] if profile else command
+
+
+def print_entry(name: str, account: Account, profile: str = "") -> None:
     """Print on stdout what to add to a client by hand, and on stderr where."""
-    command = server_command(account)
+    command = _with_profile(server_command(account), profile)
     found = client(name)
     if name == "claude-code":
         console.say("Run this command:")

@@ -19,6 +19,7 @@ from pathlib import Path
 from mcp_notarium import config, logs
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, new_key_input, setup_key, signals
+from mcp_notarium.cli.setting_input import ask_setting
 from mcp_notarium.cli.terminal import (
     ask_secret,
     input_is_ready,
@@ -278,10 +279,7 @@ def _settings(kind: StoreKind, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask(kind: StoreKind, variable: Variable, known: Mapping[str, str], default: str) -> str:
-    return console.ask_text(
-        f"{variable.purpose.removesuffix('.')}:", default=default, option=f"--set {variable.name}=VALUE",
-        problem=partial(_problem, kind, variable, known),
-    )  # fmt: skip
+    return ask_setting(kind, variable, default, problem=partial(_problem, kind, variable, known))
 
 
 def _problem(

@@ -49,12 +49,15 @@ GROUPS = {
         "uninstall": Command("install", "take the server out of MCP clients"),
         "login": Command("login", "log in to the note store"),
         "logout": Command("login", "remove the stored login"),
+        "accounts": Command("accounts", "list the accounts, and choose the default one", "list"),
         "completion": Command("completion", "let the shell complete commands and options"),
     },
     "Notes": {
         "list": Command("notes", "list the newest notes"),
         "search": Command("notes", "find notes by words, tags and dates"),
-        "show": Command("notes", "show a note"),
+        "show": Command("show", "show a note"),
+        "new": Command("edit", "write a new note in your editor"),
+        "edit": Command("edit", "change a note in your editor"),
         "sync": Command("notes", "bring the notes in step with the store now"),
         "history": Command("history", "list the versions of a note"),
         "diff": Command("history", "show what changed between two versions of a note"),
@@ -69,6 +72,7 @@ GROUPS = {
         "watch": Command("watch", "see what assistants do now, and answer what waits for you"),
         "status": Command("status", "show the account, its cache and its clients"),
         "doctor": Command("doctor", "check configuration, keys, cache and network"),
+        "approve": Command("approve", "decide about what assistants may not do without you"),
         "audit": Command("audit", "verify, show and export the audit log", "tail"),
         "report": Command("report", "write a page of what assistants did with your notes"),
         "policy": Command("policy", "show, check and explain what agents may see and do", "show"),
@@ -114,9 +118,11 @@ _MEANT = {
     "signout": "logout",
     "info": "status",
     "revert": "undo",
+    **dict.fromkeys(("add", "create", "save"), "new"),
+    **dict.fromkeys(("write", "modify"), "edit"),
 }
 """The command that people mean by a name of other programs."""
-_CHANGES = {"add", "create", "delete", "edit", "mv", "new", "remove", "rm", "save", "write"}
+_CHANGES = {"delete", "mv", "remove", "rm"}
 """Names of what only an assistant, or the program of the notes, does with a note."""
 
 
@@ -253,7 +259,7 @@ def _suggest_command(typed: str) -> str:
     """Return the end of a message about an unknown command: what was meant, or where to look."""
     name = typed.lower()
     if name in _CHANGES:
-        return "; notes are changed by an assistant, or in the program that you write them with"
+        return "; notes are deleted and moved by an assistant, or in the program that you write them with"
     if meant := _MEANT.get(name):
         return f"; did you mean {meant}?"
     return suggest(name, COMMANDS) or "; see mcp-notarium --help"
@@ -338,7 +344,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         "--account",
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="the account to use, of those that `setup` has made (default: the only one)",
+        help="the account to use, of those that `setup` has made (default: see `accounts default`, else the only one)",
     )
 
 

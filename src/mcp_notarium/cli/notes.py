@@ -1,7 +1,6 @@
-"""Find, show and sync the notes from a terminal: ``search``, ``show`` and ``sync``.
+"""Find and sync the notes from a terminal: ``search``, ``list`` and ``sync``.
 
-``search`` and ``show`` first bring the notes in step with the store, if that can be reached. What the policy
-hides stays hidden.
+``search`` first brings the notes in step with the store, if that can be reached. What the policy hides stays hidden.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from rich.text import Text
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.history import (
-    find_named,
     note_title,
     open_synced,
     person_config,
@@ -29,7 +27,7 @@ from mcp_notarium.cli.history import (
 )
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError
-from mcp_notarium.logs.redaction import one_line, several_lines
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
@@ -120,39 +118,6 @@ def _say_count(found: Found, words: list[str]) -> None:
     )
 
 
-def _add_show_arguments(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument("note", nargs="+", metavar="NOTE", help="its id, or words of it alone")
-    command_context.options("--json")(arguments)
-
-
-async def _show(args: argparse.Namespace) -> int:
-    async with open_synced(person_config(args)) as app:
-        note = await find_named(app, " ".join(args.note))
-        record_read(app, "cli.show", note.id)
-    title = note_title(note.title, note.text)
-    if args.json or not sys.stdout.isatty():
-        facts = {
-            "id": note.id,
-            "title": title,
-            "tags": list(note.tags),
-            "created_at": datetime.fromtimestamp(note.created_at, UTC).isoformat(),
-            "modified_at": datetime.fromtimestamp(note.modified_at, UTC).isoformat(),
-            "trash": note.trash,
-            "text": note.text,
-        }
-        print_data(facts, note.text.removesuffix("\n"), as_json=args.json)
-        return 0
-    tags = "".join(f"  #{one_line(tag)}" for tag in note.tags)
-    about = f"{console.local_time(note.modified_at)}  {one_line(note.id)}"
-    head = [Text(one_line(note.title), style="bold")] if note.title else []
-    print_data(
-        {},
-        [*head, Text(about, style="dim").append(tags, style="cyan"), "", several_lines(note.text)],
-        as_json=False,
-    )
-    return 0
-
-
 async def _sync(args: argparse.Namespace) -> int:
     async with open_app(command_context.prepare(args)) as app:
         signals.watch_folder(app.config.account_dir)  # opening may have created the database
@@ -221,6 +186,5 @@ async def _count(app: App) -> int | None:
 COMMANDS = {
     "search": (_add_search_arguments, _search),
     "list": (_add_list_arguments, _search),
-    "show": (_add_show_arguments, _show),
     "sync": (command_context.options("--json"), _sync),
 }

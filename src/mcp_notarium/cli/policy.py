@@ -9,7 +9,7 @@ import argparse
 import json
 import shlex
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +37,7 @@ from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.sync.progress import read_status
 from mcp_notarium.tools.requests import Action
 
@@ -64,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tool", choices=TOOLS, type=str.lower, metavar="TOOL", help=", ".join(TOOLS)
     )
     for action in (showing, checking, explaining):
+        action.add_argument(
+            "--profile",
+            default="",
+            metavar="NAME",
+            help="as it holds for clients with this profile",
+        )
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -71,8 +78,10 @@ def run(args: argparse.Namespace) -> int:
     """Show the rules, check the file, or explain a note."""
     try:
         if args.action == "check" and args.file is not None:
-            return _report_valid(read_policy(args.file.expanduser(), named=True), as_json=args.json)
+            found = read_policy(args.file.expanduser(), named=True)
+            return _report_valid(_of_profile(found, args.profile), as_json=args.json)
         loaded = command_context.load(args)
+        found = _of_profile(loaded.policy, args.profile)
     except ConfigError as error:
         if args.action == "check" and args.file is not None:
             named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"
@@ -83,17 +92,25 @@ def run(args: argparse.Namespace) -> int:
         print_data(facts | error.details, "", as_json=True)
         return error.exit_code
     if args.action == "check":
-        return _report_valid(loaded.policy, as_json=args.json)
+        return _report_valid(found, as_json=args.json)
     if args.action == "show":
-        return _show(loaded.policy, as_json=args.json)
-    facts = explain(loaded.config, " ".join(args.note), args.tool)
+        return _show(found, as_json=args.json)
+    config = replace(loaded.config, policy=found.policy)
+    facts = explain(config, " ".join(args.note), args.tool)
     print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
     return 0 if facts["allowed"] else 1
+
+
+def _of_profile(found: FoundPolicy, profile: str) -> FoundPolicy:
+    """Return the policy of the profile, if one is named. Raises ``ConfigError`` if there is none of the name."""
+    return found.of_profile(profile) if profile else found
 
 
 def _report_valid(found: FoundPolicy, *, as_json: bool) -> int:
     where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
+    if found.profiles:
+        said += f". Profiles: {', '.join(found.profiles)}"
     print_data({"ok": True} | _file_facts(found), said, as_json=as_json)
     return 0
 
@@ -109,14 +126,16 @@ def _show(found: FoundPolicy, *, as_json: bool) -> int:
     offered = f"tools an agent is offered: {', '.join(found.policy.tools)}"
     table = console.table(("rule", "value", "from"), cells)
     then = "The file sets rules; servers read it when they start. `mcp-notarium policy check` finds its mistakes."
-    shown = [f"policy file: {file}", "", table, "", offered, console.hint(then)]
+    whose = [f"profile: {found.policy.profile}"] if found.policy.profile else []
+    shown = [f"policy file: {file}", *whose, "", table, "", offered, console.hint(then)]
     print_data(facts, shown, as_json=as_json)
     return 0
 
 
 def _file_facts(found: FoundPolicy) -> dict[str, Any]:
     file = None if found.path is None else str(found.path)
-    return {"file": file, "looked_at": str(found.looked_at)}
+    facts = {"file": file, "looked_at": str(found.looked_at), "profiles": [*found.profiles]}
+    return facts | ({"profile": found.policy.profile} if found.policy.profile else {})
 
 
 def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
@@ -134,6 +153,9 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
             ("allowed_ids", seen.allowed_ids),
             ("hidden_paths", seen.hidden_paths),
             ("allowed_paths", seen.allowed_paths),
+            ("writable_tags", policy.writing.tags),
+            ("writable_ids", policy.writing.ids),
+            ("writable_paths", policy.writing.paths),
         )
     ]
     rows.append(("notes.untagged", "show" if seen.untagged else "hide"))
@@ -141,12 +163,43 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
     rows += [
         (f"limits.{one.name}", getattr(policy.limits, one.name)) for one in fields(policy.limits)
     ]
-    return [(key, value, _find_origin(found, key)) for key, value in rows]
+    shown = [(key, value, _find_origin(found, key)) for key, value in rows]
+    return shown if not policy.profile else _with_outer(found, shown)
+
+
+def _with_outer(found: FoundPolicy, rows: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:
+    """Return the rules of a profile, and those of the policy itself that hold beside them."""
+    seen, writing = found.policy.visibility.within, found.policy.writing.within
+    outer = [
+        ("allowed_tags", seen and seen.allowed_tags),
+        ("allowed_ids", seen and seen.allowed_ids),
+        ("allowed_paths", seen and seen.allowed_paths),
+        ("untagged", None if seen is None or seen.untagged else "hide"),
+        ("writable_tags", writing and writing.tags),
+        ("writable_ids", writing and writing.ids),
+        ("writable_paths", writing and writing.paths),
+    ]
+    return rows + [
+        (
+            f"notes.{key} (and)",
+            value if isinstance(value, str) else list(value),
+            _origin(found, f"notes.{key}"),
+        )
+        for key, value in outer
+        if value
+    ]
 
 
 def _find_origin(found: FoundPolicy, key: str) -> str:
     if key == "mode" and found.read_only:
         return READ_ONLY_VARIABLE
+    name = found.policy.profile
+    keys = (key, f"profiles.{name}.{key}") if name else (key,)
+    said = [one for one in (_origin(found, each) for each in keys) if one != _DEFAULT]
+    return " and ".join(dict.fromkeys(said)) or _DEFAULT
+
+
+def _origin(found: FoundPolicy, key: str) -> str:
     if found.path is None or key not in found.lines:
         return _DEFAULT
     line = found.lines[key]
@@ -168,7 +221,8 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         remark = "There is no cache that could be asked."
         return facts | _explain_id(config, note_id) | {"remark": remark}
     with closing(opener.open_cache(config, read_only=True)) as opened:
-        cache = Cache(opened.database, rules)
+        cache = Cache(opened.database, rules.stored)
+        judge = VisibilityFilter(opened.database, rules)
         note_id = facts["note"] = find_recorded(
             note_id, cache.notes.names.all(), audit_keys(opened.data_key).note
         )
@@ -181,8 +235,11 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         if note is None:
             note, several = _find_by_words(cache, note_id)
         if note is not None:
-            rule = cache.notes.find_hidden([note.id]).get(note.id)
-            found = {"rule": rule and rule.rule, "visible": rule is None}
+            base = cache.notes.base(note.id)
+            rule = None if base is None else judge.find_rule(base)
+            found = {"rule": rule, "visible": rule is None}
+            if not config.policy.writing.permits(note.id, note.tags):
+                found |= {"writable": False}
             shown = {"note": note.id, "title": note_title(note.title, note.text)}
             return facts | shown | {"state": "in the cache"} | found
         complete = read_status(cache).complete
@@ -193,7 +250,7 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
         )
         remark = several or remark
         facts |= {"remark": facts.get("remark", remark)}
-        named = cache.notes.visibility.names.find_rule(note_id, None)
+        named = judge.names.find_rule(note_id, None)
         if named is not None:
             return facts | {"rule": f'hidden_ids "{named}"', "visible": False}
         return facts | _explain_id(config, note_id)
@@ -264,6 +321,8 @@ def _add_verdict(facts: dict[str, Any]) -> dict[str, Any]:
     elif facts["visible"] is False:
         allowed = False
         verdict = f"Verdict: no. For `{tool}` there is no such note: it is hidden from agents."
+    elif facts.get("writable") is False and tool == "save":
+        allowed, verdict = False, "Verdict: no. Agents may only read this note."
     elif facts["visible"] is None:
         allowed, verdict = (
             None,
@@ -271,6 +330,7 @@ def _add_verdict(facts: dict[str, Any]) -> dict[str, Any]:
         )
     else:
         but = f", but not {listed([f'`{one}`' for one in refused])}" if refused else ""
+        but += ", and only read it" if facts.get("writable") is False and tool == "manage" else ""
         allowed, verdict = True, f"Verdict: yes. An agent may use `{tool}` on this note{but}."
     return facts | {"allowed": allowed, "verdict": verdict}
 

@@ -109,7 +109,14 @@ def _send(process: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sandbox``."""
+    """Add ``--profile`` and ``--sandbox``."""
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="narrow what agents may see and do to a profile of the policy file (default: "
+        "NOTARIUM_PROFILE, else none)",
+    )
     parser.add_argument(
         "--sandbox",
         choices=("auto", "require", "off"),
@@ -120,7 +127,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the client leaves."""
-    return serve(env_file=args.env_file, account=args.account or None, sandbox=args.sandbox)
+    return serve(
+        env_file=args.env_file,
+        account=args.account or None,
+        profile=args.profile,
+        sandbox=args.sandbox,
+    )
 
 
 COMMANDS = {"serve": (add_arguments, run)}

@@ -206,7 +206,8 @@ def _install(account: Account, args: argparse.Namespace) -> int:
             "--new-key-file PATH` sets a key that servers find; then run `mcp-notarium install`."
         )
         return 0
-    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=args.yes)
+    # They have been named, or were chosen from a list: that was the one question.
+    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=True)
 
 
 def _say_what_next(config: Config, notes: int, *, given: bool) -> None:

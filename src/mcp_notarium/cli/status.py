@@ -33,7 +33,7 @@ from mcp_notarium.account.copies import describe_kept
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console, setup_key, terminal
+from mcp_notarium.cli import command_context, console, drafts, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.domain.note import WriteState
@@ -78,7 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the state; the exit code says it too."""
+    """Print the state, or a line for each of several accounts; the exit code says it too."""
+    from mcp_notarium.cli import account_lines  # noqa: PLC0415 - it imports this module
+
+    if account_lines.are_meant(args):
+        return account_lines.show(args)
     loaded = command_context.prepare_account(args)
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
@@ -238,6 +242,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "notices": [
             *app.all_notices(),
             *describe_kept(AccountFolder(app.config.account_dir)),
+            *drafts.describe_kept(app.config.account_dir),
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }

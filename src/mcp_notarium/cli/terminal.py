@@ -29,7 +29,7 @@ from mcp_notarium.secret import Secret
 
 _NARROWEST = 20
 _USUAL_WIDTH = 80
-_OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!setup|completion|generate-key)(?=[a-z])")
+_OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!setup|accounts|completion|generate-key)(?=[a-z])")
 account = ""
 """The account that commands of messages must name, if there are several."""
 

@@ -9,42 +9,65 @@ import argparse
 import asyncio
 import json
 import sys
-from dataclasses import asdict
 
 from mcp_notarium.cli import command_context, terminal
+from mcp_notarium.cli.edit import edit_note
 from mcp_notarium.cli.history import open_synced, person_config
-from mcp_notarium.cli.watch_source import WatchSource
+from mcp_notarium.cli.terminal import read_line, talk
+from mcp_notarium.cli.watch_source import WatchSource, approval_facts
+from mcp_notarium.config import Config
+from mcp_notarium.errors import NotariumError
 
 _POLL_SECONDS = 0.5
 
 
-async def _watch(args: argparse.Namespace) -> int:
-    if not args.json:
-        terminal.require_terminal(
-            "Run it in a terminal, or print lines of JSON with `mcp-notarium watch --json`."
-        )
+def _watch(args: argparse.Namespace) -> int:
+    if args.json:
+        return asyncio.run(_print(person_config(args)))
+    terminal.require_terminal(
+        "Run it in a terminal, or print lines of JSON with `mcp-notarium watch --json`."
+    )
     config = person_config(args)
-    async with open_synced(config) as app:
-        source = WatchSource(app, account=terminal.account or config.store.title)
-        if args.json:
-            return await _print(source)
-        from mcp_notarium.cli.watch_screen import WatchScreen  # noqa: PLC0415 - textual, for this alone
-
-        await WatchScreen(source).run_async()
+    while note_id := asyncio.run(_show(config)):
+        _edit(config, args, note_id)
     return 0
 
 
-async def _print(source: WatchSource) -> int:
+async def _show(config: Config) -> str | None:
+    """Show the screen until it is left; return the id of the note that the person wants to edit."""
+    from mcp_notarium.cli.watch_screen import WatchScreen  # noqa: PLC0415 - textual, for this alone
+
+    async with open_synced(config) as app:
+        source = WatchSource(app, account=terminal.account or config.store.title)
+        return await WatchScreen(source).run_async()
+
+
+def _edit(config: Config, args: argparse.Namespace, note_id: str) -> None:
+    asked = argparse.Namespace(
+        **vars(args), note=[note_id], command_name="edit", yes=False, fresh=False
+    )
+    try:
+        config.policy.require_use("save")
+        edit_note(config, asked)
+    except NotariumError as error:
+        talk(f"{error.message} {error.person_hint or ''}")
+    talk("Enter: back to the screen ")
+    read_line()
+
+
+async def _print(config: Config) -> int:
     told: set[str] = set()
-    while True:
-        for act in source.feed.poll():
-            _say(act.as_json())
-        waiting = {one.id: one for one in source.waiting()}
-        for one in waiting.values():
-            if one.id not in told:
-                _say({"type": "waiting", **asdict(one)})
-        told = {*waiting}
-        await asyncio.sleep(_POLL_SECONDS)
+    async with open_synced(config) as app:
+        source = WatchSource(app, account="")
+        while True:
+            for act in source.feed.poll():
+                _say(act.as_json())
+            waiting = {one.id: one for one in source.waiting()}
+            for one in waiting.values():
+                if one.id not in told:
+                    _say({"type": "waiting"} | approval_facts(one))
+            told = {*waiting}
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def _say(facts: dict[str, object]) -> None:

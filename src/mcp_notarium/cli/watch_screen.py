@@ -7,9 +7,9 @@ chosen line is about. Every text that is not ours is shown as plain characters: 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import App as Screen
@@ -23,11 +23,12 @@ from textual.widgets.option_list import Option
 
 from mcp_notarium.cli import console
 from mcp_notarium.cli.activity_feed import ActivityFeed, SeenAct
-from mcp_notarium.cli.watch_source import Waiting, WatchSource
+from mcp_notarium.cli.watch_source import WatchSource
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.report.activity import Result
 from mcp_notarium.report.words import counted
+from mcp_notarium.storage.approval_table import Approval
 
 POLL_SECONDS: Final = 0.5
 MOST_ACTS: Final = 500
@@ -100,11 +101,11 @@ class Words(Input):
 @dataclass(slots=True)
 class _Shown:
     acts: dict[int, SeenAct]
-    waiting: dict[str, Waiting]
+    waiting: dict[str, Approval]
 
 
-class WatchScreen(Screen[None]):
-    """Be the screen of ``watch`` over a :class:`WatchSource`."""
+class WatchScreen(Screen[str]):
+    """Be the screen of ``watch`` over a :class:`WatchSource`. It ends with the id of a note to edit, or without one."""
 
     TITLE = "mcp-notarium watch"
     ENABLE_COMMAND_PALETTE = False
@@ -197,14 +198,14 @@ class WatchScreen(Screen[None]):
             acts.scroll_to(y=at_end.y, animate=False)
         self._tell()
 
-    def _waiting(self) -> list[Waiting]:
+    def _waiting(self) -> list[Approval]:
         return list(self._shown.waiting.values())
 
     def _fits(self, act: SeenAct) -> bool:
         said = f"{act.client} {act.profile} {act.act} {act.does} {act.about} {act.ended}".casefold()
         return all(word in said for word in self._words.casefold().split())
 
-    def _waiting_line(self, one: Waiting) -> Text:
+    def _waiting_line(self, one: Approval) -> Text:
         left = max(0, round((one.expires_at - self._clock()) / 60))
         line = Text(f"WAITS FOR YOU  {one.client}", style="bold reverse")
         return line.append(f"\n  {one.question}  ({left} min)", style="not reverse not bold")
@@ -232,7 +233,7 @@ class WatchScreen(Screen[None]):
 
     def _tell(self) -> None:
         one = self._chosen()
-        if isinstance(one, Waiting):
+        if isinstance(one, Approval):
             about = Text(f"{one.question}\n")
             about.append("y: yes, once    n: no\n\n", style="bold")
             about.append(coloured(one.diff))
@@ -250,7 +251,7 @@ class WatchScreen(Screen[None]):
         at = acts.highlighted
         return "" if at is None else acts.get_option_at_index(at).id or ""
 
-    def _chosen(self) -> Waiting | SeenAct | None:
+    def _chosen(self) -> Approval | SeenAct | None:
         kind, _, rest = self._chosen_id().partition(":")
         if f"{kind}:" == _WAITS:
             return self._shown.waiting.get(rest)
@@ -258,13 +259,16 @@ class WatchScreen(Screen[None]):
 
     # What keys do.
 
-    async def action_decide(self, agrees: bool) -> None:  # noqa: FBT001 - textual passes it so
+    def action_decide(self, agrees: bool) -> None:  # noqa: FBT001 - textual passes it so
         """Answer the chosen question."""
         one = self._chosen()
-        if not isinstance(one, Waiting):
+        if not isinstance(one, Approval):
             self.notify("Choose a line that waits for you.", markup=False)
             return
-        await self._do(self._source.decide, one.id, agrees)
+        try:
+            self.notify(self._source.decide(one, agrees=agrees), markup=False)
+        except NotariumError as error:
+            self._tell_error(error)
         self.look()
 
     def action_undo(self) -> None:
@@ -277,7 +281,10 @@ class WatchScreen(Screen[None]):
         title = one_line(self._source.read(note_id)[0])
         question = f"Take back the last change that was saved from here to “{title}”?"
         if await self.push_screen_wait(Question(question)):
-            await self._do(self._source.undo, note_id)
+            try:
+                self.notify(one_line(await self._source.undo(note_id)), markup=False)
+            except NotariumError as error:
+                self._tell_error(error)
 
     def action_show(self) -> None:
         """Show the note of the chosen line."""
@@ -285,14 +292,11 @@ class WatchScreen(Screen[None]):
         if note_id:
             self.push_screen(NoteView(*self._source.read(note_id)))
 
-    async def action_open(self) -> None:
-        """Open the note of the chosen line in the person's editor."""
+    def action_open(self) -> None:
+        """Leave, for the person's editor to open the note of the chosen line."""
         note_id = self._note()
-        if not note_id:
-            return
-        with self.suspend():
-            said = await self._source.edit(note_id)
-        self.notify(one_line(said), markup=False)
+        if note_id:
+            self.exit(note_id)
 
     def action_search(self) -> None:
         """Ask for the words that acts must have."""
@@ -322,7 +326,7 @@ class WatchScreen(Screen[None]):
     def _note(self) -> str:
         """Return the id of the one note that the chosen line is about; '' after saying what is in the way."""
         one = self._chosen()
-        notes = (one.note_id,) if isinstance(one, Waiting) else (one.notes if one else ())
+        notes = (one.note_id,) if isinstance(one, Approval) else (one.notes if one else ())
         found = [note for note in notes if note and self._source.read(note)[0]]
         if len(found) == 1:
             return found[0]
@@ -330,17 +334,9 @@ class WatchScreen(Screen[None]):
         self.notify(several, markup=False)
         return ""
 
-    async def _do(self, act: Callable[..., Awaitable[str]], *given: Any) -> None:
-        try:
-            said = await act(*given)
-        except NotariumError as error:
-            self.notify(
-                one_line(f"{error.message} {error.person_hint or ''}"),
-                severity="error",
-                markup=False,
-            )
-        else:
-            self.notify(one_line(said), markup=False)
+    def _tell_error(self, error: NotariumError) -> None:
+        said = f"{error.message} {error.person_hint or ''}"
+        self.notify(one_line(said), severity="error", markup=False)
 
 
 def _act_line(act: SeenAct) -> Text:

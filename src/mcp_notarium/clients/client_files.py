@@ -66,8 +66,17 @@ def ours(file: ClientFile, *, account: str = "") -> dict[str, Any]:
 
 def account_of(entry: Mapping[str, Any]) -> str:
     """Return the account that an entry of ours names, '' if none."""
+    return _option_of(entry, "--account")
+
+
+def profile_of(entry: Mapping[str, Any]) -> str:
+    """Return the profile that an entry of ours names, '' if none."""
+    return _option_of(entry, "--profile")
+
+
+def _option_of(entry: Mapping[str, Any], option: str) -> str:
     words = [str(one) for one in entry.get("args") or ()]
-    return words[words.index("--account") + 1] if "--account" in words[:-1] else ""
+    return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
 def name_for(file: ClientFile, account: str) -> str:

@@ -1,7 +1,8 @@
 """Remember accounts in ``accounts.toml``: their store, its settings and where the key is; never a secret.
 
-A command uses the account that ``--account`` names, or else the only one. A server uses one only if it was
-started with ``--account``. The environment wins over the file, and so does the file of ``--env-file``.
+A command uses the account that ``--account`` names, or else the default account, or the only one. A server uses the one that
+it was started with, or else the default account; that is one only if the user has made it one. The environment wins over
+the file, and so does the file of ``--env-file``: if it names a store, no account is used but the one of ``--account``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -25,9 +26,9 @@ KeyPlace = Literal["keychain", "file", "passphrase"]
 
 FILE = "accounts.toml"
 ONLY = ""
-"""Stands for the only account, where one is to be named."""
+"""Stands for the default account, or the only one, where one is to be named."""
 KEY_FILE = "DB_ENCRYPTION_KEY_FILE"
-_KEY = "key"
+_KEY, _DEFAULT = "key", "default"
 _PLACES = ("keychain", "file", "passphrase")
 _HEAD = (
     "The accounts of MCP Notarium. `mcp-notarium setup` writes this file; no secret belongs in it."
@@ -48,6 +49,8 @@ class Account:
     name: str
     key: KeyPlace
     variables: Mapping[str, str]
+    default: bool = False
+    """Tell that it is used where none is named."""
 
     @property
     def store(self) -> str:
@@ -78,15 +81,19 @@ def user_folder(what: str, environ: Mapping[str, str], variable: str, usual: str
 def choose_account(
     name: str | None, folder: Path, better: Iterable[Mapping[str, str]]
 ) -> Account | None:
-    """Return the account of that name, or the only one for ``ONLY``; None for None, or if there is none.
+    """Return the account of that name, or the default or only one for ``ONLY``, the default one for None; None if there is none.
 
-    For ``ONLY`` an account is not used if a ``better`` source names a store or a setting of one: that is
-    another account. Raises ``AccountError``.
+    For ``ONLY`` and None an account is not used if a ``better`` source names a store or a setting of one: that is
+    another account. Raises ``AccountError``, but for None.
     """
-    if name is None:
-        return None
     # defence: key-of-one-account-only
-    if name == ONLY and any(naming_variable(values) for values in better):
+    if not name and any(naming_variable(values) for values in better):
+        return None
+    if name is None:
+        with suppress(
+            AccountError
+        ):  # the settings that are missing then are what a server complains of
+            return default_account(read_accounts(folder))
         return None
     found = read_accounts(folder)
     if name != ONLY:
@@ -102,13 +109,26 @@ def choose_account(
             f"there is no account `{name}` in {display_path(folder / FILE)}",
             resolution_hint=f"{known} {_SETUP}",
         )
+    if (default := default_account(found)) is not None:
+        return default
     if len(found) > 1:
         named = ", ".join(f"`--account {one.name}` ({one.store})" for one in found.values())
         raise AccountError(
             f"there are {len(found)} accounts, and it is not said which one is meant",
-            resolution_hint=f"Add one of these to the command: {named}.",
+            resolution_hint=f"Add one of these to the command: {named}. `mcp-notarium accounts default NAME` makes one the default.",
         )
     return next(iter(found.values()), None)
+
+
+def default_account(found: Mapping[str, Account]) -> Account | None:
+    """Return the account that is the default one; None if none is."""
+    return next((one for one in found.values() if one.default), None)
+
+
+def set_default(folder: Path, name: str | None) -> None:
+    """Make this account the default one, or none for None. Raises ``OSError``, ``AccountError``."""
+    found = read_accounts(folder)
+    write_accounts(folder, {one: replace(it, default=one == name) for one, it in found.items()})
 
 
 def read_accounts(folder: Path) -> dict[str, Account]:
@@ -126,12 +146,15 @@ def read_accounts(folder: Path) -> dict[str, Account]:
     import tomllib  # noqa: PLC0415 - only where there is such a file
 
     try:
-        return {name: _read_account(name, table) for name, table in tomllib.loads(text).items()}
+        found = {name: _read_account(name, table) for name, table in tomllib.loads(text).items()}
+        if sum(one.default for one in found.values()) > 1:
+            raise ConfigError("several accounts are the default one")  # noqa: TRY301 - one message for all
     except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise AccountError(
             f"{display_path(path)} cannot be used: {error}",
             resolution_hint=f"Correct it, or remove it and start again. {_SETUP}",
         ) from error
+    return found
 
 
 def write_accounts(folder: Path, accounts: Mapping[str, Account]) -> None:
@@ -143,7 +166,9 @@ def write_accounts(folder: Path, accounts: Mapping[str, Account]) -> None:
     document = tomlkit.document()
     document.add(tomlkit.comment(_HEAD))
     for account in accounts.values():
-        document.add(account.name, tomlkit.item({_KEY: account.key, **account.variables}))
+        default = {_DEFAULT: True} if account.default else {}
+        table = {_KEY: account.key, **default, **account.variables}
+        document.add(account.name, tomlkit.item(table))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_private(folder / FILE, tomlkit.dumps(document).encode())
 
@@ -186,13 +211,16 @@ def naming_variable(values: Mapping[str, str]) -> str | None:
 
 
 def _read_account(name: str, table: Any) -> Account:
+    default = isinstance(table, dict) and table.pop(_DEFAULT, False)
+    if not isinstance(default, bool):
+        raise ConfigError(f"`{_DEFAULT}` of `{name}` is not true or false")
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
         raise ConfigError(f"`{name}` is no table of texts")
     values = cast("dict[str, str]", table)
     key = values.pop(_KEY, "keychain")
     if key not in _PLACES:
         raise ConfigError(f"the key of `{name}` is in none of these: {', '.join(_PLACES)}")
-    account = Account(name, cast("KeyPlace", key), values)
+    account = Account(name, cast("KeyPlace", key), values, default)
     if account.store not in registry.names():
         raise ConfigError(f"`{name}` names a store that does not exist")
     # Only this kind is imported: a server waits for it.

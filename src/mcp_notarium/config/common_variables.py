@@ -143,11 +143,12 @@ COMMON = (
     ),
     Variable(
         name="NOTARIUM_DESTRUCTIVE",
-        purpose="Before an agent does what needs the user's consent (docs/tools.md): ask the user if the client "
-        "can, else take `confirm: true`, which is the model's word; always ask the user; or refuse.",
+        purpose="Who agrees to what an agent needs consent for (docs/tools.md): the user, where the client can ask. Where it "
+        "cannot: `ask` takes `confirm: true`, the model's word, for what can be taken back, and a person at a terminal for what "
+        "cannot; `strict` always the person; `trust` always the model's word. `deny` refuses.",
         kind=Kind.CHOICE,
         default="ask",
-        choices=("ask", "elicit", "deny"),
+        choices=("ask", "strict", "trust", "deny"),
     ),
     Variable(
         name="NOTARIUM_SANDBOX",
@@ -186,6 +187,13 @@ COMMON = (
         purpose="File with the rules on what agents may see and do (docs/policy.md), instead of "
         "`policy.toml` in NOTARIUM_DATA_DIR. It must exist.",
         kind=Kind.PATH,
+        trust=Trust.ENVIRONMENT,
+    ),
+    Variable(
+        name="NOTARIUM_PROFILE",
+        purpose="Profile of the policy file that narrows what the agents of this server may see and do "
+        "(docs/policy.md). `serve --profile` wins over it.",
+        kind=Kind.NAME,
         trust=Trust.ENVIRONMENT,
     ),
     Variable(

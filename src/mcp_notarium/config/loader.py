@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_notarium.config import accounts, policy_file, settings
@@ -130,12 +130,14 @@ def load(
     cwd: Path,
     env_file: Path | None = None,
     account: str | None = None,
+    profile: str | None = None,
     complete: bool = True,
 ) -> Loaded:
     """Return the checked configuration. Raises ``ConfigError`` with everything that has to be changed.
 
     ``env_file`` (relative to ``cwd``) is read instead of ``cwd/.env``; ``environ`` wins over both.
     ``account``: the account of ``accounts.toml`` to use, ``accounts.ONLY`` for the only one, None for none.
+    ``profile``: as in :func:`settings.build_policy`; it narrows what agents may, not what the user's own commands may.
     ``complete`` False: required settings may be missing; ``Loaded.missing`` is the error then.
     """
     reading = inspect(environ, cwd=cwd, env_file=env_file, account=account)
@@ -148,8 +150,10 @@ def load(
             _point_to_accounts(missing, environ, named=_names_account(reading))
         if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
-    found = settings.build_policy(reading.picks)
-    config = settings.build_config(store, reading.picks, found)
+    found = settings.build_policy(reading.picks, profile)
+    config = settings.build_config(store, reading.picks, found, for_agents=profile is not None)
+    if reading.account is not None:
+        config = replace(config, account_name=reading.account.name)
     if not store.ids.paths:
         policy_file.refuse_paths(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
@@ -186,11 +190,20 @@ def inspect(
 
 
 def load_here(
-    *, env_file: Path | None = None, account: str | None = None, complete: bool = True
+    *,
+    env_file: Path | None = None,
+    account: str | None = None,
+    profile: str | None = None,
+    complete: bool = True,
 ) -> Loaded:
     """Load the configuration of this process: its environment, its working folder."""
     return load(
-        os.environ, cwd=_working_folder(), env_file=env_file, account=account, complete=complete
+        os.environ,
+        cwd=_working_folder(),
+        env_file=env_file,
+        account=account,
+        profile=profile,
+        complete=complete,
     )
 
 

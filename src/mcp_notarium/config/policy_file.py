@@ -25,6 +25,7 @@ from mcp_notarium.files.private_files import is_group_private
 FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"
 READ_ONLY_VARIABLE = "NOTARIUM_READ_ONLY"
+PROFILE_VARIABLE = "NOTARIUM_PROFILE"
 
 _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 _OTHERS = 0o077
@@ -36,7 +37,7 @@ class FoundPolicy:
     """Hold a policy, its file (None: there is none), and the lines of its rules.
 
     ``looked_at`` is the path of the file, also if there is none. ``read_only``: the environment forbids
-    writing, whatever the file says.
+    writing, whatever the file says. ``profiles``: what each profile permits by itself.
     """
 
     policy: Policy
@@ -44,6 +45,29 @@ class FoundPolicy:
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
     read_only: bool = False
+    profiles: Mapping[str, Policy] = field(default_factory=dict)
+
+    def of_profile(self, name: str) -> FoundPolicy:
+        """Return the policy that holds for a client with this profile. Raises ``ConfigError`` if there is none."""
+        if name not in self.profiles:
+            raise _missing_profile(self, name)
+        return replace(self, policy=self.policy.narrowed(name, self.profiles[name]))
+
+
+def _missing_profile(found: FoundPolicy, name: str) -> ConfigError:
+    """Return the error for a profile that is not in the file."""
+    where = display_path(found.looked_at)
+    if found.path is None:
+        message = f"there is no profile {name}, because there is no policy file at {where}"
+    else:
+        known = ", ".join(found.profiles) or "none"
+        message = f"the policy file {where} has no profile {name}; it has: {known}"
+    return ConfigError(
+        message,
+        resolution_hint=f"Add [profiles.{name}] to the file, or name another profile by --profile or "
+        f"{PROFILE_VARIABLE} in the client's server entry.",
+        details={"profile": name, "profiles": [*found.profiles]},
+    )
 
 
 def find_policy(*, named: Path | None, data_dir: Path, read_only: bool) -> FoundPolicy:
@@ -76,11 +100,13 @@ def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
 
 def refuse_paths(found: FoundPolicy, store: str) -> None:
     """Raise ``ConfigError`` for rules on paths where notes have none: they would hide nothing, or all."""
-    if found.path is None or not found.policy.visibility.names_paths:
+    policies = (found.policy, *found.profiles.values())
+    names_paths = any(one.visibility.names_paths or one.writing.names_paths for one in policies)
+    if found.path is None or not names_paths:
         return
     raise ConfigError(
         f"the policy file {display_path(found.path)} has rules on paths, and the notes of {store} have none",
-        resolution_hint="Remove hidden_paths and allowed_paths, or give this server a NOTARIUM_DATA_DIR and a "
+        resolution_hint="Remove hidden_paths, allowed_paths and writable_paths, or give this server a NOTARIUM_DATA_DIR and a "
         "policy file of its own.",
     )
 
@@ -102,7 +128,7 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
     from mcp_notarium.domain.policy_parser import parse_policy  # noqa: PLC0415 - only where there is such a file
 
     text = parse_policy(opened.text)
-    return FoundPolicy(text.policy, path, path, text.lines)
+    return FoundPolicy(text.policy, path, path, text.lines, profiles=text.profiles)
 
 
 def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:

@@ -12,6 +12,7 @@ from mcp_notarium.config.accounts import user_folder
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.domain.write_scope import ANYTHING
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
@@ -19,7 +20,7 @@ from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 _KEY = "DB_ENCRYPTION_KEY"
 
 OnUnreadable = Literal["refuse", "rebuild"]
-Destructive = Literal["ask", "elicit", "deny"]
+Destructive = Literal["ask", "strict", "trust", "deny"]
 Sandbox = Literal["auto", "require", "off"]
 Tools = Literal["notarium", "native", "both"]
 NativeNames = Literal["pascal", "snake"]
@@ -32,7 +33,8 @@ class Config:
     The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
     nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
     ``store_settings`` are those of the store's own variables. ``allow_weak``: a command was told to make a
-    new database with a passphrase that can be guessed; no variable sets it.
+    new database with a passphrase that can be guessed; no variable sets it. ``account_name``: what ``accounts.toml``
+    calls the account, '' if it is not from there.
     """
 
     store: StoreKind
@@ -63,6 +65,7 @@ class Config:
     version_mb: int = 64
     policy: Policy = PERMISSIVE
     keychain: bool = True
+    account_name: str = ""
 
     @property
     def account(self) -> AccountIdentity:
@@ -120,20 +123,28 @@ def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
     )
 
 
-def build_policy(picks: Mapping[str, Pick]) -> FoundPolicy:
-    """Return the policy; every pick is free of problems. Raises ``ConfigError``."""
+def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> FoundPolicy:
+    """Return the policy; every pick is free of problems. Raises ``ConfigError``.
+
+    ``profile``: the one that narrows it, '' for the one that NOTARIUM_PROFILE names, None for none.
+    """
     named = picks[policy_file.FILE_VARIABLE].text
-    return policy_file.find_policy(
+    found = policy_file.find_policy(
         named=Path(named) if named else None,
         data_dir=Path(picks["NOTARIUM_DATA_DIR"].text or ""),
         read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
     )
+    chosen = "" if profile is None else profile or picks[policy_file.PROFILE_VARIABLE].text
+    return found.of_profile(chosen) if chosen else found  # defence: profile-narrows =found
 
 
-def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy) -> Config:
+def build_config(
+    store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy, *, for_agents: bool
+) -> Config:
     """Return the configuration; every pick is free of problems.
 
-    A pick may lack a required value, which is '' then.
+    A pick may lack a required value, which is '' then. ``for_agents`` False: for a command of the user's own, who may
+    change any note.
     """
     text = {name: pick.text or "" for name, pick in picks.items()}
     key = picks[_KEY]
@@ -165,7 +176,9 @@ def build_config(store: StoreKind, picks: Mapping[str, Pick], found: FoundPolicy
         audit_days=int(text["NOTARIUM_AUDIT_DAYS"]),
         version_days=int(text["NOTARIUM_VERSION_DAYS"]),
         version_mb=int(text["NOTARIUM_VERSION_MB"]),
-        policy=found.policy,
+        policy=found.policy
+        if for_agents or not found.policy.writing.has_rules
+        else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
     )
 

@@ -68,9 +68,10 @@ def gather_sources(
     try:
         if env_file:
             found = _join(found, _read_named(cwd / env_file))
-        if account is not None:
-            found = _join(found, _read_account(account, environ, found.sources))
-        return found if env_file else _join(found, _read_dotenv(cwd / ".env"))
+        beside = Sources(()) if env_file else _read_dotenv(cwd / ".env")
+        # A server that is told of no account has its settings wherever they are; only without any it uses the default one.
+        better = found.sources if account is not None else (*found.sources, *beside.sources)
+        return _join(_join(found, _read_account(account, environ, better)), beside)
     except ConfigError as problem:
         return Sources((real,), (), problem)
 
@@ -83,7 +84,9 @@ def _join(one: Sources, other: Sources) -> Sources:
     )
 
 
-def _read_account(name: str, environ: Mapping[str, str], better: Sequence[Source]) -> Sources:
+def _read_account(
+    name: str | None, environ: Mapping[str, str], better: Sequence[Source]
+) -> Sources:
     try:
         folder = accounts.config_dir(environ)
     except RuntimeError:  # no home folder to be found
@@ -91,7 +94,7 @@ def _read_account(name: str, environ: Mapping[str, str], better: Sequence[Source
     values = [one.values for one in better]
     found = accounts.choose_account(name, folder, values)
     if found is None:
-        return Sources((), _warn_unused(folder, values))
+        return Sources((), () if name is None else _warn_unused(folder, values))
     place = display_path(folder / accounts.FILE)
     label = f"account {found.name}"
     return Sources((Source(label, found.variables, Trust.ENVIRONMENT, place),), account=found)

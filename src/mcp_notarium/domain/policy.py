@@ -21,6 +21,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, Value
 from mcp_notarium.domain.note_paths import PathPrefixes
 from mcp_notarium.domain.properties import properties_of, shown_value
+from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotPermitted
 
 
@@ -42,6 +43,10 @@ class Visibility:
     allowed_paths: tuple[str, ...] | None = None
     untagged: bool = True
     """Show notes without tags. Those of ``allowed_ids`` and ``allowed_paths`` are always shown."""
+    within: Visibility | None = None
+    """Hold the rules that these narrow: the index is filled under those, and shown under both. None: they narrow none."""
+    followed_ids: tuple[str, ...] = field(default=(), compare=False)
+    """Ids that other rules than these hide, whose notes are followed when they are renamed."""
     has_rules: bool = field(init=False, repr=False, compare=False)
     """Tell whether any note may be hidden."""
     tags_matter: bool = field(init=False, repr=False, compare=False)
@@ -59,6 +64,7 @@ class Visibility:
     _allowed_paths: PathPrefixes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        outer = self.within or _NONE
         hidden, allowed = _tag_keys(self.hidden_tags), _tag_keys(self.allowed_tags or ())
         hidden_paths = PathPrefixes(self.hidden_paths)
         open_paths = PathPrefixes(self.allowed_paths or ())
@@ -81,11 +87,14 @@ class Visibility:
             hidden or properties or self.hidden_ids or names_paths or narrowed or not self.untagged
         )
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if rules else ""
+        if self.within is not None and self.within.has_rules:
+            digest = hashlib.sha256(f"{digest} {self.within.digest}".encode()).hexdigest()
+        beside = names_tags or bool(self.hidden_ids) or not self.untagged
         for name, value in (
-            ("has_rules", rules),
-            ("tags_matter", names_tags),
-            ("names_paths", names_paths),
-            ("hides_beside_seen", names_tags or bool(self.hidden_ids) or not self.untagged),
+            ("has_rules", rules or outer.has_rules),
+            ("tags_matter", names_tags or outer.tags_matter),
+            ("names_paths", names_paths or outer.names_paths),
+            ("hides_beside_seen", beside or outer.hides_beside_seen),
             ("digest", digest),
             ("_hidden", hidden),
             ("_hidden_properties", properties),
@@ -94,6 +103,24 @@ class Visibility:
             ("_allowed_paths", open_paths),
         ):
             object.__setattr__(self, name, value)
+
+    @property
+    def stored(self) -> Visibility:
+        """Return the rules under which the index is filled."""
+        return self if self.within is None else self.within
+
+    def narrowed(self, own: Visibility) -> Visibility:
+        """Return rules that show what these and ``own`` show. What either hides is hidden."""
+        if not own.has_rules:
+            return self
+        return replace(
+            own,
+            hidden_tags=(*self.hidden_tags, *own.hidden_tags),
+            hidden_ids=(*self.hidden_ids, *own.hidden_ids),
+            hidden_paths=(*self.hidden_paths, *own.hidden_paths),
+            hidden_properties=(*self.hidden_properties, *own.hidden_properties),
+            within=self,
+        )
 
     def sees(
         self, note_id: str, tags: Sequence[str], properties: Mapping[str, Value] = NONE
@@ -113,7 +140,9 @@ class Visibility:
 
         ``clear`` False: it has tags or properties that are not understood, beside these or instead of them.
         """
-        if (rule := self.hidden_by_name(note_id)) is not None:
+        # defence: profile-permits-nothing-more =None
+        outer = self.within and self.within.hidden_by(note_id, tags, properties, clear=clear)
+        if (rule := outer or self.hidden_by_name(note_id)) is not None:
             return rule
         keys = {tag_key(tag.strip()): tag for tag in tags}
         keys.pop("", None)
@@ -154,7 +183,8 @@ class Visibility:
     def closes(self, path: str) -> bool:
         """Tell whether the rules on paths alone speak against this path."""
         outside = self.allowed_paths is not None and not self.lies_in_allowed_path(path)
-        return outside or self._hidden_paths.find(path) is not None
+        closed = outside or self._hidden_paths.find(path) is not None
+        return closed or (self.within is not None and self.within.closes(path))
 
     def hiding_tags(self, tags: Sequence[str]) -> tuple[str, ...]:
         """Return those of the tags that hide the note they are on: a nested tag does so for each above it."""
@@ -194,6 +224,17 @@ def _tag_keys(tags: Sequence[str]) -> frozenset[str]:
     return frozenset(tag_key(tag.strip()) for tag in tags)
 
 
+@dataclass(frozen=True, slots=True)
+class _NoRules:
+    """Stand for rules that narrow no others."""
+
+    has_rules: bool = False
+    tags_matter: bool = False
+    names_paths: bool = False
+    hides_beside_seen: bool = False
+
+
+_NONE = _NoRules()
 EVERYTHING = Visibility()
 """The rules that hide nothing."""
 
@@ -243,6 +284,20 @@ class Limits:
     writes_per_session: int | None = None
     writes_per_hour: int | None = None
 
+    def narrowed(self, own: Limits) -> Limits:
+        """Return the smaller of each two limits."""
+        return Limits(
+            notes_per_call=_smaller(self.notes_per_call, own.notes_per_call),
+            bytes_per_call=_smaller(self.bytes_per_call, own.bytes_per_call),
+            bytes_per_session=_smaller(self.bytes_per_session, own.bytes_per_session),
+            writes_per_session=_smaller(self.writes_per_session, own.writes_per_session),
+            writes_per_hour=_smaller(self.writes_per_hour, own.writes_per_hour),
+        )
+
+
+def _smaller(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
 
 _CHANGEABLE = (
     "The user has set this in MCP Notarium's policy file and can change it there "
@@ -266,13 +321,37 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Hold the user's decisions. The default permits everything."""
+    """Hold the user's decisions. The default permits everything.
+
+    ``profile`` names the profile that narrows them for one client; '' is none.
+    """
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
     visibility: Visibility = EVERYTHING
     hidden_fields: frozenset[Field] = frozenset()
     limits: Limits = field(default_factory=Limits)
+    writing: WriteScope = ANYTHING
+    profile: str = ""
+    hourly: tuple[tuple[str, int], ...] = ()
+    """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
+
+    def __post_init__(self) -> None:
+        if not self.hourly and self.limits.writes_per_hour is not None:
+            object.__setattr__(self, "hourly", (("", self.limits.writes_per_hour),))
+
+    def narrowed(self, name: str, own: Policy) -> Policy:
+        """Return the policy of a profile: it permits what this one and ``own`` permit."""
+        return Policy(
+            mode=min(self.mode, own.mode, key=[*Mode].index),
+            switched_off=self.switched_off | own.switched_off,
+            visibility=self.visibility.narrowed(own.visibility),
+            hidden_fields=self.hidden_fields | own.hidden_fields,
+            limits=self.limits.narrowed(own.limits),
+            writing=self.writing.narrowed(own.writing),
+            profile=name,
+            hourly=(*self.hourly, *((name, most) for _, most in own.hourly)),
+        )
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -301,6 +380,8 @@ class Policy:
             "visibility": self.visibility.digest,
             "hidden_fields": sorted(part.value for part in self.hidden_fields),
             "limits": asdict(self.limits),
+            **({"writing": self.writing.meaning} if self.writing.has_rules else {}),
+            **({"profile": self.profile} if self.profile else {}),
         }
 
     def read_only(self) -> Policy:
@@ -367,6 +448,8 @@ class Policy:
         # defence: rules-see-the-new-note =True
         if rules.sees(note_id, new.tags, properties):
             return
+        if rules.within is not None and not rules.within.sees(note_id, new.tags, properties):
+            rules = rules.within
         what = "A new note" if old is None else "The note"
         if rules.names_paths and note_id and rules.hidden_by_name(note_id) is not None:
             raise _refusal(f"{what} would lie in a place that is not open to you.")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_notarium.domain.note import LONGEST_ID
 from mcp_notarium.domain.note_paths import clean_prefix
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy, Visibility
+from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import ConfigError
 
 LONGEST_TAG = 256
@@ -38,19 +39,26 @@ _TABLES = {
         *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
         *("hidden_paths", "allowed_paths", "hidden_properties"),
         *("untagged", "hidden_fields"),
+        *("writable_tags", "writable_ids", "writable_paths"),
     ),
     "limits": tuple(_LIMITS),
 }
-_TOP = ("mode", *_TABLES)
+_PARTS = ("mode", *_TABLES)
+_TOP = (*_PARTS, "profiles")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _AT_LINE = re.compile(r"\(at line (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file."""
+    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file.
+
+    ``profiles``: what each profile permits by itself, by name.
+    """
 
     policy: Policy
     lines: Mapping[str, int]
+    profiles: Mapping[str, Policy]
 
 
 def parse_policy(text: str) -> PolicyText:
@@ -65,24 +73,57 @@ def parse_policy(text: str) -> PolicyText:
             resolution_hint="Put it back if it was cut short. Remove it, or write "
             'mode = "full", if nothing is to be limited.',
         )
-    return _Reader(found, _lines(text)).read()
+    return _Reader(found, _lines(text)).read_file()
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Read one file's values; ``lines`` are those they stand in."""
+    """Read one file's values, or those of the profile ``at``; ``lines`` are those they stand in."""
 
     found: Mapping[str, Any]
     lines: Mapping[str, int]
+    at: str = ""
 
-    def read(self) -> PolicyText:
+    def read_file(self) -> PolicyText:
         self._require_known("", self.found, _TOP)
+        policy, given = self._read()
+        profiles = self._read_profiles(policy)
+        hidden = [one for own, _ in profiles.values() for one in own.visibility.hidden_ids]
+        followed = replace(policy.visibility, followed_ids=tuple(dict.fromkeys(hidden)))
+        given += [key for _, keys in profiles.values() for key in keys]
+        return PolicyText(
+            replace(policy, visibility=followed),
+            {key: self.lines.get(key, 0) for key in given},
+            {name: own for name, (own, _) in profiles.items()},
+        )
+
+    def _read_profiles(self, policy: Policy) -> dict[str, tuple[Policy, list[str]]]:
+        tables = self.found.get("profiles", {})
+        write = "Write [profiles.NAME] on a line of its own, and what it limits below it."
+        if not isinstance(tables, dict):
+            raise self._wrong("profiles", "it must be a table of profiles", write)
+        found = {}
+        for name, table in tables.items():
+            if not _NAME.fullmatch(name):
+                hint = "Name it with letters, digits, - and _, 32 at most."
+                raise self._wrong("profiles", "a profile has a name that cannot be used", hint)
+            at = f"profiles.{name}."
+            if not isinstance(table, dict):
+                raise self._wrong(at[:-1], "it must be a table", write)
+            self._require_known(at, table, _PARTS)
+            found[name] = own = _Reader(table, self.lines, at)._read()  # noqa: SLF001 - of this class
+            if not policy.narrowed(name, own[0]).tools:
+                raise self._wrong(at[:-1], "no tool is left on", "Leave at least one on.")
+        return found
+
+    def _read(self) -> tuple[Policy, list[str]]:
         tables = {name: self._table(name) for name in _TABLES}
         policy = Policy(
             mode=self._mode(),
             switched_off=self._read_switched_off(tables["tools"]),
             visibility=self._visibility(tables["notes"]),
             hidden_fields=self._hidden_fields(tables["notes"]),
+            writing=self._writing(tables["notes"]),
             limits=Limits(
                 **{name: self._number(name, tables["limits"]) for name in tables["limits"]}
             ),
@@ -91,12 +132,13 @@ class _Reader:
             raise self._wrong("tools", "no tool is left on", "Leave at least one on.")
         given = [*(["mode"] if "mode" in self.found else [])]
         given += [f"{name}.{key}" for name, table in tables.items() for key in table]
-        return PolicyText(policy, {key: self.lines.get(key, 0) for key in given})
+        return policy, [f"{self.at}{key}" for key in given]
 
     def _table(self, name: str) -> Mapping[str, Any]:
         table = self.found.get(name, {})
         if not isinstance(table, dict):
-            raise self._wrong(name, "it must be a table", f"Write [{name}] on a line of its own.")
+            line = f"Write [{self.at}{name}] on a line of its own."
+            raise self._wrong(name, "it must be a table", line)
         self._require_known(f"{name}.", table, _TABLES[name])
         return table
 
@@ -128,6 +170,13 @@ class _Reader:
             allowed_paths=self._paths("allowed_paths", table, may_be_empty=False),
             hidden_properties=self._names("hidden_properties", table, LONGEST_TAG) or (),
             untagged=untagged,
+        )
+
+    def _writing(self, table: Mapping[str, Any]) -> WriteScope:
+        return WriteScope(
+            tags=self._names("writable_tags", table, LONGEST_TAG, may_be_empty=False),
+            ids=self._names("writable_ids", table, LONGEST_ID, may_be_empty=False),
+            paths=self._paths("writable_paths", table, may_be_empty=False),
         )
 
     def _read_untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:
@@ -166,7 +215,8 @@ class _Reader:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise self._wrong(full, "it must be a list of texts", write)
         if not names and not may_be_empty:
-            raise self._wrong(full, "an empty list would show no note", f"{write} Or remove it.")
+            none = "show no note" if key.startswith("allowed") else "let no note be changed"
+            raise self._wrong(full, f"an empty list would {none}", f"{write} Or remove it.")
         if len(names) > MOST_ENTRIES:
             raise self._wrong(full, f"more than {MOST_ENTRIES} entries", "Use a tag instead.")
         if not all(0 < len(name.strip()) <= longest for name in names):
@@ -199,7 +249,12 @@ class _Reader:
             raise self._wrong("mode", "there is no such mode", hint) from None
 
     def _wrong(self, key: str, problem: str, hint: str) -> ConfigError:
-        line = self.lines.get(key) or self.lines.get(key.partition(".")[0])
+        key = f"{self.at}{key}" if self.at and key != self.at[:-1] else key
+        below = (at for one, at in self.lines.items() if one.startswith(f"{key}."))
+        line = self.lines.get(key) or min(below, default=0)
+        above = key
+        while above and not line:
+            line, above = self.lines.get(above, 0), above.rpartition(".")[0]
         where = f"line {line}, " if line else ""
         return ConfigError(
             f"the policy file is wrong ({where}`{key}`): {problem}",
@@ -220,10 +275,10 @@ def _syntax_error(said: str) -> ConfigError:
     )
 
 
-_TABLE_LINE = re.compile(r"\s*\[\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*\]")
-_KEY_LINE = re.compile(
-    r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_-]+)[\"']?)?\s*="
-)
+_DOTTED = r"((?:[\"']?[A-Za-z0-9_-]+[\"']?\s*\.\s*){0,3}[\"']?[A-Za-z0-9_-]+[\"']?)"
+_TABLE_LINE = re.compile(rf"\s*\[\s*{_DOTTED}\s*\]")
+_KEY_LINE = re.compile(rf"\s*{_DOTTED}\s*=")
+_BETWEEN_WORDS = re.compile(r"[\"'\s]")
 
 
 def _lines(text: str) -> dict[str, int]:
@@ -232,9 +287,9 @@ def _lines(text: str) -> dict[str, int]:
     table = ""
     for number, line in enumerate(text.split("\n"), 1):
         if opening := _TABLE_LINE.match(line):
-            table = opening[1]
+            table = _BETWEEN_WORDS.sub("", opening[1])
             found.setdefault(table, number)
         elif key := _KEY_LINE.match(line):
-            dotted = f"{key[1]}.{key[2]}" if key[2] else key[1]
+            dotted = _BETWEEN_WORDS.sub("", key[1])
             found.setdefault(f"{table}.{dotted}" if table else dotted, number)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -158,10 +159,13 @@ class LockHolder:
 
     pid: int
     started_by: str
+    profile: str = ""
+    """Names the profile that its command line does."""
 
     def __str__(self) -> str:
         by = f", started by {self.started_by}" if self.started_by else ""
-        return f"process {self.pid}{by}"
+        profile = f", profile {self.profile}" if self.profile else ""
+        return f"process {self.pid}{by}{profile}"
 
 
 def find_holders(lock: Path, *, proc: Path = _PROC) -> list[LockHolder]:
@@ -176,7 +180,8 @@ def find_holders(lock: Path, *, proc: Path = _PROC) -> list[LockHolder]:
         return []
     wanted = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
     pids = {int(parts[_PID]) for line in lines if _is_on(parts := line.split(), wanted)}
-    return [LockHolder(pid, _starter(pid, proc)) for pid in sorted(pids - {os.getpid()}) if pid > 0]
+    others = [pid for pid in sorted(pids - {os.getpid()}) if pid > 0]
+    return [LockHolder(pid, _starter(pid, proc), _profile(pid, proc)) for pid in others]
 
 
 def describe_holders(lock: Path) -> str:
@@ -197,3 +202,16 @@ def _starter(pid: int, proc: Path) -> str:
         return (proc / parent / "comm").read_text(encoding="utf-8", errors="replace").strip()
     except (OSError, IndexError):
         return ""
+
+
+def _profile(pid: int, proc: Path) -> str:
+    try:
+        command = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    words = [part for word in command for part in word.split("=", 1)]
+    found = words[words.index("--profile") + 1] if "--profile" in words[:-1] else ""
+    return found if _NAME.fullmatch(found) else ""
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")

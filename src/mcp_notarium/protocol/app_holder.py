@@ -234,7 +234,7 @@ def record_start(config: Config, audit: AuditLog) -> Facts:
         "destructive": config.destructive,
         "audit_days": config.audit_days,
         "policy": audit.digest("policy", config.policy.meaning),
-    }
+    } | audit.facts
 
 
 async def _close(opening: AbstractAsyncContextManager[App]) -> None:

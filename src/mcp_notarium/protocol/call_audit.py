@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pydantic import BaseModel
@@ -32,7 +32,9 @@ from mcp_notarium.tools.requests import MOST_READ, named_notes
 from mcp_notarium.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from mcp_notarium.app import App
     from mcp_notarium.protocol.app_holder import AppHolder
+    from mcp_notarium.tools.question import Question
 
 SECONDS: Final = 0.5
 """Seconds that a record of a read may be in memory only."""
@@ -78,9 +80,11 @@ class IncomingCall(Protocol):
     arguments: dict[str, Any]
     decision: Decision
     """The user's answer, or ``ALLOWED`` while nobody was asked."""
+    approval: str
+    """The id of the question that waits, or was answered, at a terminal; '' if none does."""
 
-    async def ask(self, message: str, *, setting: str) -> bool:
-        """Return whether the user agrees; ``setting`` is NOTARIUM_DESTRUCTIVE.
+    async def ask(self, question: Question, *, app: App) -> bool:
+        """Return whether the user agrees.
 
         Raises ``ConfirmationRequired`` if nobody can say.
         """
@@ -130,7 +134,7 @@ class Recorder:
             )
             self._lost = 0
         while self._early:
-            log.buffer(self._early.popleft())
+            log.buffer(replace(self._early.popleft(), facts=log.facts))
         self.wake(SECONDS)
 
     def wake(self, seconds: float) -> None:
@@ -156,7 +160,7 @@ class Recording:
         self._call = call
         self._name: str = ActName.UNKNOWN_TOOL if tool is None else f"{tool.family}.{tool.name}"
         self._act: Act | None = None
-        self._setting = "deny"
+        self._app: App | None = None
         self._log: AuditLog | None = None
         self._decision = Decision.REFUSED  # until it is known that it can be asked for
         self._outcome = "unknown_tool" if tool is None else "arguments"
@@ -192,9 +196,10 @@ class Recording:
             None  # it refers to this, and 8 MB of arguments would wait for the garbage collector
         )
 
-    def allow(self, log: AuditLog, request: BaseModel, *, setting: str) -> None:
-        """Note that the handler may be called; ``setting`` is NOTARIUM_DESTRUCTIVE."""
-        self._log, self._setting = log, setting
+    def allow(self, app: App, request: BaseModel) -> None:
+        """Note that the handler may be called."""
+        self._app, self._log = app, app.audit
+        log = app.audit
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
         self._act = Act(log, lambda: self._entry(log, outcome=OPEN))
         self._asked = next(iter(named_notes(request).values()), None)
@@ -219,9 +224,11 @@ class Recording:
         """Return the number of the record that it begins, 0 if nothing was begun."""
         return 0 if self._act is None else self._act.begun
 
-    async def confirm(self, message: str) -> bool:
+    async def confirm(self, question: Question) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
-        return await self._call.ask(message, setting=self._setting)
+        if self._app is None:
+            raise AssertionError("the call was not allowed")
+        return await self._call.ask(question, app=self._app)
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress to the client."""
@@ -265,6 +272,8 @@ class Recording:
             outcome=outcome,
             bytes_out=self._bytes,
             refers=self._number,
+            facts=(log.facts if log is not None else {})
+            | ({"approval": self._call.approval} if self._call.approval else {}),
         )
 
     def _asked_ids(self) -> list[str]:

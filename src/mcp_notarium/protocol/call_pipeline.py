@@ -129,7 +129,7 @@ class CallPipeline:
         )  # first, so that whatever comes of the call is on record
         await self._flow.wait_for_room()
         request = _request(tool, arguments)
-        app.cache.notes.visibility.require_match()
+        app.cache.follow()
         if named := named_notes(request):
             if any(map(is_day, named.values())):
                 request, named = await with_days(app, request, named)
@@ -137,7 +137,7 @@ class CallPipeline:
         rule, action = tool.rule
         # defence: policy-before-each-call
         app.config.policy.require_use(rule, action or getattr(request, "action", None))
-        record.allow(app.audit, request, setting=app.config.destructive)
+        record.allow(app, request)
         made = await tool.handle(app, request, record)
         reads = tool.read_only or getattr(request, "action", None) in LOOKING
         if reads and not self._flow.has_room:

@@ -2,6 +2,7 @@
 
 The server asks at once where it may send requests. Otherwise the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
+Where the client has no dialogue, ``approval`` lets a person decide at a terminal what needs one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from mcp_notarium.audit.chain import Decision
+from mcp_notarium.protocol import approval
 from mcp_notarium.protocol.call_audit import PassOn
 from mcp_notarium.tools.consent import (
     ConsentMode,
@@ -31,7 +33,9 @@ from mcp_notarium.tools.consent import (
 from mcp_notarium.tools.requests import read_flag
 
 if TYPE_CHECKING:
+    from mcp_notarium.app import App
     from mcp_notarium.protocol.sdk_server import Call
+    from mcp_notarium.tools.question import Question
 
 ASKING_SECONDS: Final = 55.0
 OPEN_SECONDS: Final = 600.0
@@ -85,15 +89,16 @@ class NeedsAnswer(PassOn):
         self.result = result
 
 
-async def ask(call: Call, message: str, *, setting: str) -> bool:
+async def ask(call: Call, question: Question, *, app: App) -> bool:
     """Return whether the user agrees, and say in ``call.decision`` what came of asking.
 
     Raises ``ConfirmationRequired`` if nobody can say.
     """
     call.decision = Decision.REFUSED  # unless somebody answers
+    message = question.text
     # defence: dialogue-before-argument =True
-    if consent_mode(setting, can_elicit=_can_elicit(call)) is not ConsentMode.ASK:
-        return _decide_without_dialogue(call, message, setting)
+    if _mode(question, app, can_elicit=_can_elicit(call)) is not ConsentMode.ASK:
+        return await _decide_without_dialogue(call, question, app)
     if not call.context.session.can_send_request:
         return _read_answer(call, message)
     try:
@@ -106,11 +111,16 @@ async def ask(call: Call, message: str, *, setting: str) -> bool:
         raise timeout_error(message) from None  # defence: silence-is-no-yes =True
     except MCPError as error:
         if error.error.code == types.METHOD_NOT_FOUND:  # defence: only-unknown-method =True
-            return _decide_without_dialogue(call, message, setting)
+            return await _decide_without_dialogue(call, question, app)
         raise client_error(message) from None
     except ValidationError:  # what cannot be read is no agreement
         raise client_error(message) from None
     return _is_yes(call, answer)
+
+
+def _mode(question: Question, app: App, *, can_elicit: bool) -> ConsentMode:
+    setting = app.config.destructive
+    return consent_mode(setting, irreversible=question.irreversible, can_elicit=can_elicit)
 
 
 def _can_elicit(call: Call) -> bool:
@@ -126,15 +136,16 @@ def _is_yes(call: Call, answer: types.ElicitResult) -> bool:
     return agreed
 
 
-def _decide_without_dialogue(call: Call, message: str, setting: str) -> bool:
-    """Take the caller's word that the user agreed, where the setting permits that.
+async def _decide_without_dialogue(call: Call, question: Question, app: App) -> bool:
+    """Take the caller's word that the user agreed, or a person's at a terminal, as the setting says.
 
-    Also for a client that said it can ask and then could not. The record says that it is not the
-    person's word.
+    Also for a client that said it can ask and then could not. The record says whose word it is.
     """
-    by_argument = consent_mode(setting, can_elicit=False) is ConsentMode.ARGUMENT
-    if not by_argument or read_flag(call.arguments.get("confirm")) is not True:
-        raise consent_error(setting, message)
+    mode = _mode(question, app, can_elicit=False)
+    if mode is ConsentMode.APPROVAL:
+        return await approval.ask(call, question, app)
+    if mode is not ConsentMode.ARGUMENT or read_flag(call.arguments.get("confirm")) is not True:
+        raise consent_error(mode, question.text)
     call.decision = Decision.BY_ARGUMENT
     return True
 

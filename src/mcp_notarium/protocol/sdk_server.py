@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import mcp_types as types
@@ -42,6 +42,10 @@ from mcp_notarium.protocol.sdk_resources import STATIC, Context, SdkResources
 from mcp_notarium.tools.catalog import wire_form
 from mcp_notarium.tools.tool import Tool
 
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+    from mcp_notarium.tools.question import Question
+
 
 class Call:
     """Represent a call that came through the SDK: an ``IncomingCall``."""
@@ -54,6 +58,7 @@ class Call:
         self.tool = params.name
         self.arguments = params.arguments or {}
         self.decision = Decision.ALLOWED
+        self.approval = ""
         self._ticks = 0
         self._reports = False
 
@@ -75,9 +80,9 @@ class Call:
         said = logs.scrub_for_client(message)  # defence: progress-clean scrub_for_client()
         await self.context.session.report_progress(self._ticks + done, whole, said)
 
-    async def ask(self, message: str, *, setting: str) -> bool:
+    async def ask(self, question: Question, *, app: App) -> bool:
         """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
-        return await elicitation.ask(self, message, setting=setting)
+        return await elicitation.ask(self, question, app=app)
 
 
 async def answer_call(

@@ -54,17 +54,18 @@ def serve(
     *,
     env_file: Path | str | None = None,
     account: str | None = None,
+    profile: str = "",
     sandbox: config.Sandbox | None = None,
     notice: str = "",
 ) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
     ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it.
-    ``sandbox`` replaces the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
+    ``profile`` replaces the setting NOTARIUM_PROFILE, if it is one, and ``sandbox`` the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
     waits for a client at all.
     """
     try:
-        return _serve(env_file, account, sandbox, notice)
+        return _serve(env_file, account, profile, sandbox, notice)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with paths and values
         from mcp_notarium.errors import NotariumError  # noqa: PLC0415 - see the top
 
@@ -77,13 +78,17 @@ def serve(
 
 
 def _serve(
-    env_file: Path | str | None, account: str | None, sandbox: config.Sandbox | None, notice: str
+    env_file: Path | str | None,
+    account: str | None,
+    profile: str,
+    sandbox: config.Sandbox | None,
+    notice: str,
 ) -> int:
     incoming, outgoing = stdio.take_descriptors()
     sys.setswitchinterval(_TURN_SECONDS)
     queue = EventQueue()
     catch_signals(queue)
-    settings = _settings(env_file, account)
+    settings = _settings(env_file, account, profile)
     if settings is None or (settings.missing is not None and os.isatty(incoming)):
         return 1
     if notice and sys.stderr is not None:
@@ -137,7 +142,9 @@ def _serve(
     )
 
 
-def _settings(env_file: Path | str | None, account: str | None) -> config.Loaded | None:
+def _settings(
+    env_file: Path | str | None, account: str | None, profile: str
+) -> config.Loaded | None:
     """Return the configuration, checked as far as that goes without opening anything; None: refused.
 
     Required settings that are missing are reported already, and stand in ``missing``.
@@ -152,7 +159,7 @@ def _settings(env_file: Path | str | None, account: str | None) -> config.Loaded
     loaded = None
     try:
         named = None if env_file is None else Path(env_file)
-        loaded = load_here(env_file=named, account=account, complete=False)
+        loaded = load_here(env_file=named, account=account, profile=profile, complete=False)
         if loaded.config.log_file is not None:
             _start_logging(loaded)  # now, because a file that cannot be used is a refusal too
         refuse_early(loaded.config)

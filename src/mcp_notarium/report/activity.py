@@ -170,7 +170,7 @@ class ActivityCounter:
         self._counted.early += 1
         self._counted.early_ms = max(self._counted.early_ms, record.at_ms)
         if len(self._known) < MOST_PROGRAMS:
-            self._known.add(split_version(record.client)[0])
+            self._known.add(program_of(record)[0])
 
     def _join(self, record: Record) -> None:
         if record.refers:
@@ -191,7 +191,7 @@ class ActivityCounter:
             counted.decisions[last.decision] += 1
         if last.decision == Decision.ASKED:
             return  # the same call comes again with the answer
-        name, version = split_version(first.client)
+        name, version = program_of(first)
         act = Act(
             first.at_ms, name, version, first.act.removeprefix("tool."),
             classify(first, last), last.decision, last.outcome, tuple(_note_references(last)),
@@ -231,6 +231,13 @@ class ActivityCounter:
             counted.own[record.act] += 1
         if not record.act.startswith("server."):
             counted.own_latest.append(OwnAct(record.at_ms, record.act, record.outcome, facts))
+
+
+def program_of(record: Record) -> tuple[str, str]:
+    """Return name and version of the program that made a call; with the name goes the profile that it came under."""
+    (name, version), facts = split_version(record.client), _json(record.facts)
+    profile = facts.get("profile") if isinstance(facts, dict) else None
+    return (f"{name} (profile {profile})" if isinstance(profile, str) else name), version
 
 
 def split_version(client: str) -> tuple[str, str]:

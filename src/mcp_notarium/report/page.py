@@ -121,7 +121,8 @@ def _about_activity(activity: Activity) -> Iterator[Concern]:
         yield Concern(
             INFO,
             f"For {counted(by_word, 'act')} you have only the assistant's word that you agreed.",
-            "The assistant's program has no dialogue. `NOTARIUM_DESTRUCTIVE=elicit` refuses such acts.",
+            "The assistant's program has no dialogue. With `NOTARIUM_DESTRUCTIVE=strict` such acts wait for "
+            "your answer at a terminal.",
         )
 
 

@@ -52,6 +52,7 @@ TOOLS: Final = {
 DECISIONS: Final = {
     Decision.ASKED: "the assistant was told to ask you",
     Decision.CONFIRMED: "you agreed in a dialogue, the assistant's program says",
+    Decision.APPROVED: "you agreed at a terminal",
     Decision.BY_ARGUMENT: "the assistant said that you agreed; there was no dialogue",
     Decision.DECLINED: "you declined",
     Decision.TIMED_OUT: "nobody answered in time",
@@ -59,6 +60,7 @@ DECISIONS: Final = {
 REASONS: Final = {
     "policy": "your policy does not allow it",
     "confirmation_required": "it needs your consent, and there was none yet",
+    "approval_required": "it waits, or waited, for your answer at a terminal",
     "not_recorded": "it could not be recorded, so it was not done",
     "arguments": "the call had wrong arguments",
     "unknown_tool": "there is no such tool",

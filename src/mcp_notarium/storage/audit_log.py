@@ -192,7 +192,7 @@ _DAY: Final = 86_400.0
 class AuditLog:
     """Write the audit log of an open database for one process.
 
-    Records are kept for ``days`` calendar days. ``clock`` gives epoch seconds, ``stopwatch`` seconds
+    ``profile`` is the one that the calls of this process come under, if any. Records are kept for ``days`` calendar days. ``clock`` gives epoch seconds, ``stopwatch`` seconds
     of a monotonic clock.
     """
 
@@ -204,8 +204,11 @@ class AuditLog:
         clock: Callable[[], float],
         days: int,
         stopwatch: Callable[[], float] = time.monotonic,
+        profile: str = "",
     ) -> None:
         self._db = database
+        self.facts: Facts = {"profile": profile} if profile else {}
+        """Stand in the record of every call."""
         self._keys = keys
         self._clock = clock
         self._days = days

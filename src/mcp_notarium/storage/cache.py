@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import RULES_KEY
@@ -39,6 +40,14 @@ class Cache:
         self.sync_state = SyncState(database)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)
+        self.stored: Cache = self
+        """What is stored, of which this may be a view."""
+        self.seen: Cache = self
+        """What this process's agents see of it: itself, or the view of a profile."""
+        self.follow: Callable[[], None] = self.notes.visibility.require_match
+        """Brings a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
+        self.shown: Callable[[str], Note | None] = self.notes.get
+        """Returns a note as this process's agents see it now, or None."""
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

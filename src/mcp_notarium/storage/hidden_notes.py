@@ -40,7 +40,7 @@ class VisibilityFilter:
     def __init__(self, database: Database, rules: Visibility) -> None:
         self._db = database
         self.rules = rules
-        self.names = HiddenNames(database, rules.hidden_ids)
+        self.names = HiddenNames(database, rules.hidden_ids, rules.followed_ids)
 
     @property
     def matches_index(self) -> bool:

@@ -25,11 +25,17 @@ _ID, _IDENTITY = "id", "identity"
 
 
 class HiddenNames:
-    """Hold the names of the notes that the rules on ``hidden_ids`` hide."""
+    """Hold the names of the notes that the rules on ``hidden_ids`` hide.
 
-    def __init__(self, database: Database, hidden_ids: Sequence[str]) -> None:
+    Those of ``followed_ids`` are only followed: other rules hide them.
+    """
+
+    def __init__(
+        self, database: Database, hidden_ids: Sequence[str], followed_ids: Sequence[str] = ()
+    ) -> None:
         self._db = database
         self._hidden_ids = hidden_ids
+        self._followed_ids = (*hidden_ids, *followed_ids)
 
     def find_rule(self, note_id: str, identity: str | None) -> str | None:
         """Return the id in the rules that hides a note of these names; None: none does."""
@@ -53,15 +59,15 @@ class HiddenNames:
 
     def forget_other_rules(self) -> None:
         """Forget the names that only rules have hidden which are gone; inside a transaction."""
-        kept = set(self._hidden_ids)
+        kept = set(self._followed_ids)
         gone = {row[0] for row in self._db.rows("SELECT DISTINCT rule FROM hidden_names")} - kept
         self._db.run_many("DELETE FROM hidden_names WHERE rule = ?", [(rule,) for rule in gone])
 
     def _spread(self, seen: Iterable[Named]) -> set[tuple[str, str, str]]:
         notes = [((_ID, note_id), (_IDENTITY, one)) for note_id, one in seen if one]
-        if not self._hidden_ids or not notes:
+        if not self._followed_ids or not notes:
             return set()
-        rules: dict[_Name, set[str]] = {(_ID, note_id): {note_id} for note_id in self._hidden_ids}
+        rules: dict[_Name, set[str]] = {(_ID, note_id): {note_id} for note_id in self._followed_ids}
         for kind, name, rule in self._db.rows("SELECT kind, name, rule FROM hidden_names"):
             rules.setdefault((kind, name), set()).add(rule)
         added: set[tuple[str, str, str]] = set()
@@ -106,6 +112,8 @@ class NoteNames:
         rows = [(identity, note_id) for note_id, identity in identities.items()]
         self._db.run_many(_SET_IDENTITY, rows)
         self._db.run_many("UPDATE hidden_notes SET identity = ? WHERE id = ?", rows)
+        if rows:
+            self._db.run(COUNT, CHANGED)
 
     def all(self) -> list[str]:
         """Return every id that a note has or had, and those of removed notes of which versions are kept."""
@@ -130,6 +138,7 @@ class NoteNames:
     def add_alias(self, alias: str, note_id: str) -> None:
         """Let another id mean the note, too, if it is there; inside a transaction."""
         self._db.run(_ADD_ALIAS, (alias, note_id))
+        self._db.run(COUNT, CHANGED)
 
     def drop_aliases(self, rules: Visibility) -> None:
         """Forget the old ids that rules on paths close, so that none can be guessed; inside a transaction."""
@@ -152,9 +161,18 @@ class NoteNames:
         self._db.run("UPDATE note_versions SET note_id = ? WHERE note_id = ?", (new, old))
         self._db.run("DELETE FROM note_aliases WHERE pk = ? AND alias = ?", (note[0], new))
         self._db.run("INSERT OR IGNORE INTO note_aliases(alias, pk) VALUES (?, ?)", (old, note[0]))
+        self._db.run(COUNT, CHANGED)
         return True
 
 
+COUNT = """
+INSERT INTO sync_metadata(key, value) VALUES (?, '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)
+"""
+"""Lets the views of profiles know that notes have changed; inside a transaction."""
+CHANGED = ("notes.changes",)
+CLEARED = ("notes.cleared",)
+"""The rows of ``sync_metadata`` that count how often notes have changed, and how often the index was emptied."""
 _CURRENT = "SELECT n.id FROM note_aliases a JOIN notes n ON n.pk = a.pk WHERE a.alias = ?"
 _ADD_ALIAS = "INSERT OR IGNORE INTO note_aliases(alias, pk) SELECT ?, pk FROM notes WHERE id = ?"
 _IDENTITIES = """

@@ -16,7 +16,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.storage.hidden_notes import HiddenNote, VisibilityFilter
 from mcp_notarium.storage.merge_bases import MergeBases
-from mcp_notarium.storage.note_ids import Named, NoteNames
+from mcp_notarium.storage.note_ids import CHANGED, CLEARED, COUNT, Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
 from mcp_notarium.storage.property_table import PUT_PROPERTY
@@ -180,6 +180,8 @@ class NoteTable:
         self.merge_bases.clear()
         self._db.run("DELETE FROM note_base")
         self._db.run("DELETE FROM notes")
+        self._db.run(COUNT, CLEARED)
+        self._db.run(COUNT, CHANGED)
 
     def mark_written(self, note_id: str, *, written: bool = True) -> None:
         """Record whether the note is what a write from here has made of it; inside a transaction."""
@@ -214,10 +216,15 @@ class NoteTable:
         version = max(held, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, note_id))
         self._db.run(_RECORD_HIGHEST, (str(version),))
+        self._db.run(COUNT, CHANGED)
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let the versions of notes stored from now on begin above ``least`` and all given here."""
         self._db.run(_RAISE_FLOOR, {"given": max(self._db.number(_HIGHEST), least)})
+
+    def changes(self) -> int:
+        """Return a number that another one follows whenever notes change, in any process."""
+        return self._db.number(_CHANGES)
 
     @property
     def tidy_due(self) -> bool:
@@ -274,6 +281,8 @@ class NoteTable:
             # Last, as in a sweep: it raises the versions of notes that come after it.
             self._remove(gone)
         stored = len(new) + len(changed)
+        if stored or gone:
+            self._db.run(COUNT, CHANGED)
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
     def _find_existing(self, ids: Iterable[str]) -> dict[str, _ExistingNote]:
@@ -374,6 +383,7 @@ UNION
 SELECT n.id FROM json_each(?1) AS wanted
 CROSS JOIN note_base b ON b.identity = wanted.value CROSS JOIN notes n ON n.pk = b.pk
 """
+_CHANGES = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'notes.changes'"
 _FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
 _HIGHEST = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_highest'"
 _RECORD_HIGHEST = """

@@ -65,8 +65,10 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         "note_versions": Table(Kind.STATE, ("pk",)),
         "note_aliases": Table(Kind.INDEX, ("alias", "pk")),
         "hidden_names": Table(Kind.STATE, ("kind", "name", "rule")),
+        "profile_numbers": Table(Kind.STATE, ("profile", "note_id", "first")),
         "journal": Table(Kind.STATE, ("write_id",)),
         "sync_metadata": Table(Kind.STATE, ("key",)),
+        "approvals": Table(Kind.STATE, ("id",)),
         "audit": Table(Kind.STATE),
         "schema_migrations": Table(Kind.STATE),
         "checkpoints": Table(Kind.STATE),
@@ -77,7 +79,9 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 INDEX_ROWS: Final = "sync."
 """Rows of ``sync_metadata`` whose key begins so speak of the index, and are of no use without it."""
 
-NAME = "notes, search index, bases, hidden notes, journal, versions, audit chain, metadata"
+NAME = (
+    "notes, search index, bases, hidden notes, journal, versions, approvals, audit chain, metadata"
+)
 
 RANKING: Final = (
     "INSERT INTO notes_fts(notes_fts, rank) VALUES ('rank', 'bm25(1.0, 5.0, 3.0, 1.0)')"
@@ -338,6 +342,31 @@ STATEMENTS = (
       name TEXT NOT NULL,
       rule TEXT NOT NULL,
       PRIMARY KEY (kind, name, rule)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE approvals (
+      id         TEXT PRIMARY KEY CHECK (id <> ''),
+      binding    TEXT NOT NULL UNIQUE CHECK (length(binding) = 64),
+      client     TEXT NOT NULL,
+      profile    TEXT,
+      tool       TEXT NOT NULL,
+      action     TEXT NOT NULL,
+      note_id    TEXT NOT NULL,
+      question   TEXT NOT NULL,
+      diff       TEXT NOT NULL,
+      asked_at   REAL NOT NULL,
+      expires_at REAL NOT NULL,
+      answer     TEXT NOT NULL DEFAULT '' CHECK (answer IN ('', 'yes', 'no'))
+    ) STRICT
+    """,
+    """
+    CREATE TABLE profile_numbers (
+      profile TEXT NOT NULL,
+      note_id TEXT NOT NULL,
+      first   INTEGER NOT NULL,
+      shift   INTEGER NOT NULL,
+      PRIMARY KEY (profile, note_id, first)
     ) STRICT, WITHOUT ROWID
     """,
     """

@@ -7,7 +7,7 @@ share it. ``NotPermitted`` is raised beyond a limit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from mcp_notarium.domain.policy import Limits
@@ -20,10 +20,22 @@ _CHANGEABLE = "The user has set this in MCP Notarium's policy file and can chang
 
 
 class UsageLimits:
-    """Hold the limits of one session; ``clock`` gives epoch seconds."""
+    """Hold the limits of one session; ``clock`` gives epoch seconds.
 
-    def __init__(self, limits: Limits, cache: Cache, *, clock: Callable[[], float]) -> None:
+    ``hourly``: see ``Policy.hourly``.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        cache: Cache,
+        *,
+        clock: Callable[[], float],
+        hourly: Sequence[tuple[str, int]] = (),
+    ) -> None:
         self._limits = limits
+        shared = limits.writes_per_hour
+        self._hourly = hourly or (() if shared is None else (("", shared),))
         self._cache = cache
         self._clock = clock
         self._read = 0
@@ -75,8 +87,7 @@ class UsageLimits:
         bounds = []
         if self._limits.writes_per_session is not None:
             bounds.append(self._limits.writes_per_session - self._written)
-        if self._limits.writes_per_hour is not None:
-            bounds.append(self._limits.writes_per_hour - len(self._last_hour()))
+        bounds += [most - len(self._last_hour(whose)) for whose, most in self._hourly]
         return max(0, min(bounds)) if bounds else None
 
     def require_write(self) -> None:
@@ -89,8 +100,8 @@ class UsageLimits:
                 resolution_hint="Tell the user what is left to be done; the limit ends when the "
                 f"client is restarted. {_CHANGEABLE}",
             )
-        if self._limits.writes_per_hour is not None:
-            self._require_hour(self._limits.writes_per_hour, self._last_hour())
+        for whose, most_in_hour in self._hourly:
+            self._require_hour(most_in_hour, self._last_hour(whose))
 
     @contextmanager
     def write(self) -> Iterator[None]:
@@ -107,33 +118,35 @@ class UsageLimits:
     def _reserve(self) -> float:
         at = self._clock()
         self.require_write()
-        if self._limits.writes_per_hour is not None:
+        if self._hourly:
             with self._cache.transaction():
-                times = self._last_hour()
-                self._require_hour(self._limits.writes_per_hour, times)
-                self._store([*times, at])
+                for whose, most in self._hourly:
+                    times = self._last_hour(whose)
+                    self._require_hour(most, times)
+                    self._store(whose, [*times, at])
         self._written += 1
         return at
 
     def _release(self, at: float) -> None:
         self._written -= 1
-        if self._limits.writes_per_hour is None:
+        if not self._hourly:
             return
         # The caller needs the error of the write, not this one.
         with suppress(CacheError), self._cache.transaction():
-            times = self._last_hour()
-            if at in times:
-                times.remove(at)
-            self._store(times)
+            for whose, _ in self._hourly:
+                times = self._last_hour(whose)
+                if at in times:
+                    times.remove(at)
+                self._store(whose, times)
 
-    def _last_hour(self) -> list[float]:
+    def _last_hour(self, whose: str) -> list[float]:
         """Return when the writes of the last hour began. A clock set back does not block for long."""
         now = self._clock()
-        times: list[float] = json.loads(self._cache.sync_state.get(_WRITES) or "[]")
+        times: list[float] = json.loads(self._cache.sync_state.get(_key(whose)) or "[]")
         return [time for time in times if abs(now - time) < HOUR]
 
-    def _store(self, times: list[float]) -> None:
-        self._cache.sync_state.set(_WRITES, json.dumps(times) if times else None)
+    def _store(self, whose: str, times: list[float]) -> None:
+        self._cache.sync_state.set(_key(whose), json.dumps(times) if times else None)
 
     def _require_hour(self, most: int, times: list[float]) -> None:
         if len(times) < most:
@@ -144,3 +157,7 @@ class UsageLimits:
             details={"most": most} | ({} if wait is None else {"retry_after_seconds": wait}),
             resolution_hint=f"Tell the user what is left to be done. {_CHANGEABLE}",
         )
+
+
+def _key(whose: str) -> str:
+    return f"{_WRITES}.{whose}" if whose else _WRITES

@@ -144,6 +144,19 @@ def _no_notices(_settings: StoreSettings) -> tuple[str, ...]:
     return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Hold a place of notes that an app of this user knows, by its name there."""
+
+    path: str
+    name: str
+    app: str
+
+
+def _no_places(_environ: Mapping[str, str]) -> tuple[Place, ...]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreKind:
     """Describe a kind of store."""
@@ -187,6 +200,8 @@ class StoreKind:
     """False: the database is in memory, without a key or a folder, and ends with the server."""
     place: str = ""
     """Say in a few words where its notes live, for a person who chooses in `setup`; '' if it is no choice there."""
+    places: Callable[[Mapping[str, str]], tuple[Place, ...]] = _no_places
+    """Find, with the environment, what its required path may be here: `setup` offers it."""
 
     @property
     def lacking(self) -> frozenset[str]:

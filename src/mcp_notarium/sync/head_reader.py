@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -49,9 +50,17 @@ class HeadReader:
     """Read the heads of notes for writes."""
 
     def __init__(
-        self, cache: Cache, store: Store, *, journal: Journal, clock: Callable[[], float]
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        journal: Journal,
+        clock: Callable[[], float],
+        scope: WriteScope = ANYTHING,
     ) -> None:
         self._cache = cache
+        self._scope = scope
+        self.scoped = scope.has_rules
         self._store = store
         self._journal = journal
         self._clock = clock
@@ -74,6 +83,20 @@ class HeadReader:
             return await self._look_before_removal(view, asked)
         return await self._look_at_note(view, asked)
 
+    def require_new(self, write: PendingWrite) -> None:
+        """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
+        self._require_result(write.note_id, write.body, new=True)
+
+    def _require_change(self, head: Revision) -> None:
+        if self._scope.has_rules:
+            tags, clear = head.content.tags, head.tags_understood
+            self._scope.require_change(head.id, tags, clear=clear)
+
+    def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
+        if self._scope.has_rules:
+            made = self._store.revision_of(note_id, body)
+            self._scope.require_result(made.id, made.content.tags, new=new)
+
     async def _look_for_room(self, view: View) -> View:
         """Ask whether another program has made a removed note again, which nothing here knows yet."""
         if self._store.traits.revives:
@@ -88,6 +111,7 @@ class HeadReader:
         view = replace(view, head=head)
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
             return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
+        self._require_change(head)
         # defence: undo-of-known-revision-only =False
         moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
         unchanged = head.etag if head.content == note.content and not moved else None
@@ -111,6 +135,7 @@ class HeadReader:
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
         """Make what is to be sent over ``head``, and look what that meets beside the content."""
         write, body = view.write, self._store.compose(head, wanted, now=self._clock())
+        self._require_result(write.note_id, body, new=False)
         try:
             replaced = await find_native(self._store, write.note_id, body)
         except VersionConflict:
@@ -123,11 +148,14 @@ class HeadReader:
     async def _look_before_removal(self, view: View, asked: Asked) -> View:
         """Compare a removal with the index; the store is given the revision that the caller saw."""
         write, note = view.write, cast("Note", asked.note)
-        current = self._cache.notes.get(note.id)
+        current = self._cache.shown(note.id)
         if current is None:
             return view
         if (current.id, current.local_version) != (note.id, note.local_version):
             return view.holding(Held.CLASHING)
+        base = self._cache.notes.base(note.id)
+        if base is not None:
+            self._require_change(base)
         if self._store.traits.trash and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
@@ -279,7 +307,7 @@ class HeadReader:
                 facts = view.case.facts | {Fact.NAMED}
                 return replace(view, case=replace(view.case, facts=facts)).holding(Held.NOTHING)
             self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
-        if self._cache.notes.etag(write.note_id) is None:
+        if self._cache.shown(write.note_id) is None:
             return view.holding(Held.NOTHING)
         refusing = isinstance(error, StoreRejected)
         return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
@@ -373,7 +401,7 @@ class HeadReader:
 
     def _has_moved(self, note: Note) -> bool:
         """Tell whether the index has another revision by now than the one that the caller has read."""
-        held = self._cache.notes.get(note.id)
+        held = self._cache.shown(note.id)
         return held is None or held.local_version != note.local_version
 
     def _is_name_free(self, write: PendingWrite) -> bool:

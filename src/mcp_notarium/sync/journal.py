@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 
 from mcp_notarium.domain.loss import find_taken
@@ -24,11 +25,15 @@ from mcp_notarium.errors import CacheError
 from mcp_notarium.markup.obsidian_links import ENDING, Link, find_targets
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Store
 from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.write_errors import no_room_error
 
+FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
+"""Whether a write is made for a caller who waits, so that the rules of this process's profile judge it. An entry that is finished
+later, of whoever it was, is judged by those of the index."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -112,7 +117,7 @@ class Journal:
 
         Else a name that is taken, though no visible note has it, would betray a hidden note.
         """
-        hides = self._cache.notes.visibility.rules.has_rules
+        hides = self._judge.rules.has_rules
         return store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
     def record(
@@ -456,18 +461,24 @@ class Journal:
         leased = now < write.lease_until <= now + LONGEST_LEASE
         return mine or not leased or self._owner_ended(write.owner)
 
+    @property
+    def _judge(self) -> VisibilityFilter:
+        """Return what judges by the rules of the caller, whose profile may narrow those of the index."""
+        seen = self._cache.seen if FOR_CALLER.get() else self._cache
+        return seen.notes.visibility
+
     def sees(self, note_id: str, content: Content) -> bool:
         """Tell whether the policy would show the note with this content."""
-        return self._cache.notes.visibility.sees(note_id, content)
+        return self._judge.sees(note_id, content)
 
     def sees_revision(self, revision: Revision) -> bool:
         """Tell whether the policy shows the note as the store has it."""
-        return self._cache.notes.visibility.find_rule(revision) is None
+        return self._judge.find_rule(revision) is None
 
     def is_taken(self, head: Revision) -> bool:
         """Tell whether the store has another note under the id of the one that the index holds."""
         notes = self._cache.notes
-        hidden = notes.visibility.names.find_rule(head.id, head.identity)
+        hidden = self._judge.names.find_rule(head.id, head.identity)
         return hidden is not None or notes.names.is_taken(head.id, head.identity)
 
     def follow(self, revision: Revision, *others: str) -> None:
@@ -478,7 +489,8 @@ class Journal:
     def hide_copies(self, note_id: str, copies: Iterable[str]) -> None:
         """Let a rule that hides a note by its id hide these as well, which will have its text."""
         # defence: copy-of-hidden-note-hidden =False
-        if self._cache.notes.visibility.rules.hidden_ids:
+        rules = self._cache.notes.visibility.rules
+        if rules.hidden_ids or rules.followed_ids:
             with self._cache.transaction(durable=True):
                 same = f"copies of {note_id}"  # stands for what tells that two ids are of one note
                 self._cache.notes.follow([(one, same) for one in (note_id, *copies)])

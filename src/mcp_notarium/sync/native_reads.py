@@ -57,7 +57,8 @@ class NativeIndex:
 
         That the store lacks a note that the index lacks is no news: what is left of one that was deleted from here stays.
         """
-        cache, seen = self._cache, self._cache.notes.etag(note_id)
+        cache = self._cache.stored
+        seen = cache.notes.etag(note_id)
         try:
             newest: Revision | Tombstone = await self._store.get(note_id)
         except NoteNotFound:
@@ -72,4 +73,4 @@ class NativeIndex:
                     note_fetch.forget(cache, note_id)
                 else:
                     cache.notes.apply([newest])
-        return None if isinstance(newest, Tombstone) else cache.notes.get(note_id)
+        return None if isinstance(newest, Tombstone) else cache.shown(note_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mcp_notarium.errors import ErrorKind, NotariumError
@@ -248,7 +248,9 @@ def read_status(
     facts = cache.sync_state.facts()
     complete = facts.progress.complete and facts.cursor is not None
     total, left_out = facts.progress.total, facts.left_out
-    if cache.notes.visibility.rules.has_rules:
+    if cache.seen is not cache:
+        facts = replace(facts, notes=cache.seen.notes.counts().total)
+    if cache.seen.notes.visibility.rules.has_rules:
         # What the store counts and works on may be notes that the policy hides.
         total, left_out = None, 0
         leading = State.IDLE if complete and leading in WORKING else leading

@@ -305,7 +305,7 @@ def find_renamed(
     seen = {entry.id: entry for entry in listed}
     new = _by_identity({i: e.identity for i, e in seen.items() if e.identity and i not in known})
     old = _by_identity({i: one for i, one in identities.items() if i in known and i not in seen})
-    return {old[identity]: new[identity] for identity in old.keys() & new.keys()}
+    return {old[identity]: new[identity] for identity in sorted(old.keys() & new.keys())}
 
 
 def find_moved(

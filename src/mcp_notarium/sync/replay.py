@@ -28,7 +28,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
 from mcp_notarium.sync.head_reader import PerhapsRenamed
-from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
@@ -146,6 +146,13 @@ class Replay:
         ``listed``: a full listing was compared since the note was not found under its name. Raises
         ``PerhapsRenamed`` if one is needed.
         """
+        token = FOR_CALLER.set(False)
+        try:
+            return await self._finish(write, listed=listed)
+        finally:
+            FOR_CALLER.reset(token)
+
+    async def _finish(self, write: PendingWrite, *, listed: bool) -> WriteResult:
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming
                 raise PerhapsRenamed(
@@ -205,7 +212,7 @@ class Replay:
                 ) from error
         result = self.take_result(write.write_id) or result
         if result is None:  # another process has finished it
-            note = self._cache.notes.get(write.note_id)
+            note = self._cache.shown(write.note_id)
             if note is None:
                 return None
             sent = self._store.revision_of(note.id, write.body).content
@@ -216,9 +223,8 @@ class Replay:
 
     def _can_answer(self, result: WriteResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
-        notes = self._cache.notes
-        hides = result.stored and notes.visibility.rules.has_rules
-        return hides or notes.get(result.note_id) is not None
+        hides = result.stored and self._cache.seen.notes.visibility.rules.has_rules
+        return hides or self._cache.shown(result.note_id) is not None
 
     async def _finish_each(
         self,

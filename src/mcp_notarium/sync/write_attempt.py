@@ -104,6 +104,8 @@ class WriteAttempt:
         """
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
+        if self._heads.scoped and write.kind is WriteKind.CREATE:
+            self._heads.require_new(write)
         try:
             if write.kind is not WriteKind.CREATE or asked.fixed:
                 view = await self._heads.look_first(view, asked)
@@ -305,13 +307,13 @@ class WriteAttempt:
             # Where ids are names the next listing takes it out of the index: it may have been renamed.
             if head is not None and not named:
                 self._journal.adopt(head, seen=view.seen)
-            if asked.round and self._cache.notes.visibility.rules.has_rules:
+            if asked.round and self._cache.seen.notes.visibility.rules.has_rules:
                 return out_of_sight_error(write.note_id, stored=False)
             return removed_error(write.note_id, renamed=named)
         if head is not None and held is not Held.OVERTAKEN:
             self._journal.adopt(head, seen=view.seen)
         removing = write.kind is WriteKind.DELETE
-        note = self._cache.notes.get(write.note_id)
+        note = self._cache.shown(write.note_id)
         return changed_error(write.note_id, note, removing=removing)
 
     # Recording and sending.

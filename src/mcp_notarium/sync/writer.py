@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
+from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
@@ -24,7 +25,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions, require_supported
 from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.head_reader import HeadReader
-from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks, process_ended
 from mcp_notarium.sync.push import Pusher
@@ -74,7 +75,7 @@ class Writer:
 
     ``on_step`` is told each step of a push, so that a test can stop there; ``on_difference`` the id of
     each note that the store by itself holds differently from what was sent. ``replay`` finishes what was
-    not answered, and ``cards`` what is to be done in canvases after it.
+    not answered, and ``cards`` what is to be done in canvases after it. ``scope``: the notes that callers may change.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class Writer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_step: Callable[[str], None] = lambda _step: None,
         on_difference: Callable[[str], None] = lambda _note_id: None,
+        scope: WriteScope = ANYTHING,
     ) -> None:
         self._cache = cache
+        self.scope = scope
         self._store = store
         self._clock = clock
         self._sleep = sleep
@@ -115,7 +118,7 @@ class Writer:
             cache,
             store,
             journal=self._journal,
-            heads=HeadReader(cache, store, journal=self._journal, clock=clock),
+            heads=HeadReader(cache, store, journal=self._journal, clock=clock, scope=scope),
             pusher=Pusher(store, self._journal, on_step=on_step),
             commit=WriteCommit(
                 store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
@@ -166,6 +169,7 @@ class Writer:
         require_supported(self._store.traits, wanted, note.content if note else None)
         if note is None:
             return self._answer(await self._create(wanted, act), wanted, created=True)
+        self._require_links(links)
         asked = Asked(note=note, act=act, exact=exact, links=links)
         write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps, change_id=change_id)
         return self._answer(await self._change(write, asked), wanted)
@@ -230,6 +234,17 @@ class Writer:
                 return
             await self._sleep(LOCK_PAUSE)
 
+    def _require_links(self, links: Iterable[str]) -> None:
+        """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""
+        bases = filter(None, map(self._cache.notes.base, links if self.scope.has_rules else ()))
+        closed = [
+            base.id
+            for base in bases
+            if not self.scope.permits(base.id, base.content.tags, clear=base.tags_understood)
+        ]
+        if closed:
+            raise self.scope.refusal("Links would change in notes that may only be read here.")
+
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""
         await self._locks.await_calls()
@@ -265,6 +280,10 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
+        with _for_caller():
+            return await self._create_for_caller(content, act)
+
+    async def _create_for_caller(self, content: Content, act: Act | None) -> WriteResult:
         if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
@@ -281,6 +300,10 @@ class Writer:
 
     async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
         """Attempt a write of a known note until the note stays as it is for so long."""
+        with _for_caller():
+            return await self._change_for_caller(write, asked)
+
+    async def _change_for_caller(self, write: PendingWrite, asked: Asked) -> WriteResult:
         async with self._locks.lock(write.note_id) as lock:
             for number in range(ROUNDS):
                 if not self._store.traits.in_database:
@@ -289,13 +312,13 @@ class Writer:
                 result = await self._attempt.first(write, replace(asked, round=number), lock)
                 if result.outcome is not WriteOutcome.AGAIN:
                     return result
-        raise changed_error(write.note_id, self._cache.notes.get(write.note_id))
+        raise changed_error(write.note_id, self._cache.shown(write.note_id))
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
         """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
         note_id = result.note_id
-        note = self._cache.notes.get(note_id)
-        has_rules = self._cache.notes.visibility.rules.has_rules
+        note = self._cache.shown(note_id)
+        has_rules = self._cache.seen.notes.visibility.rules.has_rules
         if note is None and has_rules:
             raise out_of_sight_error(note_id, stored=created and result.stored)
         if not result.stored:
@@ -306,7 +329,7 @@ class Writer:
             )
         copy_id = result.copy_id
         if copy_id is not None and has_rules:
-            copy_id = copy_id if self._cache.notes.get(copy_id) else None
+            copy_id = copy_id if self._cache.shown(copy_id) else None
         return Saved(
             note,
             merged=result.merged and note.content != content,
@@ -315,3 +338,13 @@ class Writer:
             relinked=result.relinked,
             waiting=result.waiting,
         )
+
+
+@contextmanager
+def _for_caller() -> Iterator[None]:
+    """Judge what is written inside by the rules of the caller's profile, too."""
+    token = FOR_CALLER.set(True)  # defence: profile-judges-writes True=False
+    try:
+        yield
+    finally:
+        FOR_CALLER.reset(token)

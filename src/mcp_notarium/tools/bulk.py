@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import (
@@ -24,7 +25,8 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
-from mcp_notarium.tools.consent import find_questions, quote, require_consent
+from mcp_notarium.tools.consent import find_questions, quote, relinked, require_consent
+from mcp_notarium.tools.question import Ask, NoteChange
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, count_others
 from mcp_notarium.tools.save_checks import find_new_addresses
@@ -170,7 +172,11 @@ async def carry_out(
     loss = await _find_loss_of_first(app, now, draft)
     question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
-    await require_consent(call, " ".join((question, *loss)))
+    await require_consent(
+        call,
+        [Ask(question, irreversible=bool(plan.addresses)), *loss],
+        changes=partial(_changes, app, now, draft),
+    )
     name = change_id or app.library.begin_change(digest)
     run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
     done = await run.save_all(now, words, of=len(plan.todo))
@@ -246,7 +252,20 @@ def _answer(
     )
 
 
-async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> tuple[str, ...]:
+async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterator[NoteChange]:
+    """Yield what becomes of each note, and of the notes that link to it."""
+    for note_id in ids:
+        try:
+            made = await draft(note_id)
+        except _OF_ONE_NOTE:
+            continue
+        if made is not None and made.note is not None:
+            yield NoteChange(made.note, made.content)
+            for other, content in relinked(app, made.elsewhere.links if made.elsewhere else {}):
+                yield NoteChange(other, content)
+
+
+async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> tuple[Ask, ...]:
     """Return what to say of what is lost for good: what holds for the first note is asked for all."""
     try:
         made = await draft(ids[0]) if ids else None
@@ -255,7 +274,7 @@ async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> 
     return () if made is None else await _find_loss(app, made)
 
 
-async def _find_loss(app: App, made: Draft) -> tuple[str, ...]:
+async def _find_loss(app: App, made: Draft) -> tuple[Ask, ...]:
     """Return what to say of what is lost for good with this draft. Raises ``NotPermitted``."""
     if made.note is None:
         return ()
@@ -386,16 +405,19 @@ class _Run:
             self.limited = True
             raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
         with self._app.usage_limits.write():
-            return await self._app.library.save(
-                note=made.note,
-                content=made.content,
-                act=self._call.act,
-                exact=self._exact,
-                keeps=not self._loses,
-                links=elsewhere.links if elsewhere else {},
-                canvases=elsewhere.canvases if elsewhere else {},
-                change_id=self._change_id,
-            )
+            try:
+                return await self._app.library.save(
+                    note=made.note,
+                    content=made.content,
+                    act=self._call.act,
+                    exact=self._exact,
+                    keeps=not self._loses,
+                    links=elsewhere.links if elsewhere else {},
+                    canvases=elsewhere.canvases if elsewhere else {},
+                    change_id=self._change_id,
+                )
+            except NotPermitted as error:
+                raise NoteLeft(error.message) from None  # of this note alone
 
 
 def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:

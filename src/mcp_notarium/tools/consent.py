@@ -8,8 +8,10 @@ A person is asked before
 * ``manage`` deletes for good, undoes, restores, changes many notes, renames a tag, moves a folder or resets the index: always, in the
   words of its handler.
 
-A user at a terminal is not asked what they have typed. Who may answer follows from NOTARIUM_DESTRUCTIVE
-(:func:`consent_mode`).
+There are two kinds of them, and who phrases the question says which it is (``question.Ask``). What can be taken back may be the
+model's word where the client has no dialogue. What is irreversible needs a person: a removal for good, sharing, what no
+version keeps (each with what is asked beside it). A user at a terminal is not asked what they have typed. Who may answer
+follows from NOTARIUM_DESTRUCTIVE (:func:`consent_mode`).
 
 A question names the note, so that the user notices a wrong one. The text of a note is not ours: nothing
 in it may look like the question's own words, turn them around, or hide. The name is for the user's eyes
@@ -20,7 +22,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -30,6 +40,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import ConfirmationRequired, VersionConflict
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.markup.obsidian_links import rewrite_links
+from mcp_notarium.tools.question import Ask, NoteChange, Question, no_changes
 from mcp_notarium.tools.save_checks import drops_most, find_new_addresses
 from mcp_notarium.tools.untrusted_text import is_foreign
 
@@ -58,30 +69,53 @@ class ConsentMode(Enum):
 
     ASK = "ask the user through the client"
     ARGUMENT = "look at the argument `confirm`"
+    APPROVAL = "let a person decide at a terminal"
     REFUSE = "nobody can agree to it"
 
 
-def consent_mode(setting: str, *, can_elicit: bool) -> ConsentMode:
+def consent_mode(setting: str, *, irreversible: bool, can_elicit: bool) -> ConsentMode:
     """Return the mode for ``NOTARIUM_DESTRUCTIVE`` = ``setting`` with a client that can ask, or cannot."""
     if setting == "deny":
         return ConsentMode.REFUSE
     if can_elicit:
         return ConsentMode.ASK
-    return ConsentMode.ARGUMENT if setting == "ask" else ConsentMode.REFUSE
+    # defence: irreversible-needs-a-person -irreversible
+    if setting == "strict" or (irreversible and setting != "trust"):
+        return ConsentMode.APPROVAL
+    return ConsentMode.ARGUMENT
 
 
-def consent_error(setting: str, message: str) -> ConfirmationRequired:
-    """Return the error for an action without consent, naming what would help."""
-    hints = {
-        "deny": "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
-        "They can do this in the note store's own app, if it has one.",
-        "elicit": "This client cannot ask the user, and NOTARIUM_DESTRUCTIVE=elicit requires that. "
-        "The user can do this in the note store's own app, if it has one.",
-    }
-    hint = hints.get(
-        setting, "Ask the user. If they agree to exactly this, repeat the call with confirm: true."
-    )
+def consent_error(mode: ConsentMode, message: str) -> ConfirmationRequired:
+    """Return the error for an action that nobody has agreed to, naming what would help."""
+    hint = "Ask the user. If they agree to exactly this, repeat the call with confirm: true."
+    if mode is ConsentMode.REFUSE:
+        hint = (
+            "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
+            "They can do this in the note store's own app, if it has one."
+        )
     return ConfirmationRequired(message, resolution_hint=hint, details={"asks": message})
+
+
+def approval_error(message: str, *, approval_id: str, command: str) -> ConfirmationRequired:
+    """Return the error for an action that waits for a person at a terminal; ``command`` is what they run there."""
+    return ConfirmationRequired(
+        message,
+        subcategory="approval_required",
+        resolution_hint=f"Tell the user: run `{command}` in a terminal within ten minutes to see and approve this. "
+        "Nothing was changed; repeat this same call once they have.",
+        details={"asks": message, "approval": approval_id},
+    )
+
+
+def crowded_error(message: str, *, command: str) -> ConfirmationRequired:
+    """Return the error for an action that cannot even wait, because too many do."""
+    return ConfirmationRequired(
+        message,
+        subcategory="approval_required",
+        resolution_hint=f"Tell the user: too many questions wait; run `{command}` in a terminal to answer them. "
+        "Nothing was changed; ask for this again after that.",
+        details={"asks": message},
+    )
 
 
 def timeout_error(message: str) -> ConfirmationRequired:
@@ -111,9 +145,15 @@ def quote(text: str) -> str:
     return f"“{seen if len(seen) <= WIDTH else shorten(seen, WIDTH) + '…'}”"
 
 
-async def require_consent(call: CallContext, message: str) -> None:
-    """Raise ``ConfirmationRequired`` unless the user agrees to ``message``."""
-    if not await call.confirm(message):  # defence: decline-obeyed
+async def require_consent(
+    call: CallContext,
+    asks: Sequence[Ask],
+    *,
+    note_id: str = "",
+    changes: Callable[[], AsyncIterator[NoteChange]] = no_changes,
+) -> None:
+    """Raise ``ConfirmationRequired`` unless the user agrees to all of ``asks``; ``changes`` are what they are about."""
+    if not await call.confirm(Question(tuple(asks), note_id, changes)):  # defence: decline-obeyed
         raise ConfirmationRequired(
             "The user declined; nothing was changed.",
             subcategory="declined",
@@ -179,18 +219,17 @@ def quote_whole(text: str) -> str:
 
 def ask_before_save(
     old: Content, new: Content, *, name: Callable[[], str], shares: bool
-) -> tuple[str, ...]:
+) -> tuple[Ask, ...]:
     """Return the questions for a person before ``new`` replaces ``old`` in the note that ``name`` names."""
     asks = []
     added = find_new_addresses(new.tags, present=old.tags) if shares else ()
     if added:  # defence: sharing-asks
         people = ", ".join(map(quote_whole, added))
-        asks.append(f"Share the {name()} with {people} (an e-mail address as a tag)?")
+        said = f"Share the {name()} with {people} (an e-mail address as a tag)?"
+        asks.append(Ask(said, irreversible=True))
     if drops_most(old.text, new.text):  # defence: dropping-text-asks
-        asks.append(
-            f"Overwrite the {name()} and drop most of its text "
-            f"({len(old.text)} characters, {len(new.text)} after)?"
-        )
+        sizes = f"({len(old.text)} characters, {len(new.text)} after)"
+        asks.append(Ask(f"Overwrite the {name()} and drop most of its text {sizes}?"))
     return tuple(asks)
 
 
@@ -213,7 +252,7 @@ async def find_loss(
 
 async def find_questions(
     app: App, note: Note, content: Content, *, links: Mapping[str, Changes]
-) -> tuple[str, ...]:
+) -> tuple[Ask, ...]:
     """Return what a person has to be asked before the note becomes ``content``, and links in other notes change.
 
     Raises ``NotPermitted`` if the policy forbids that.
@@ -222,17 +261,39 @@ async def find_questions(
     if (loss := await find_loss(app, note, content)) is not None:
         name = name_note(app, note.title or note.text, note_id=note.id)
         gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
-        asks.append(f"Change the {name}? {gone}")
+        asks.append(Ask(f"Change the {name}? {gone}", irreversible=True))
     others, room = 0, app.library.version_size(note)
-    for note_id, changes in links.items():
-        if (other := app.library.get(note_id)) is not None:
-            relinked = replace(other.content, text=rewrite_links(other.text, changes))
-            others += await find_loss(app, other, relinked, after=room) is not None
-            room += app.library.version_size(other)
+    for other, becomes in relinked(app, links):
+        others += await find_loss(app, other, becomes, after=room) is not None
+        room += app.library.version_size(other)
     if others:
         notes = "1 other note" if others == 1 else f"{others} other notes"
-        asks.append(f"Change links in {notes}? What they were cannot be brought back.")
+        said = f"Change links in {notes}? What they were cannot be brought back."
+        asks.append(Ask(said, irreversible=True))
     return tuple(asks)
+
+
+def relinked(app: App, links: Mapping[str, Changes]) -> Iterator[tuple[Note, Content]]:
+    """Yield the notes whose links change, and what they become."""
+    for note_id, changes in links.items():
+        if (other := app.library.get(note_id)) is not None:
+            text = rewrite_links(other.text, changes)
+            yield other, replace(other.content, text=text)
+
+
+def changes_of(
+    note: Note | None,
+    content: Content | None,
+    others: Callable[[], Iterable[tuple[Note, Content]]] = tuple,
+) -> Callable[[], AsyncIterator[NoteChange]]:
+    """Return what gives the change of one note, and those of ``others`` that follow from it."""
+
+    async def changes() -> AsyncIterator[NoteChange]:
+        yield NoteChange(note, content)
+        for other, becomes in others():
+            yield NoteChange(other, becomes)
+
+    return changes
 
 
 _ATTEMPTS = 3
@@ -247,6 +308,7 @@ async def remove_note(
     ``VersionConflict`` if the answer was about another state of the note, or it cannot be brought back any more.
     """
     agreed = await find()
+    app.config.policy.writing.require_change(agreed.id, agreed.tags)
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
         app.usage_limits.require_write()
@@ -254,7 +316,12 @@ async def remove_note(
         kept = f"For {app.config.version_days} days `restore_version` can bring it back."
         back = kept if loss is None else f"It cannot be brought back: {loss.why}."
         # defence: delete-for-good-asks
-        await require_consent(call, f"Delete the {name} for good? {back}")
+        await require_consent(
+            call,
+            [Ask(f"Delete the {name} for good? {back}", irreversible=True)],
+            note_id=agreed.id,
+            changes=changes_of(agreed, None),
+        )
     for attempt in range(1, _ATTEMPTS + 1):
         async with app.library.writing(key):
             note = await find()

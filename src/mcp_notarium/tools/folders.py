@@ -17,7 +17,7 @@ from mcp_notarium.domain.characters import path_key
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, NoteLeft, StoreError
+from mcp_notarium.errors import InvalidRequest, NoteLeft, NotPermitted, StoreError
 from mcp_notarium.markup.obsidian_links import Link, rewrite_links, settled
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import (
@@ -30,7 +30,7 @@ from mcp_notarium.tools.bulk import (
     require_all_notes,
 )
 from mcp_notarium.tools.consent import quote
-from mcp_notarium.tools.link_changes import LinkChanges
+from mcp_notarium.tools.link_changes import LinkChanges, require_writable
 from mcp_notarium.tools.many import clean_folder
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
@@ -113,7 +113,8 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         raise NoteLeft("It has got another name meanwhile, which links lead to.")
 
     plan = await make_plan(app, [*inside, *others], draft)
-    _require_whole(plan, inside)
+    _require_whole(plan, [*inside, *(others if app.config.policy.writing.has_rules else ())])
+    _require_files(app, move)
     move.with_cards = True
     notes = sum(move.holds(one) for one in plan.todo)
     files = (
@@ -212,7 +213,9 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
     for canvas, links in card_links.items():
         cards[canvas] = (cards.get(canvas) or 0) + len(links)
     draft = make_draft(app, note, content)
-    return replace(draft, elsewhere=LinkChanges(move.to.get(note.id, {}), cards, card_links))
+    relinked = move.to.get(note.id, {})
+    require_writable(app, [*relinked, *cards])
+    return replace(draft, elsewhere=LinkChanges(relinked, cards, card_links))
 
 
 def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
@@ -225,6 +228,15 @@ def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
             details={"ids": stay[:_NAMED]},
             resolution_hint="Give another `new_folder`, or move or rename these notes first.",
         )
+
+
+def _require_files(app: App, move: _Move) -> None:
+    """Raise ``NotPermitted`` if a file would move that may only be read, or to where that is so."""
+    scope = app.config.policy.writing
+    if not all(
+        scope.permits_path(one) and scope.permits_path(move.place_of(one)) for one in move.files
+    ):
+        raise scope.refusal("Files of the folder may only be read here, so nothing was moved.")
 
 
 def _taken_error(paths: Iterable[str]) -> InvalidRequest:
@@ -264,6 +276,6 @@ async def move_all(
             with app.usage_limits.write():
                 if not await app.library.move_file(source, f"{new}/{one}"):
                     left[source] = "Something has its name there, or it is gone."
-        except StoreError as error:
+        except (StoreError, NotPermitted) as error:
             left[source] = error.message
     return left

@@ -21,11 +21,13 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
 from mcp_notarium.tools.answers import HistoryAnswer, ManageAnswer, VersionRow
-from mcp_notarium.tools.consent import name_note, require_consent
+from mcp_notarium.tools.consent import changes_of, name_note, quote_whole, require_consent
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
+from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
+from mcp_notarium.tools.save_checks import find_new_addresses
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -198,8 +200,10 @@ async def _as_it_was(
 
 def _asking(draft: Draft, goal: _Goal) -> Draft:
     """Return the draft whose first question, if it asks one, says what does not come back."""
-    first, *others = draft.asks or ("",)
-    return replace(draft, asks=(first + goal.said, *others)) if first else draft
+    if not draft.asks:
+        return draft
+    first, *others = draft.asks
+    return replace(draft, asks=(replace(first, text=first.text + goal.said), *others))
 
 
 async def _find(app: App, request: ManageRequest) -> Note:
@@ -245,7 +249,17 @@ async def _revive(
     app.usage_limits.require_write()
     if call.client is not None:
         name = name_note(app, old.content.title or old.content.text, note_id=note_id)
-        await require_consent(call, f"Bring back the {name}, which was deleted?")
+        people = (
+            find_new_addresses(old.content.tags, present=())
+            if app.library.traits.shares_by_tag
+            else ()
+        )
+        shared = f" This shares it with {', '.join(map(quote_whole, people))}." if people else ""
+        ask = Ask(
+            f"Bring back the {name}, which was deleted?{shared}",
+            irreversible=bool(people),
+        )
+        await require_consent(call, [ask], note_id=note_id, changes=changes_of(None, old.content))
     async with app.library.writing(note_id):
         with app.usage_limits.write():
             saved = await app.library.revive(note_id, old.content, act=call.act)
@@ -289,7 +303,7 @@ async def _draft(
     ask = (
         f"{what}, back to what it was at {_time(old.modified_at) or 'an unknown time'} ({changes})?"
     )
-    return replace(draft, asks=(ask, *draft.asks))
+    return replace(draft, asks=(Ask(ask), *draft.asks))
 
 
 async def _save(

@@ -5,7 +5,7 @@ Only links that would mean no note or another one change, in notes that the call
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -111,6 +111,7 @@ def _follow(
     if wanted is None:
         raise _ask_error(app, note, content, links, readable, what=what)
     own = links.pop(note.id, None)
+    require_writable(app, [*links, *readable])
     left = app.usage_limits.writes_left
     others = len(links) + len(readable)
     if left is not None and left <= others:
@@ -121,6 +122,22 @@ def _follow(
         )
     text = rewrite_links(content.text, own) if own else content.text
     return (replace(content, text=text) if own else content), LinkChanges(links, cards)
+
+
+def require_writable(app: App, sources: Iterable[str]) -> None:
+    """Raise ``NotPermitted`` if a note or canvas with such links may only be read."""
+    scope = app.config.policy.writing
+    tags = {one: note.tags for one in sources if (note := app.library.get(one)) is not None}
+    closed = [one for one in sources if not scope.permits(one, tags.get(one, ()))]
+    if closed:
+        error = scope.refusal(
+            f"{len(closed)} of the notes and canvases with links to it may only be read here; nothing was saved."
+        )
+        error.details = {"ids": closed[:MOST_NAMED]}
+        error.resolution_hint = (
+            f"`rewrite_links`: false leaves these links as they are. {error.resolution_hint}"
+        )
+        raise error
 
 
 def _ask_error(

@@ -42,6 +42,7 @@ from mcp_notarium.tools.consent import remove_note, require_consent
 from mcp_notarium.tools.many import is_many
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
+from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import Action, ManageRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
@@ -243,7 +244,7 @@ async def _reset(app: App, _request: ManageRequest, call: CallContext) -> Manage
             resolution_hint="Nothing needs to be done.",
         )
     # defence: emptying-cache-asks
-    await require_consent(call, "Empty the local cache and load every note again?")
+    await require_consent(call, [Ask("Empty the local cache and load every note again?")])
     async with app.library.writing(""):
         await app.library.reset(act=call.act)
     return ManageAnswer(

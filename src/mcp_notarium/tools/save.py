@@ -25,8 +25,10 @@ from mcp_notarium.markup.section_names import is_by_place
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
     ask_before_save,
+    changes_of,
     find_questions,
     name_note,
+    relinked,
     require_consent,
 )
 from mcp_notarium.tools.day_notes import Begun, begin, with_made_day
@@ -52,6 +54,7 @@ from mcp_notarium.tools.properties import (
     with_properties,
     with_types,
 )
+from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
@@ -84,7 +87,7 @@ class Draft:
     note: Note | None
     """The note as the caller has read it; None: a new one."""
     content: Content
-    asks: tuple[str, ...]
+    asks: tuple[Ask, ...]
     on_newest: bool = False
     """Tell that it is made from the newest text, whatever that is."""
     begun: Begun | None = None
@@ -159,7 +162,13 @@ async def carry_out(
     draft = agreed = await _with_loss(app, await drafting(), call)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
-        await require_consent(call, " ".join(agreed.asks))
+        note, links = agreed.note, agreed.elsewhere.links if agreed.elsewhere else {}
+        await require_consent(
+            call,
+            agreed.asks,
+            note_id=note.id if note else "",
+            changes=changes_of(note, agreed.content, lambda: relinked(app, links)),
+        )
     async with app.library.writing(agreed.key):
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again if the index has changed while the user was asked or another write ran. What has changed at
@@ -446,10 +455,15 @@ def make_draft(app: App, note: Note | None, content: Content, begun: Begun | Non
     has_block = has_block and not (begun and begun.content.text.startswith(STARTS))
     if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
+    scope = app.config.policy.writing
+    if scope.has_rules and note is not None and content != note.content:
+        scope.require_change(note.id, note.tags)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
         known_as, judged = app.library.preview(note, content, path=begun.path if begun else "")
         app.config.policy.require_write(known_as, None if note is None else old, judged)
+        if scope.has_rules:
+            scope.require_result(known_as, judged.tags, new=note is None)
     shares = app.library.traits.shares_by_tag
 
     def name() -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.audit_log import Act
+    from mcp_notarium.tools.question import Question
 
 
 class CallContext(Protocol):
@@ -28,8 +29,8 @@ class CallContext(Protocol):
     def act(self) -> Act:
         """Return what a change is recorded by before it is made."""
 
-    async def confirm(self, message: str) -> bool:
-        """Return whether the user agrees to ``message``.
+    async def confirm(self, question: Question) -> bool:
+        """Return whether the user agrees.
 
         Raises ``ConfirmationRequired`` if nobody can say.
         """

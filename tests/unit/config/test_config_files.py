@@ -170,6 +170,7 @@ HOSTILE = {
     "NOTARIUM_VERSION_MB": "1",
     "NOTARIUM_POLICY_FILE": "/tmp/theirs",
     "NOTARIUM_READ_ONLY": "on",
+    "NOTARIUM_PROFILE": "theirs",
 }
 """What a ``.env`` must not set, each with a value that would change something."""
 TRILIUM = {

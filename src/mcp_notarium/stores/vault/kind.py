@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.stores.kind import AccountIdentity, Ids, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Ids, Place, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
@@ -75,6 +76,12 @@ def _takes_id(note_id: str) -> bool:
     return split_path(note_id) is not None
 
 
+def _places(environ: Mapping[str, str]) -> tuple[Place, ...]:
+    from mcp_notarium.stores.vault import app_vaults  # noqa: PLC0415 - only `setup` asks
+
+    return app_vaults.find_places(environ)
+
+
 async def _describe(store: Store) -> str:
     return await cast("VaultStore", store).describe()
 
@@ -83,6 +90,7 @@ KIND = StoreKind(
     name="vault",
     title="the vault",
     place="in Markdown files (Obsidian ...)",
+    places=_places,
     truth=Truth.SHARED_FILE,
     variables=(
         Variable(

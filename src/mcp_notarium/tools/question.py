@@ -1,0 +1,159 @@
+"""Hold a question for a person, with what its answer is about: the notes before and after.
+
+Whoever phrases a question says whether what is agreed to can be taken back. What would change is read only where somebody at
+a terminal has to decide about it (``protocol/approval.py``), for it may be of thousands of notes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from mcp_notarium.domain.diff import find_changes
+from mcp_notarium.domain.lines import split_lines
+
+if TYPE_CHECKING:
+    from mcp_notarium.domain.note import Content, Note
+
+CONTEXT: Final = 2
+"""Unchanged lines that are shown around a change."""
+MOST_CHARACTERS: Final = 400_000
+"""Characters of all that is shown of a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Hold one thing that is asked. ``irreversible``: no history has what it takes away, or others may have read it."""
+
+    text: str
+    irreversible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoteChange:
+    """Hold a note and what it becomes. ``note`` None: a new one; ``content`` None: it is removed."""
+
+    note: Note | None
+    content: Content | None
+
+
+async def no_changes() -> AsyncIterator[NoteChange]:
+    """Yield nothing: no note is changed."""
+    nothing: tuple[NoteChange, ...] = ()
+    for change in nothing:
+        yield change
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Hold what a person is asked about one call, at once. ``note_id``: '' if it is not about one note."""
+
+    asks: tuple[Ask, ...]
+    note_id: str = ""
+    changes: Callable[[], AsyncIterator[NoteChange]] = no_changes
+
+    @property
+    def text(self) -> str:
+        """Return the whole question."""
+        return " ".join(ask.text for ask in self.asks)
+
+    @property
+    def irreversible(self) -> bool:
+        """Tell whether anything of it can never be taken back."""
+        return any(ask.irreversible for ask in self.asks)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChanges:
+    """Hold what would change, as lines, and a digest of the notes before and after."""
+
+    diff: str
+    digest: str
+
+
+async def show_changes(question: Question) -> ShownChanges:
+    """Return what the question would change; beyond the limit only how much more there is."""
+    digest, lines, left, unseen = hashlib.sha256(), [], MOST_CHARACTERS, 0
+    async for change in question.changes():
+        digest.update(_state_of(change))
+        for line in change_lines(change):
+            left -= len(line) + 1
+            if left >= 0:
+                lines.append(line)
+            else:
+                unseen += 1
+    if unseen:
+        lines.append(f"… and {unseen:,} more lines that are not shown")
+    return ShownChanges("\n".join(lines), digest.hexdigest())
+
+
+def _state_of(change: NoteChange) -> bytes:
+    """Return what an answer is bound to: the version of the note, and what it becomes.
+
+    Of a new note the arguments of the call say it, apart from a template that may name the time.
+    """
+    note, content = change.note, change.content
+    before = note and (note.id, note.local_version, note.server_version, _fields(note.content))
+    after = content and (_fields(content) if note else ())
+    return repr((before, after)).encode("utf-8", "surrogatepass")
+
+
+def _fields(content: Content) -> tuple[object, ...]:
+    return (
+        *(content.text, content.tags, content.trash, content.title),
+        *(content.properties.json, content.native),
+    )
+
+
+def change_lines(change: NoteChange) -> Iterator[str]:
+    """Yield a change as lines. Those of a note begin with ``+``, ``-`` or a space; no others do, so none can look like ours."""
+    note, content = change.note, change.content
+    old, new = note.content if note else None, content
+    what = "removed for good" if new is None else "changed" if note else "made"
+    yield f"@@ {f'note {_one_line(note.id)}' if note else 'a new note'}, {what} @@"
+    for name, read in _PARTS.items():
+        before, after = ("" if one is None else _one_line(read(one)) for one in (old, new))
+        if before != after:
+            yield f"@@ {name} @@"
+            yield from (f"-{before}",) if before else ()
+            yield from (f"+{after}",) if after else ()
+    yield from _text_lines(old.text if old else "", new.text if new else "")
+
+
+_PARTS: Final[Mapping[str, Callable[[Content], str]]] = MappingProxyType(
+    {
+        "title": lambda one: one.title or "",
+        "tags": lambda one: ", ".join(one.tags),
+        "trash": lambda one: "in the trash" if one.trash else "",
+        "properties": lambda one: one.properties.json if one.properties else "",
+    }
+)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _text_lines(before: str, after: str) -> Iterator[str]:
+    """Yield the changed lines of a text, each change with a few lines around it."""
+    old, new = split_lines(before), split_lines(after)
+    changes = find_changes(old, new)
+    shown = 0
+    for number, change in enumerate(changes):
+        start = max(shown, change.low - CONTEXT)
+        if start > shown or not number:
+            yield f"@@ line {start + 1} @@"
+        yield from _marked(" ", old[start : change.low])
+        yield from _marked("-", old[change.low : change.high])
+        yield from _marked("+", new[change.start : change.stop])
+        following = changes[number + 1].low if number + 1 < len(changes) else len(old)
+        shown = min(following, change.high + CONTEXT)
+        yield from _marked(" ", old[change.high : shown])
+
+
+def _marked(sign: str, lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        yield sign + line.rstrip("\r\n")

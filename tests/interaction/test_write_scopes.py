@@ -1,0 +1,165 @@
+"""Notes outside of what a profile may change are read by agents and changed by no way, each file byte for byte."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.write_scope import WriteScope
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.toolsets import find_toolset
+from support.sync_rig import quick_folder
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+
+pytestmark = pytest.mark.anyio
+FILES = {
+    "Inbox/mine.md": "# Mine\n\n- [ ] one\n",
+    "Inbox/other.md": "#agent other\n",
+    "Work/plan.md": "---\nstatus: open\n---\n# Plan\n\n- [ ] do it\n\n#work see [[mine]]\n",
+    "Work/tagged.md": "#work text\n",
+    "Work/picture.png": "no note",
+}
+PLAN = "Work/plan.md"
+
+
+def narrowed(**scope):
+    return Policy(writing=WriteScope().narrowed(WriteScope(**scope)), profile="agent")
+
+
+@asynccontextmanager
+async def vault(policy):
+    with quick_folder() as folder:
+        base = folder / "vault"
+        for path, text in FILES.items():
+            (base / path).parent.mkdir(parents=True, exist_ok=True)
+            (base / path).write_text(text)
+        remote = VaultStore(base)
+        harness = ToolHarness(folder, remote=remote, policy=policy)
+        harness.ticking = True
+        await harness.sync()
+
+        def outside():
+            found = (path for path in base.rglob("*") if path.is_file())
+            texts = {str(path.relative_to(base)): path.read_text() for path in found}
+            return {path: text for path, text in texts.items() if not path.startswith("Inbox/")}
+
+        try:
+            async with connected(harness.opened, toolset=find_toolset("with_paths")) as client:
+
+                async def call(tool, **arguments):
+                    result = await client.call_tool(tool, arguments)
+                    if result.is_error:
+                        return {"error": json.loads(result.content[0].text)}
+                    return dict(result.structured_content)
+
+                yield call, outside
+        finally:
+            await remote.close()
+            harness.close()
+
+
+def refused(answer):
+    """Whether the answer is a refusal that names what is writable."""
+    error = answer.get("error", {})
+    return error.get("subcategory") == "policy" and '"Inbox"' in error["resolution_hint"]
+
+
+async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
+    async with vault(narrowed(paths=("Inbox",))) as (call, outside):
+        before = outside()
+        read = await call("get", id=PLAN)
+        assert "do it" in read["text"]
+        known = {"id": PLAN, "local_version": read["local_version"], "confirm": True}
+        for more in (
+            {"text": "other"},
+            {"append": "more"},
+            {"find": "do it", "replace": "done it"},
+            {"section": "Plan", "text": "x"},
+            {"task": "do it", "done": True},
+            {"tags": ["agent"]},
+            {"add_tags": ["agent"]},
+            {"properties": {"status": "done"}},
+            {"title": "Plan 2", "rewrite_links": True},
+            {"title": "Inbox/plan"},
+            {"trash": True},
+        ):
+            answer = await call("save", **known, **more)
+            assert refused(answer), (more, answer)
+        for action in ("trash", "delete_permanently"):
+            answer = await call("manage", action=action, **known)
+            assert refused(answer) or "trash" in answer["error"]["message"], (action, answer)
+        mine = await call("get", id="Inbox/mine.md")
+        mine = {"id": "Inbox/mine.md", "local_version": mine["local_version"], "confirm": True}
+        # Out of the folder, and links that would follow into what may only be read.
+        away = await call("manage", action="change", ids=[mine["id"]], folder="Work", confirm=True)
+        assert "may be changed here" in away["results"][0]["reason"]
+        answer = await call("save", **mine, title="Mine 2", rewrite_links=True)
+        assert refused(answer)
+        assert answer["error"]["details"]["ids"] == [PLAN]
+        assert refused(await call("save", text="# New\n\nin no folder"))
+        for folder, to in (("Work", "Inbox/Work"), ("Work", "Old"), ("Inbox", "Old")):
+            answer = await call(
+                "manage", action="move_folder", folder=folder, new_folder=to, confirm=True
+            )
+            assert "error" in answer, (folder, to, answer)
+        many = await call(
+            "manage", action="change", query="text OR plan OR other", add_tags=["x"], confirm=True
+        )
+        rows = {row["id"]: row for row in many["results"]}
+        assert "only be read" in rows["Work/tagged.md"]["reason"]
+        assert rows["Inbox/other.md"]["status"] == "changed"
+        await call("manage", action="rename_tag", tag="work", new_tag="labour", confirm=True)
+        assert outside() == before
+
+        saved = await call("save", **mine, append="two")
+        assert "error" not in saved
+        new = await call("save", title="Inbox/New", text="made here")
+        assert new.get("id", "").startswith("Inbox/"), new
+        assert "error" not in await call("manage", action="undo", id=mine["id"], confirm=True)
+        assert outside() == before
+
+
+async def test_a_tag_that_makes_notes_writable_is_given_and_taken_by_no_agent():
+    with quick_folder() as folder:
+        base = Policy(writing=WriteScope(tags=("agent", "both")))
+        own = Policy(writing=WriteScope(tags=("both",), ids=("named",)))
+        harness = ToolHarness(folder, policy=base.narrowed("agent", own))
+        for note_id, tags in {
+            "both": ["both"],
+            "base": ["agent"],
+            "named": [],
+            "free": ["x"],
+        }.items():
+            harness.store.put(note_id, f"text of {note_id}", now=harness.now, tags=tags)
+        await harness.sync()
+        async with connected(harness.opened) as client:
+
+            async def save(note_id, **more):
+                arguments = (
+                    {"id": note_id, "append": "more"} if not more else {"id": note_id, **more}
+                )
+                result = await client.call_tool("save", arguments)
+                return (
+                    json.loads(result.content[0].text).get("subcategory")
+                    if result.is_error
+                    else "saved"
+                )
+
+            assert await save("both") == "saved"
+            for note_id in ("base", "named", "free"):
+                assert await save(note_id) == "policy", note_id
+            assert await save("free", add_tags=["both"]) == "policy"
+            assert await save("both", remove_tags=["both"]) == "policy"
+            assert await save("both", remove_tags=["BOTH"], add_tags=["other"]) == "policy"
+            assert await save("both", add_tags=["other"]) == "saved"
+            # The user takes the note out of the scope: the next save meets that at the store.
+            harness.store.put("both", "text of both", now=harness.now, tags=["other"])
+            assert await save("both") == "policy"
+            made = await client.call_tool("save", {"text": "new", "tags": ["both"]})
+            assert not made.is_error
+            assert (await client.call_tool("save", {"text": "new", "tags": ["agent"]})).is_error
+        harness.close()
