@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,62 @@ def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
             window.type("q")
         assert server.leave() == 0
     assert run(env, "audit", "verify").returncode == 0
+
+
+def test_what_waits_is_shown_with_what_would_go_and_one_key_decides(env: dict[str, str]) -> None:
+    with Server(env) as server:
+        kept, gone = (
+            server.tool("save", title=title, text="flour\nwater\n")
+            for title in ("Kept bread", EVIL)
+        )
+        kept, gone = (
+            server.tool("manage", action="trash", **{k: one[k] for k in ("id", "local_version")})
+            for one in (kept, gone)
+        )
+
+        def delete(note: dict[str, object]) -> dict[str, object]:
+            asked = {"action": "delete_permanently", "confirm": True, "id": note["id"]}
+            return asked | {"local_version": note["new_local_version"]}
+
+        with Tmux(env, "watch", width=80, height=40) as window:
+            window.shows("today: 4 changed")
+            assert "approve" in str(server.error("manage", **delete(kept)))
+            window.shows("1 question for you", "WAITS FOR YOU", "Kept bread", "-flour", "no")
+            window.type("n")
+            window.shows("Denied.")
+            server.error("manage", **delete(kept))
+            server.error("manage", **delete(gone))
+            window.shows("WAITS FOR YOU", SHOWN_EVIL, "-water")
+            window.type("y")
+            window.shows("just come")
+            time.sleep(1)
+            window.type("y")
+            window.shows("Approved")
+            assert server.tool("manage", **delete(gone))["status"] == "deleted"
+            window.type("q")
+        assert server.error("get", id=gone["id"])
+        assert server.tool("get", id=kept["id"])["trash"]
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 0
+
+
+def test_the_editor_opens_the_note_and_the_screen_comes_back(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho pepper >> "$1"\n')
+    editor.chmod(0o700)
+    with Server(env) as server:
+        note = server.tool("save", title="Soup", text="water\n")
+        with Tmux(env | {"EDITOR": str(editor)}, "watch", width=80) as window:
+            window.shows("Soup  new")
+            window.type("o")
+            window.shows("Saved: +1 line", "Enter: back")
+            window.type("Enter")
+            window.shows("mcp-notarium edit", "Soup  +1 line")
+            window.type("q")
+        assert server.tool("get", id=note["id"])["text"] == "water\npepper\n"
+        assert server.leave() == 0
 
 
 def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _TOOL: Final = "tool."
 _COMMAND: Final = "cli."
+_APPROVE: Final = "cli.approve"
 _SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
@@ -67,10 +68,12 @@ class SeenAct:
     def ended(self) -> str:
         """Return how it ended in a person's words; '' if it was done as asked, and nobody was asked."""
         said = words.DECISIONS.get(Decision(self.decision), "") if self.decision else ""
-        if self.result in (Result.READ, Result.CHANGED):
+        if self.result in (Result.READ, Result.CHANGED) or self.act == _APPROVE:
             return said
-        name = "begun" if self.result is None else words.RESULTS[self.result]
         why = words.REASONS.get(self.outcome, self.outcome)
+        if self.decision == Decision.ASKED:
+            return why or said
+        name = "begun" if self.result is None else words.RESULTS[self.result]
         return "; ".join(filter(None, [name, why, said if said != why else ""]))
 
     def as_json(self) -> dict[str, Any]:
@@ -113,7 +116,8 @@ class ActivityFeed:
                 del self._begun[next(iter(self._begun))]
             return self._describe(record, record, None)
         result = classify(first, record)
-        if record.decision != Decision.ASKED:  # the same call comes again with the answer
+        # The same call comes again with the answer.
+        if record.decision != Decision.ASKED and first.act != _APPROVE:
             self.counts[result] += 1
         return self._describe(first, record, result)
 

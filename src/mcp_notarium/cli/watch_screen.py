@@ -32,6 +32,8 @@ from mcp_notarium.storage.approval_table import Approval
 
 POLL_SECONDS: Final = 0.5
 MOST_ACTS: Final = 500
+SEEN_SECONDS: Final = 1.0
+"""A question cannot be agreed to before it has been shown for so long: the key may be meant for the one before."""
 _WIDE: Final = 100
 _WAITS: Final = "waits:"
 _ACT: Final = "act:"
@@ -116,6 +118,7 @@ class WatchScreen(Screen[str]):
         Binding("u", "undo", "Undo"),
         Binding("s", "show", "Show"),
         Binding("o", "open", "Open"),
+        Binding("space", "more", "More", show=False),
         Binding("slash", "search", "Search"),
         Binding("q", "quit", "Quit"),
     ]
@@ -124,7 +127,7 @@ class WatchScreen(Screen[str]):
     #day { height: auto; text-style: bold; padding: 0 1; }
     #main { height: 1fr; }
     OptionList { height: 1fr; border: none; padding: 0 1; }
-    #about { height: 12; border-top: solid $foreground; padding: 0 1; }
+    #about { height: 50%; border-top: solid $foreground; padding: 0 1; }
     .-wide #main { layout: horizontal; }
     .-wide OptionList { width: 3fr; }
     .-wide #about { width: 2fr; height: 1fr; border-top: none; border-left: solid $foreground; }
@@ -141,6 +144,7 @@ class WatchScreen(Screen[str]):
         self._words = ""
         self._failed = ""
         self._head = ""
+        self._told, self._told_at = "", 0.0
 
     def compose(self) -> ComposeResult:
         """Lay out the counts, the list, and what the chosen line is about."""
@@ -176,7 +180,7 @@ class WatchScreen(Screen[str]):
         news = {*waiting} - {*self._shown.waiting}
         if came or {*waiting} != {*self._shown.waiting}:
             self._shown.waiting = waiting
-            self._list(first=bool(news))
+            self._list(first=bool(news) and not isinstance(self._chosen(), Approval))
         if news:
             self.bell()
         self._say_day()
@@ -185,7 +189,9 @@ class WatchScreen(Screen[str]):
         acts = self.query_one(OptionList)
         chosen = self._chosen_id()
         waiting = [Option(self._waiting_line(one), f"{_WAITS}{one.id}") for one in self._waiting()]
-        found = [one for one in reversed(self._shown.acts.values()) if self._fits(one)]
+        found = [
+            one for _, one in sorted(self._shown.acts.items(), reverse=True) if self._fits(one)
+        ]
         at_end = acts.scroll_offset
         acts.clear_options()
         acts.add_options(
@@ -207,8 +213,10 @@ class WatchScreen(Screen[str]):
 
     def _waiting_line(self, one: Approval) -> Text:
         left = max(0, round((one.expires_at - self._clock()) / 60))
-        line = Text(f"WAITS FOR YOU  {one.client}", style="bold reverse")
-        return line.append(f"\n  {one.question}  ({left} min)", style="not reverse not bold")
+        who = f"{one.client} ({one.profile})" if one.profile else one.client
+        line = Text(f"WAITS FOR YOU  {one_line(who)}", style="bold reverse")
+        asked = f"\n  {one_line(one.question)}  ({left} min)"
+        return line.append(asked, style="not reverse not bold")
 
     def _say_day(self) -> None:
         counts = self._feed.counts
@@ -233,9 +241,11 @@ class WatchScreen(Screen[str]):
 
     def _tell(self) -> None:
         one = self._chosen()
+        if self._chosen_id() != self._told:
+            self._told, self._told_at = self._chosen_id(), time.monotonic()
         if isinstance(one, Approval):
-            about = Text(f"{one.question}\n")
-            about.append("y: yes, once    n: no\n\n", style="bold")
+            about = Text(f"{one_line(one.question)}\n")
+            about.append("y: yes, once    n: no    space: more of this\n\n", style="bold")
             about.append(coloured(one.diff))
         elif one is None:
             about = Text("Nothing is on record for today.")
@@ -243,6 +253,7 @@ class WatchScreen(Screen[str]):
             about = _act_facts(one)
         try:
             self.query_one("#facts", Static).update(about)
+            self.query_one("#about", VerticalScroll).scroll_home(animate=False)
         except NoMatches:  # another screen is on top
             return
 
@@ -264,6 +275,10 @@ class WatchScreen(Screen[str]):
         one = self._chosen()
         if not isinstance(one, Approval):
             self.notify("Choose a line that waits for you.", markup=False)
+            return
+        # defence: approval-is-seen -time.monotonic
+        if agrees and time.monotonic() - self._told_at < SEEN_SECONDS:
+            self.notify("This question has just come: read it first.", markup=False)
             return
         try:
             self.notify(self._source.decide(one, agrees=agrees), markup=False)
@@ -297,6 +312,14 @@ class WatchScreen(Screen[str]):
         note_id = self._note()
         if note_id:
             self.exit(note_id)
+
+    def action_more(self) -> None:
+        """Show the next part of what the chosen line is about; behind its end the first one again."""
+        about = self.query_one("#about", VerticalScroll)
+        if about.scroll_offset.y >= about.max_scroll_y:
+            about.scroll_home(animate=False)
+        else:
+            about.scroll_page_down(animate=False)
 
     def action_search(self) -> None:
         """Ask for the words that acts must have."""
