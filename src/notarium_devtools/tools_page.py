@@ -127,17 +127,37 @@ of them. A server that lacks a required setting answers in the same way with `se
 Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
 read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
-that its user has not agreed to. `NOTARIUM_DESTRUCTIVE` decides how consent is obtained:
+that its user has not agreed to.
 
-| value | client can ask its user (elicitation) | client cannot |
-|---|---|---|
-| `ask` (default) | the user is asked | refused, unless the call has `confirm: true` |
-| `elicit` | the user is asked | refused |
-| `deny` | refused | refused |
+Three of these are **irreversible**: permanent deletion, sharing a note (also by a change of many, an undo or a restored version), and what nothing
+can bring back. The others are **recoverable**: the history has what was there. `NOTARIUM_DESTRUCTIVE` decides who agrees:
+
+| value | client can ask its user (elicitation) | client cannot: recoverable | client cannot: irreversible |
+|---|---|---|---|
+| `ask` (default) | the user, in the client's dialogue | the model, by `confirm: true` | the user, [at a terminal](#approval-at-a-terminal) |
+| `strict` | the user, in the client's dialogue | the user, at a terminal | the user, at a terminal |
+| `trust` | the user, in the client's dialogue | the model, by `confirm: true` | the model, by `confirm: true` |
+| `deny` | nobody | nobody | nobody |
 
 **`confirm: true` is the model's word, not the user's.** The server cannot know whether the model has asked: a model that
 obeys a note can set it. Then only the client's own approval of the call stands between the note and the action; the audit log
-records it as `by_argument`. If your client has no dialogue and approves calls by itself, set `elicit`.
+records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy or share notes.
+No value stops a client that answers its own dialogue.
+
+### Approval at a terminal
+
+The refusal tells the agent which command its user has to run: `mcp-notarium approve ID`. It shows the question, the client,
+and what would change in each note, and takes yes or no; without an ID it asks about all that waits, one by one. After a yes the
+agent repeats the same call.
+
+An approval counts for the same client (its name and version) and profile, tool, arguments and question, while the notes are at the same
+versions: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
+for the rest of the ten minutes. Up to 16 questions wait in an account. Others are refused and counted; `approve` shows how many.
+Both the decision and the action are in the audit log, as `approved` with the id of the approval.
+
+`--list` only shows, with `--json` for programs; `--deny ID` says no. A yes is always typed at a terminal, with the key of the account
+as for any command. No tool approves anything. **An agent that may run commands as you finds the key where servers find it: it can
+open a terminal of its own and approve.** Let such an agent run as another user, or in a container without your files.
 
 Each save is checked alone. Several that each drop less need no consent, even if together they drop
 everything.

@@ -28,6 +28,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
+from mcp_notarium.tools.question import Question
 from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
 
@@ -51,10 +52,11 @@ class Asked:
     tool: str
     arguments: dict[str, Any]
     decision: Decision = Decision.ALLOWED
+    approval: str = ""
 
-    async def ask(self, message: str, *, setting: str) -> bool:
+    async def ask(self, question: Question, *, app: App) -> bool:
         """Agree."""
-        del message, setting
+        del question, app
         self.decision = Decision.CONFIRMED
         return True
 

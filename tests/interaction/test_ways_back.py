@@ -3,6 +3,7 @@
 ``docs/tools.md`` lists the routes; each has a row here.
 """
 
+import re
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from mcp_notarium.domain.policy import Mode, Policy
+from mcp_notarium.storage.approval_table import ApprovalTable
 from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
@@ -111,8 +113,14 @@ KEPT = [
 class Seen:
     """A client, what it was asked, and how its notes lie in the store."""
 
-    def __init__(self, client, state, asked):
-        self.client, self.state, self.asked = client, state, asked
+    def __init__(self, client, state, asked, app):
+        self.client, self.state, self.asked, self.app = client, state, asked, app
+
+    def approve(self, said, *, agrees=True):
+        """Decide, as a person at a terminal does, about what the refusal names."""
+        named = re.search(r"`mcp-notarium approve ([0-9a-f]{8})`", said)
+        table, now = ApprovalTable(self.app.cache.database), self.app.clock()
+        assert table.decide(named[1], agrees=agrees, now=now)
 
     async def call(self, tool, arguments, **more):
         """Call a tool on the note; return '' or the reason why not."""
@@ -163,7 +171,7 @@ async def opened(
     try:
         await harness.sync()
         async with connected(harness.opened, toolset=offered, **options) as client:
-            yield Seen(client, state, asked)
+            yield Seen(client, state, asked, harness.app)
     finally:
         await remote.close()
         harness.close()
@@ -178,24 +186,27 @@ async def test_nothing_is_taken_away_for_good_unless_someone_agrees(tmp_path, ro
         before = seen.state()
         said = await seen.call(tool, arguments)
         assert "cannot be brought back" in said
-        assert "confirm" in said
         assert ("NOTARIUM_VERSION_DAYS" if limits is NEITHER else "NOTARIUM_VERSION_MB") in said
+        assert "cannot be brought back" in await seen.call(tool, arguments, confirm=True)
         assert seen.state() == before
-        assert await seen.call(tool, arguments, confirm=True) == ""
+        seen.approve(said)
+        assert await seen.call(tool, arguments) == ""
         assert seen.state() != before
 
 
-@pytest.mark.parametrize("setting", ["elicit", "deny"])
+@pytest.mark.parametrize("setting", ["strict", "deny"])
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
 async def test_no_argument_of_the_agent_stands_for_a_person(tmp_path, route, setting):
     store, tool, arguments = route
     async with opened(tmp_path, store, NEITHER, setting=setting) as seen:
         before = seen.state()
-        assert f"NOTARIUM_DESTRUCTIVE={setting}" in await seen.call(tool, arguments, confirm=True)
+        said = await seen.call(tool, arguments, confirm=True)
+        assert ("NOTARIUM_DESTRUCTIVE=deny" in said) == (setting == "deny")
+        assert ("mcp-notarium approve" in said) == (setting == "strict")
         assert seen.state() == before
 
 
-@pytest.mark.parametrize(("setting", "agrees"), [("ask", False), ("elicit", True), ("deny", True)])
+@pytest.mark.parametrize(("setting", "agrees"), [("ask", False), ("strict", True), ("deny", True)])
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
 async def test_a_person_who_can_be_asked_decides(tmp_path, route, setting, agrees):
     store, tool, arguments = route
@@ -252,7 +263,8 @@ async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
             said = await seen.tell("update_note", target)
             if said:
                 assert "a version of it has no room" in said
-                assert await seen.tell("update_note", target | {"confirm": True}) == ""
+                seen.approve(said)
+                assert await seen.tell("update_note", target) == ""
                 refused += 1
         assert 0 < refused < 30
         history = await seen.client.call_tool("manage", {"action": "history", "id": note})
@@ -344,12 +356,13 @@ async def test_what_a_server_keeps_for_some_time_is_no_way_back(tmp_path, store,
         await harness.sync()
         toolset = find_toolset("titled" if store == "trilium" else "notarium")
         async with connected(harness.opened, toolset=toolset) as client:
-            seen, before = Seen(client, state, []), state()
+            seen, before = Seen(client, state, [], harness.app), state()
             takes = "prepend" not in arguments
             said = await seen.call(SAVE, arguments)
             assert ("cannot be brought back" in said, state() == before) == (takes, takes)
             if takes:
-                assert await seen.call(SAVE, arguments, confirm=True) == ""
+                seen.approve(said)
+                assert await seen.call(SAVE, arguments) == ""
             assert state() != before
         harness.close()
         await remote.close()
@@ -365,5 +378,6 @@ async def test_links_in_other_notes_are_not_taken_away_in_silence(tmp_path):
         said = await seen.tell(SAVE, note)
         assert "Change links in 1 other note? What they were cannot be brought back." in said
         assert seen.state() == before
-        assert await seen.tell(SAVE, note | {"confirm": True}) == ""
+        seen.approve(said)
+        assert await seen.tell(SAVE, note) == ""
         assert seen.state()["other.md"] == "see [[n2]]\n"

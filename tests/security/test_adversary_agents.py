@@ -270,7 +270,7 @@ def _obeying(make_harness):
 
 @pytest.mark.attack(36)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-@pytest.mark.parametrize("setting", ["ask", "elicit"])
+@pytest.mark.parametrize("setting", ["ask", "strict", "trust"])
 def test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines(obeying, setting, era):
     asked = []
 
@@ -286,7 +286,10 @@ def test_an_agent_that_obeys_a_note_changes_nothing_that_its_user_declines(obeyi
 
 
 @pytest.mark.attack(36)
-@pytest.mark.parametrize(("setting", "more"), [("elicit", {"confirm": True}), ("ask", {})])
+@pytest.mark.parametrize(
+    ("setting", "more"),
+    [("strict", {"confirm": True}), ("deny", {"confirm": True}), ("ask", {}), ("trust", {})],
+)
 def test_where_nobody_can_be_asked_nothing_is_changed_without_that_word(obeying, setting, more):
     answers, changed = obeying(setting=setting, **more)
     assert not changed
@@ -298,3 +301,4 @@ def test_where_nobody_can_be_asked_the_model_can_give_that_word(obeying):
     answers, changed = obeying(setting="ask", confirm=True)
     assert changed
     assert answers[0]["status"] == "undone"
+    assert "mcp-notarium approve" in answers[5]["resolution_hint"], "not to share a note"

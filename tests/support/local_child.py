@@ -10,12 +10,13 @@ import anyio
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.app import open_app
+from mcp_notarium.app import App, open_app
 from mcp_notarium.audit.chain import Decision
 from mcp_notarium.config import Config
 from mcp_notarium.protocol.app_holder import AppHolder
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.secret import Secret
+from mcp_notarium.tools.question import Question
 from support.account import account
 from support.local_notebook import local
 
@@ -36,8 +37,9 @@ class Call:
     arguments: dict[str, object]
     client = "test"
     decision = Decision.ALLOWED
+    approval = ""
 
-    async def ask(self, _message: str, *, setting: str) -> bool:
+    async def ask(self, _question: Question, *, app: App) -> bool:
         return True
 
 

@@ -30,6 +30,7 @@ class Call(Caller):
     tool = "save"
     client = "test"
     decision = Decision.ALLOWED
+    approval = ""
 
 
 async def save(folder: Path, say: Say, stops: AbstractContextManager[Stop] | None = None) -> None:

@@ -165,7 +165,7 @@ def _find(waiting: Waiting, approval_id: str) -> Approval:
 
 
 def _ask_each(args: argparse.Namespace) -> int:
-    # defence: approval-typed-at-a-terminal =True
+    # defence: approval-typed-at-a-terminal
     if not (can_show() and sys.stdout.isatty()):
         raise ConfigError(
             "an approval is typed at a terminal that shows the question",

@@ -57,9 +57,14 @@ async def _describe(call: Call, question: Question, app: App) -> Asked:
     client = clean_client_name(call.client)
     profile = getattr(app.config.policy, "profile", "") or None
     arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}
-    # defence: approval-bound-to-client client=""
-    # defence: approval-bound-to-arguments arguments={}
-    parts = [client, profile, call.tool, arguments, question.text, shown.digest]
+    parts = [
+        client,  # defence: approval-bound-to-client
+        profile,
+        call.tool,
+        arguments,  # defence: approval-bound-to-arguments
+        question.text,
+        shown.digest,  # defence: approval-bound-to-notes
+    ]
     bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")
     action = call.arguments.get("action")
     return Asked(

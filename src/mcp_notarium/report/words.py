@@ -60,7 +60,6 @@ DECISIONS: Final = {
 REASONS: Final = {
     "policy": "your policy does not allow it",
     "confirmation_required": "it needs your consent, and there was none yet",
-    "approval_required": "it waits, or waited, for your answer at a terminal",
     "not_recorded": "it could not be recorded, so it was not done",
     "arguments": "the call had wrong arguments",
     "unknown_tool": "there is no such tool",

@@ -3,7 +3,7 @@
 A question is asked by a server and decided by a command: two processes, so it is a row. It is bound to all that it is about
 (``binding``, a digest), waits for ten minutes, and a yes is worth one call. A no holds until the question expires, so that
 nobody is asked the same again and again. No more than ``MOST_WAITING`` wait: others are refused and counted, none is pushed
-out. What a row shows is for the person alone. Nothing but the commands decides (``pyproject.toml`` has the rule).
+out. What a row shows is for the person alone. Only commands decide; no server does.
 
 Like all state, rows are authentic because their pages are: without the key of the database nobody can make one.
 """
@@ -90,7 +90,7 @@ class ApprovalTable:
             self._drop_expired(now)
             if (known := self._find("binding = ?", asked.binding)) is not None:
                 return known
-            if self._db.number(_COUNT) >= MOST_WAITING:  # defence: few-approvals-wait =False
+            if self._db.number(_COUNT) >= MOST_WAITING:  # defence: few-approvals-wait
                 self._db.run(_COUNT_REFUSED, (_REFUSED,))
                 return None
             approval_id = secrets.token_hex(4)
@@ -147,7 +147,7 @@ _COLUMNS = (
     "id, client, profile, tool, action, note_id, question, diff, asked_at, expires_at, answer"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608 - constants only
-_ORDER = "ORDER BY asked_at, id"
+_ORDER = "ORDER BY asked_at, rowid"
 _ADD = """
 INSERT INTO approvals(id, binding, client, profile, tool, action, note_id, question, diff, asked_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

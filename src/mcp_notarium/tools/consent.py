@@ -79,8 +79,9 @@ def consent_mode(setting: str, *, irreversible: bool, can_elicit: bool) -> Conse
         return ConsentMode.REFUSE
     if can_elicit:
         return ConsentMode.ASK
-    # defence: irreversible-needs-a-person -irreversible
-    if setting == "strict" or (irreversible and setting != "trust"):
+    if setting == "strict":
+        return ConsentMode.APPROVAL
+    if irreversible and setting != "trust":  # defence: irreversible-needs-a-person
         return ConsentMode.APPROVAL
     return ConsentMode.ARGUMENT
 
@@ -100,7 +101,6 @@ def approval_error(message: str, *, approval_id: str, command: str) -> Confirmat
     """Return the error for an action that waits for a person at a terminal; ``command`` is what they run there."""
     return ConfirmationRequired(
         message,
-        subcategory="approval_required",
         resolution_hint=f"Tell the user: run `{command}` in a terminal within ten minutes to see and approve this. "
         "Nothing was changed; repeat this same call once they have.",
         details={"asks": message, "approval": approval_id},
@@ -111,7 +111,6 @@ def crowded_error(message: str, *, command: str) -> ConfirmationRequired:
     """Return the error for an action that cannot even wait, because too many do."""
     return ConfirmationRequired(
         message,
-        subcategory="approval_required",
         resolution_hint=f"Tell the user: too many questions wait; run `{command}` in a terminal to answer them. "
         "Nothing was changed; ask for this again after that.",
         details={"asks": message},

@@ -20,6 +20,7 @@ class Incoming(Caller):
     tool = "get"
     arguments: ClassVar = {"id": "plain"}
     decision = Decision.ALLOWED
+    approval = ""
 
 
 async def test_a_reading_that_waited_for_the_network_is_not_answered_above_the_bound(tmp_path):

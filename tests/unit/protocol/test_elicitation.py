@@ -35,6 +35,7 @@ ACTIONS = {
     ),
     "save of a new shared note": ("save", {"text": "new", "tags": ["friend@example.org"]}),
 }
+IRREVERSIBLE = {"manage.delete_permanently", "save by sharing", "save of a new shared note"}
 WHOLE = "manage.delete_permanently"
 """Its answers are all tried in every run."""
 ANSWERS = {
@@ -108,7 +109,7 @@ def cases():
     every = [
         pytest.param((setting, era, action, answer), id=f"{setting}-{era}-{action}-{answer}")
         for setting, era, action, answer in itertools.product(
-            ("ask", "elicit", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
+            ("ask", "strict", "trust", "deny"), ("legacy", "auto"), ACTIONS, ANSWERS
         )
         # In the newer era the answer travels with the call: none fails or is late.
         if era == "legacy" or (answer != "late" and answer.partition(",")[0] not in CODES)
@@ -128,10 +129,12 @@ async def test_nothing_is_done_unless_somebody_may_and_does_agree(harness, monke
     result = await asked(harness, era, answer, tool, arguments)
 
     decision, outcome = ANSWERS[answer]
-    if setting == "deny" or (
-        setting == "elicit" and answer.startswith(("cannot", "no such method"))
-    ):
+    if setting == "deny":
         decision, outcome = "refused", "confirmation_required"
+    elif answer.startswith(("cannot", "no such method")) and (
+        setting == "strict" or (setting == "ask" and action in IRREVERSIBLE)
+    ):  # whatever the argument says, it waits for a person at a terminal
+        decision, outcome = "asked", "confirmation_required"
     record = last_record(harness)
     assert (record.decision, record.outcome) == (decision, outcome)
     assert bool(result.is_error) == (outcome != "ok")

@@ -277,6 +277,7 @@ async def test_person_who_does_not_agree_is_obeyed_whatever_the_agent_says(
 @pytest.mark.parametrize("era", ERAS)
 async def test_client_that_cannot_ask_needs_the_argument(harness, era):
     arguments = await trashed(harness)
+    harness.app = replace(harness.app, config=replace(harness.app.config, destructive="trust"))
     async with connected(harness.opened, era) as client:
         refused = await client.call_tool("manage", arguments)
         assert content_of(refused)["subcategory"] == "confirmation_required"
@@ -286,7 +287,7 @@ async def test_client_that_cannot_ask_needs_the_argument(harness, era):
     assert content_of(done)["status"] == "deleted"
 
 
-@pytest.mark.parametrize("setting", ["deny", "elicit"])
+@pytest.mark.parametrize("setting", ["deny", "ask", "strict"])
 async def test_setting_can_forbid_what_the_argument_would_allow(harness, setting):
     arguments = await trashed(harness)
     harness.app = replace(harness.app, config=replace(harness.app.config, destructive=setting))

@@ -3,38 +3,52 @@
 import pytest
 
 from mcp_notarium.errors import ConfirmationRequired
-from mcp_notarium.tools.consent import ConsentMode, consent_error, consent_mode, require_consent
+from mcp_notarium.tools.consent import (
+    ConsentMode,
+    approval_error,
+    consent_error,
+    consent_mode,
+    require_consent,
+)
+from mcp_notarium.tools.question import Ask
 
 
 @pytest.mark.parametrize(
-    ("setting", "can_elicit", "mode"),
+    ("setting", "irreversible", "mode"),
     [
-        ("ask", True, ConsentMode.ASK),
         ("ask", False, ConsentMode.ARGUMENT),
-        ("elicit", True, ConsentMode.ASK),
-        ("elicit", False, ConsentMode.REFUSE),
-        ("deny", True, ConsentMode.REFUSE),
+        ("ask", True, ConsentMode.APPROVAL),
+        ("strict", False, ConsentMode.APPROVAL),
+        ("strict", True, ConsentMode.APPROVAL),
+        ("trust", False, ConsentMode.ARGUMENT),
+        ("trust", True, ConsentMode.ARGUMENT),
         ("deny", False, ConsentMode.REFUSE),
+        ("deny", True, ConsentMode.REFUSE),
     ],
 )
-def test_consent_mode_follows_setting_and_client(setting, can_elicit, mode):
-    assert consent_mode(setting, can_elicit=can_elicit) is mode
+def test_consent_mode_follows_setting_act_and_client(setting, irreversible, mode):
+    assert consent_mode(setting, irreversible=irreversible, can_elicit=False) is mode
+    dialogue = ConsentMode.REFUSE if setting == "deny" else ConsentMode.ASK
+    assert consent_mode(setting, irreversible=irreversible, can_elicit=True) is dialogue
 
 
 def test_refusal_names_the_argument_only_where_it_helps():
-    assert "confirm: true" in (consent_error("ask", "Delete?").resolution_hint or "")
-    for setting in ("elicit", "deny"):
-        hint = consent_error(setting, "Delete?").resolution_hint or ""
-        assert setting in hint
-        assert "confirm: true" not in hint
+    assert "confirm: true" in (consent_error(ConsentMode.ARGUMENT, "Delete?").resolution_hint or "")
+    denied = consent_error(ConsentMode.REFUSE, "Delete?")
+    waits = approval_error(
+        "Delete?", approval_id="0a1b2c3d", command="mcp-notarium approve 0a1b2c3d"
+    )
+    for error, said in ((denied, "deny"), (waits, "`mcp-notarium approve 0a1b2c3d`")):
+        assert said in (error.resolution_hint or "")
+        assert "confirm: true" not in (error.resolution_hint or "")
 
 
 @pytest.mark.anyio
 async def test_declined_action_is_refused():
     class No:
-        async def confirm(self, message):
+        async def confirm(self, question):
             return False
 
     with pytest.raises(ConfirmationRequired) as caught:
-        await require_consent(No(), "Delete?")
+        await require_consent(No(), [Ask("Delete?")])
     assert caught.value.subcategory == "declined"
