@@ -148,6 +148,8 @@ async def open_app(
                 yield app
             await _close(app, time_to_close)
         finally:
+            if app.cache.database is not opened.database:
+                app.cache.database.close()
             if not read_only and app.rollback is None and app.audit.flush(wait=True):
                 begun = app.audit.last_begun
                 opened.anchor.write(app.audit.table, opened.database, begun=begun)
