@@ -148,8 +148,6 @@ async def open_app(
                 yield app
             await _close(app, time_to_close)
         finally:
-            if app.cache.database is not opened.database:
-                app.cache.database.close()
             if not read_only and app.rollback is None and app.audit.flush(wait=True):
                 begun = app.audit.last_begun
                 opened.anchor.write(app.audit.table, opened.database, begun=begun)
@@ -322,6 +320,8 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
         await _await_in_time(app.writer.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
+        if app.cache.stored is not app.cache:
+            app.cache.database.close()
 
 
 def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> str | None:

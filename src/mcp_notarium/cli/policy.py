@@ -44,6 +44,8 @@ from mcp_notarium.tools.requests import Action
 _DEFAULT = "default"
 
 _MOST_NAMED = 5
+_BOTH = ("notes.allowed_", "notes.writable_", "notes.untagged")
+"""Begin the names of rules that must both be met, of the policy and of the profile."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -195,6 +197,8 @@ def _find_origin(found: FoundPolicy, key: str) -> str:
         return READ_ONLY_VARIABLE
     name = found.policy.profile
     keys = (key, f"profiles.{name}.{key}") if name else (key,)
+    if name and key.startswith(_BOTH):  # those of the policy stand in rows of their own
+        keys = keys[1:]
     said = [one for one in (_origin(found, each) for each in keys) if one != _DEFAULT]
     return " and ".join(dict.fromkeys(said)) or _DEFAULT
 
