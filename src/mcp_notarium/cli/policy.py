@@ -196,9 +196,8 @@ def _find_origin(found: FoundPolicy, key: str) -> str:
     if key == "mode" and found.read_only:
         return READ_ONLY_VARIABLE
     name = found.policy.profile
-    keys = (key, f"profiles.{name}.{key}") if name else (key,)
-    if name and key.startswith(_BOTH):  # those of the policy stand in rows of their own
-        keys = keys[1:]
+    keys = [] if name and key.startswith(_BOTH) else [key]  # then the policy's has a row of its own
+    keys += [f"profiles.{name}.{key}"] if name else []
     said = [one for one in (_origin(found, each) for each in keys) if one != _DEFAULT]
     return " and ".join(dict.fromkeys(said)) or _DEFAULT
 
