@@ -320,6 +320,8 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
         await _await_in_time(app.writer.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
+        if app.cache.stored is not app.cache:
+            app.cache.database.close()
 
 
 def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> str | None:

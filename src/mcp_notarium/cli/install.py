@@ -143,7 +143,7 @@ def install(
 
 
 def _install_one(
-    one: Client, account: Account, command: list[str], *, yes: bool, profile: str | None
+    one: Client, account: Account, command: list[str], *, yes: bool, profile: str | None = ""
 ) -> Mapping[str, Any] | None:
     """Return the entry that the client's file has now; None if the user did not want it."""
     file = _read(one)

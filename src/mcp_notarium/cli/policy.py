@@ -44,6 +44,8 @@ from mcp_notarium.tools.requests import Action
 _DEFAULT = "default"
 
 _MOST_NAMED = 5
+_BOTH = ("notes.allowed_", "notes.writable_", "notes.untagged")
+"""Begin the names of rules that must both be met, of the policy and of the profile."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,7 +196,8 @@ def _find_origin(found: FoundPolicy, key: str) -> str:
     if key == "mode" and found.read_only:
         return READ_ONLY_VARIABLE
     name = found.policy.profile
-    keys = (key, f"profiles.{name}.{key}") if name else (key,)
+    keys = [] if name and key.startswith(_BOTH) else [key]  # then the policy's has a row of its own
+    keys += [f"profiles.{name}.{key}"] if name else []
     said = [one for one in (_origin(found, each) for each in keys) if one != _DEFAULT]
     return " and ".join(dict.fromkeys(said)) or _DEFAULT
 

@@ -101,10 +101,10 @@ def _parse_path(variable: Variable, text: str, warnings: list[str]) -> str:
 
 def _parse_name(variable: Variable, text: str, _warnings: list[str]) -> str:
     if not _NAME.fullmatch(text):
+        usual = f" (the default is {variable.default})" if variable.default else ""
         raise ConfigError(
             f"{variable.name} holds something that is not a name",
-            resolution_hint="Use letters, digits, '.', '_' and '-' only "
-            f"(the default is {variable.default}).",
+            resolution_hint=f"Use letters, digits, '.', '_' and '-' only{usual}.",
         )
     return text
 

@@ -87,13 +87,13 @@ class HeadReader:
         """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
         self._require_result(write.note_id, write.body, new=True)
 
-    def _require_change(self, head: Revision) -> None:
-        if self._scope.has_rules:
+    def _require_change(self, head: Revision | None) -> None:
+        if self.scoped and head is not None:
             tags, clear = head.content.tags, head.tags_understood
             self._scope.require_change(head.id, tags, clear=clear)
 
     def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
-        if self._scope.has_rules:
+        if self.scoped:
             made = self._store.revision_of(note_id, body)
             self._scope.require_result(made.id, made.content.tags, new=new)
 
@@ -153,9 +153,7 @@ class HeadReader:
             return view
         if (current.id, current.local_version) != (note.id, note.local_version):
             return view.holding(Held.CLASHING)
-        base = self._cache.notes.base(note.id)
-        if base is not None:
-            self._require_change(base)
+        self._require_change(self._cache.notes.base(note.id))
         if self._store.traits.trash and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",

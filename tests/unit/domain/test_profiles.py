@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mcp_notarium.config.policy_file import read_policy
+from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import EVERYTHING, Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.policy_parser import parse_policy
 from mcp_notarium.domain.write_scope import WriteScope
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.errors import ConfigError, NotPermitted
 
 TEXT = """mode = "write"
 [tools]
@@ -73,9 +74,21 @@ def test_no_profile_widens_any_rule():
     assert wide.visibility.digest != EVERYTHING.digest
 
 
+def test_a_refusal_names_the_tags_of_whichever_rule_speaks_against_the_note():
+    base = Policy(visibility=Visibility(allowed_tags=("work",), untagged=False))
+    own = Policy(visibility=Visibility(allowed_tags=("mine",), untagged=False))
+    guest = base.narrowed("guest", own)
+    guest.require_write("", None, Content("new", ("work", "mine")))
+    for given, needed in (("mine", "work"), ("work", "mine")):
+        with pytest.raises(NotPermitted) as refused:
+            guest.require_write("", None, Content("new", (given,)))
+        assert f'"{needed}"' in (refused.value.resolution_hint or "")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key"),
     [
+        ("profiles = 3\n", 1, "profiles"),
         ("[profiles]\nx = 1\n", 2, "profiles.x"),
         ("[profiles.x]\nmode = 'fast'\n", 2, "profiles.x.mode"),
         ("[profiles.x.notes]\nhidden_tag = []\n", 2, "profiles.x.notes.hidden_tag"),
