@@ -50,6 +50,7 @@ CHECKED = tuple(
         *("property/test_audit_chain.py", "unit/storage/test_audit_table.py"),
         *("unit/domain/test_policy.py", "unit/domain/test_policy_parser.py"),
         *("unit/domain/test_visibility.py", "unit/config/test_config_policy.py"),
+        *("unit/domain/test_profiles.py", "interaction/test_write_scopes.py"),
         *("unit/files/test_private_files_groups.py", "unit/storage/test_journal_table.py"),
         "unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
         "unit/sync/test_note_fetch.py::test_many_unfinished_writes_that_take_long_leave_room_for_others",

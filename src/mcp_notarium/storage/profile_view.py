@@ -14,19 +14,24 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from mcp_notarium.domain.note import Content, Note, PendingWrite, Properties, Revision, Tombstone
+from mcp_notarium.domain.note import Note, Revision, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.markup.obsidian_links import Links
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import RULES_KEY
-from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_ids import CLEARED
+from mcp_notarium.storage.profile_versions import (
+    HIDDEN,
+    USUAL,
+    Numbers,
+    ViewJournal,
+    ViewVersions,
+)
 from mcp_notarium.storage.sync_state import SyncState
-from mcp_notarium.storage.version_table import Makers, NoteVersion, Removed, VersionTable
 
 _FLOORS = ("local_version_floor", "local_version_highest")
 
@@ -38,40 +43,6 @@ class _Known(NamedTuple):
     etag: str
     identity: str | None
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Hold how the versions of a note are counted: from which stored number on is how much added, in this order.
-
-    Versions below the first number are not shown. ``parts`` is empty while the note is hidden.
-    """
-
-    parts: tuple[tuple[int, int], ...] = ((0, 0),)
-
-    @property
-    def least(self) -> int:
-        """Return the lowest stored number that is shown."""
-        return self.parts[0][0] if self.parts else _HIGHEST
-
-    def here(self, stored: int) -> int:
-        """Return the number that is shown for a stored one."""
-        return stored + next((by for first, by in reversed(self.parts) if first <= stored), 0)
-
-    def stored(self, here: int) -> int:
-        """Return the stored number for one that is shown."""
-        return here - next((by for first, by in reversed(self.parts) if first + by <= here), 0)
-
-    def going_on(self, first: int, shift: int) -> Numbers:
-        """Return the same with another shift from this number on."""
-        if self.parts and self.parts[-1][1] == shift:
-            return self
-        return Numbers((*self.parts, (first, shift)))
-
-
-_HIGHEST = 1 << 62
-_USUAL = Numbers()
-_HIDDEN = Numbers(())
 
 
 class ViewCache(Cache):
@@ -90,8 +61,8 @@ class ViewCache(Cache):
         self._aliases: set[tuple[str, ...]] = set()
         self._names: set[tuple[str, ...]] = set()
         self._state = SyncState(database)
-        self.versions = _ViewVersions(self)
-        self.journal = _ViewJournal(self)
+        self.versions = ViewVersions(self)
+        self.journal = ViewJournal(self)
         self.sync_state = stored.sync_state
         self.follow = self._look
         with self.database.transaction():
@@ -113,7 +84,7 @@ class ViewCache(Cache):
 
     def numbers_of(self, note_id: str) -> Numbers:
         """Return how the versions of a note are counted."""
-        return self._numbers.get(note_id, _USUAL)
+        return self._numbers.get(note_id, USUAL)
 
     def _look(self) -> None:
         """Bring it in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now.
@@ -177,7 +148,7 @@ class ViewCache(Cache):
         seen = self.notes.etags(changed)
         for one in before.keys() - seen.keys():
             if one in now:
-                self._numbers[one] = _HIDDEN
+                self._numbers[one] = HIDDEN
                 counted.add(one)
         fresh = {one for one in seen if one not in before or one in again}
         for one in {*seen, *(renamed & self.notes.etags([*renamed]).keys())}:
@@ -255,10 +226,10 @@ class ViewCache(Cache):
                 renamed[old] = rows[pk]
         for old, to in renamed.items():
             self.notes.rename(old, to)
-            known, numbers = self._known.pop(old), self._numbers.pop(old, _USUAL)
+            known, numbers = self._known.pop(old), self._numbers.pop(old, USUAL)
             # Else what is kept of versions is of the note that was there.
             same = known.pk == now[to].pk
-            self._numbers[to] = numbers if same else _HIDDEN
+            self._numbers[to] = numbers if same else HIDDEN
             self._known[to] = known._replace(pk=now[to].pk)
         return {*renamed.values()}
 
@@ -307,16 +278,16 @@ class ViewCache(Cache):
                 kept = kept.going_on(stored, shift)
             self._numbers[note_id] = kept
             return {note_id}
-        number = (kept or _USUAL).here(stored)
+        number = (kept or USUAL).here(stored)
         self.database.run(_RENUMBER, (number, note_id))
         self.database.run(_RECORD_HIGHEST, (number, note_id))
         return set()
 
     def _load_numbers(self) -> None:
         for note_id, number, shift in self._stored.database.rows(_NUMBERS, (self._profile,)):
-            parts = self._numbers.get(note_id, _HIDDEN).parts
+            parts = self._numbers.get(note_id, HIDDEN).parts
             is_part = number != _HIDDEN_SINCE
-            self._numbers[note_id] = Numbers((*parts, (number, shift))) if is_part else _HIDDEN
+            self._numbers[note_id] = Numbers((*parts, (number, shift))) if is_part else HIDDEN
         with self.database.transaction():
             for key in _FLOORS:
                 self._state.set(key, self._stored.sync_state.get(self._key(key)))
@@ -368,75 +339,6 @@ def _snapshot(cache: Cache) -> AbstractContextManager[None]:
     return nullcontext() if cache.database.in_transaction else cache.database.snapshot()
 
 
-class _ViewVersions(VersionTable):
-    """Read the stored versions of the notes that are seen, counted as these are."""
-
-    def __init__(self, view: ViewCache) -> None:
-        stored = view.stored
-        super().__init__(stored.database, stored.versions.limits, stored.versions.clock)
-        self._view = view
-
-    def of(self, note_id: str) -> list[NoteVersion]:
-        """See :meth:`VersionTable.of`."""
-        least, numbers = self._find_least(note_id), self._view.numbers_of(note_id)
-        rows = [one for one in super().of(note_id) if one.local_version >= least]
-        return [replace(one, local_version=numbers.here(one.local_version)) for one in rows]
-
-    def makers(self, note_id: str) -> Makers:
-        """See :meth:`VersionTable.makers`."""
-        least, numbers = self._find_least(note_id), self._view.numbers_of(note_id)
-        return Makers(
-            [
-                (number and numbers.here(number), made, by)
-                for number, made, by in super().makers(note_id).writes
-                if number >= least
-            ]
-        )
-
-    def get(self, note_id: str, number: int) -> tuple[NoteVersion, Content | None] | None:
-        """See :meth:`VersionTable.get`."""
-        stored = self._view.numbers_of(note_id).stored(number)
-        if stored < self._find_least(note_id):
-            return None
-        found = super().get(note_id, stored)
-        return found and (replace(found[0], local_version=number), found[1])
-
-    def native(self, note_id: str, number: int) -> str:
-        """See :meth:`VersionTable.native`."""
-        return super().native(note_id, self._view.numbers_of(note_id).stored(number))
-
-    def natives_since(self, note_id: str, number: int) -> list[str]:
-        """See :meth:`VersionTable.natives_since`."""
-        return super().natives_since(note_id, self._view.numbers_of(note_id).stored(number))
-
-    def removed(self, note_id: str) -> list[Removed]:
-        """See :meth:`VersionTable.removed`; none while a note of the id is hidden here."""
-        return super().removed(note_id) if self._view.stored.notes.etag(note_id) is None else []
-
-    def _find_least(self, note_id: str) -> int:
-        """Return the lowest stored number that is shown: it, and all above, were seen."""
-        visibility, least = self._view.notes.visibility, self._view.numbers_of(note_id).least
-        for number, clear, tags, properties, text in self._db.rows(_LABELS, (note_id, least)):
-            said = Properties.from_json(properties)
-            content = Content(text or "", tuple(json.loads(tags)), properties=said)
-            if visibility.find_rule_of(note_id, content, clear=bool(clear)) is not None:
-                return int(number) + 1
-        return least
-
-
-class _ViewJournal(JournalTable):
-    """List the unfinished writes of notes that are seen."""
-
-    def __init__(self, view: ViewCache) -> None:
-        super().__init__(view.stored.database)
-        self._view = view
-
-    def all(self) -> list[PendingWrite]:
-        """See :meth:`JournalTable.all`."""
-        sees = self._view.notes.visibility.sees
-        return [one for one in super().all() if sees(one.note_id, one.content)]
-
-
 _STORED = """
 SELECT n.id, n.pk, b.etag, b.identity, n.local_version
 FROM notes n JOIN note_base b ON b.pk = n.pk ORDER BY n.pk
@@ -466,8 +368,4 @@ _NUMBERS = (
 )
 _FORGET_NUMBERS = """
 DELETE FROM profile_numbers WHERE profile = ? AND note_id IN (SELECT value FROM json_each(?))
-"""
-_LABELS = """
-SELECT number, tags_understood, tags, properties, text FROM note_versions
-WHERE note_id = ? AND number >= ? AND number > 0 ORDER BY number DESC
 """

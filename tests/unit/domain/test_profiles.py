@@ -114,3 +114,6 @@ def test_the_profiles_of_a_file_are_named_if_one_is_missing(tmp_path):
     assert found.of_profile("guest").policy.profile == "guest"
     with pytest.raises(ConfigError, match="it has: guest, bare"):
         found.of_profile("Guest")
+    path.unlink()
+    with pytest.raises(ConfigError, match="because there is no policy file"):
+        read_policy(path, named=False).of_profile("guest")
