@@ -26,7 +26,7 @@ class WatchSource:
 
     def __init__(self, app: App, *, account: str) -> None:
         self._app = app
-        self._approvals = ApprovalTable(app.cache.database)
+        self._approvals = ApprovalTable(app.cache.stored.database)
         self.account = account
         self.feed = ActivityFeed(app, since=_midnight())
 

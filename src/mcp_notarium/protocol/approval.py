@@ -32,7 +32,7 @@ async def ask(call: Call, question: Question, app: App) -> bool:
     Raises ``ConfirmationRequired`` while they have not.
     """
     asked = await _describe(call, question, app)
-    table, now = ApprovalTable(app.cache.database), app.clock()
+    table, now = ApprovalTable(app.cache.stored.database), app.clock()
     answered = table.redeem(asked.binding, now=now)
     if answered is not None:
         agreed = answered.answer is Answer.YES  # defence: no-at-terminal-is-no =True
@@ -55,7 +55,7 @@ def _command(app: App) -> str:
 async def _describe(call: Call, question: Question, app: App) -> Asked:
     shown = await show_changes(question)
     client = clean_client_name(call.client)
-    profile = getattr(app.config.policy, "profile", "") or None
+    profile = app.config.policy.profile or None
     arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}
     parts = [
         client,  # defence: approval-bound-to-client
