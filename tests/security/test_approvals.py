@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 import mcp_notarium
-from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.policy import Field, Policy
 from mcp_notarium.storage.approval_table import MOST_WAITING, SECONDS, ApprovalTable
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -163,6 +163,18 @@ def test_a_flood_pushes_nothing_out_and_is_counted(harness):
     assert table(harness).decide(first, agrees=False, now=harness.clock())
     assert table(harness).refused() == 0
     assert not table(harness).decide(first, agrees=True, now=harness.clock()), "a no stays a no"
+
+
+@pytest.mark.attack(36)
+def test_only_the_person_sees_what_would_change_of_a_hidden_text(tmp_path):
+    harness = fill(ToolHarness(tmp_path, policy=Policy(hidden_fields=frozenset({Field.TEXT}))))
+    said = answer(harness, DELETE).content[0].text
+    assert "approve" in said
+    assert "Old letters" not in said
+    (waiting,) = table(harness).waiting(now=harness.clock())
+    assert "-Old letters" in waiting.diff.splitlines()
+    assert "Old letters" not in waiting.question
+    harness.close()
 
 
 async def obey(client):
