@@ -87,7 +87,7 @@ class ApprovalTable:
     def ask(self, asked: Asked, *, now: float) -> Approval | None:
         """Let a question wait, unless the same one does; return it, or None if too many wait."""
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
+            self.drop_expired(now=now)
             if (known := _found(self._db.row(_BY_BINDING, (asked.binding,)))) is not None:
                 return known
             if self._db.number(_COUNT) >= MOST_WAITING:  # defence: few-approvals-wait
@@ -107,7 +107,7 @@ class ApprovalTable:
         """Answer a question that waits, in the caller's transaction; None if it does not, or not any more."""
         answer = Answer.YES if agrees else Answer.NO
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
+            self.drop_expired(now=now)
             if not self._db.run(_DECIDE, (answer.value, approval_id)):
                 return None
             self._db.run("DELETE FROM sync_metadata WHERE key = ?", (_REFUSED,))
@@ -116,14 +116,15 @@ class ApprovalTable:
     def redeem(self, binding: str, *, now: float) -> Approval | None:
         """Return the question that was answered for exactly this, None if there is none. A yes is used up."""
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
+            self.drop_expired(now=now)
             found = _found(self._db.row(_ANSWERED, (binding,)))
             if found is not None and found.answer is Answer.YES:
                 # defence: approval-counts-once
                 self._db.run("DELETE FROM approvals WHERE id = ?", (found.id,))
             return found
 
-    def _drop_expired(self, now: float) -> None:
+    def drop_expired(self, *, now: float) -> None:
+        """Remove the questions whose ten minutes are over: they hold texts of notes."""
         # A clock that was set back makes no question wait longer.
         # defence: approval-expires
         self._db.run("DELETE FROM approvals WHERE abs(? - asked_at) >= ?", (now, SECONDS))
