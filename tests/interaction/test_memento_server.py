@@ -36,7 +36,9 @@ def _app(tmp_path):
 
 @pytest.fixture(name="env")
 def _env(tmp_path, app):
-    return store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+    return store_environment(
+        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_DESTRUCTIVE="trust"
+    )
 
 
 def test_notes_are_read_changed_created_and_deleted(env, app):
