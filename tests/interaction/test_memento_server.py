@@ -253,7 +253,11 @@ def test_the_native_tools_of_a_confined_server(env, app):
 
 def test_without_versions_nobody_takes_anything_away_unasked(tmp_path, app):
     env = store_environment(
-        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_VERSION_DAYS="0"
+        tmp_path,
+        "memento",
+        MEMENTO_DATABASE=str(app.path),
+        NOTARIUM_VERSION_DAYS="0",
+        NOTARIUM_DESTRUCTIVE="trust",
     )
     before = app.run('SELECT * FROM "Note"')
     with Server(env) as server:
