@@ -212,7 +212,9 @@ def test_what_happens_to_the_file_is_said_and_is_over_when_the_file_is_back(tmp_
         app = MementoFile(disk.folder / "dev.db")
         for number in range(MANY):
             app.put(f"n{number}", f"text {number}\n", images='["data:,x"]')
-        env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+        env = store_environment(
+            tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_DESTRUCTIVE="trust"
+        )
         with Server(env) as server:
             server.loaded(MANY)
             file = Misfortunes(app, server, disk)
