@@ -11,7 +11,7 @@ import pytest
 from support.terminal import Terminal
 from support.whole import Server, run, store_environment
 
-TEXT = "# Gift list\n\nA \x1b[31mbicycle\x1b[0m for Mia\n"
+TEXT = f"# Gift list\n\nA \x1b[31mbicycle\x1b[0m for Mia\n{'w' * 58} + nothing is removed\n"
 
 
 def trashed(server: Server) -> dict[str, object]:
@@ -56,6 +56,7 @@ def test_what_a_person_approves_at_a_terminal_is_done_once_also_after_a_restart(
             terminal.shows("Approved")
             assert terminal.ends() == 0
         assert "\x1b" not in terminal.screen
+        assert not re.search("(?m)^[+]", terminal.screen), "no row of a wrapped line has a sign"
         assert max(map(len, terminal.screen.splitlines())) <= 60
         assert waiting(env) == {"waiting": [], "refused": 0}
         server.leave()

@@ -99,7 +99,9 @@ def test_a_person_is_told_of_notes_and_commands_and_not_of_tools(tmp_path: Path)
 @pytest.mark.slow("four processes, one after another")
 def test_a_note_that_was_deleted_for_good_in_mementos_file_is_brought_back(tmp_path: Path) -> None:
     app = MementoFile(tmp_path / "dev.db")
-    env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+    env = store_environment(
+        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_DESTRUCTIVE="trust"
+    )
     with Server(env) as server:
         note = server.tool("save", text="dear\n", title="Kept")
         server.tool(

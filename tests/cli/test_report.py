@@ -32,7 +32,7 @@ ID = "0123456789abcdef0123456789abcdef"
 def _env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A notebook with one note, which an agent has written and read; nothing runs."""
     place = tmp_path_factory.mktemp("report")
-    env = environment(Simulator(), place, NOTARIUM_STORE="local")
+    env = environment(Simulator(), place, NOTARIUM_STORE="local", NOTARIUM_DESTRUCTIVE="trust")
     with Server(env) as server:
         note = server.tool("save", title="Sourdough bread", text=BREAD)
         server.tool("get", id=note["id"])

@@ -29,7 +29,9 @@ def _sim():
 
 @pytest.fixture(name="env")
 def _env(tmp_path, sim):
-    return store_environment(tmp_path, "jotter", JOTTER_URL=sim.url, JOTTER_TOKEN=sim.token)
+    return store_environment(
+        tmp_path, "jotter", JOTTER_URL=sim.url, JOTTER_TOKEN=sim.token, NOTARIUM_DESTRUCTIVE="trust"
+    )
 
 
 def run(env, *arguments):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow("each test starts servers of its own")
 
 @pytest.fixture(name="env")
 def _env(tmp_path):
-    return store_environment(tmp_path, "local", LOG_LEVEL="debug")
+    return store_environment(tmp_path, "local", LOG_LEVEL="debug", NOTARIUM_DESTRUCTIVE="trust")
 
 
 def act(server, action, note, **more):

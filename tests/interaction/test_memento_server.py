@@ -36,7 +36,9 @@ def _app(tmp_path):
 
 @pytest.fixture(name="env")
 def _env(tmp_path, app):
-    return store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+    return store_environment(
+        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_DESTRUCTIVE="trust"
+    )
 
 
 def test_notes_are_read_changed_created_and_deleted(env, app):
@@ -211,7 +213,9 @@ def test_what_happens_to_the_file_is_said_and_is_over_when_the_file_is_back(tmp_
         app = MementoFile(disk.folder / "dev.db")
         for number in range(MANY):
             app.put(f"n{number}", f"text {number}\n", images='["data:,x"]')
-        env = store_environment(tmp_path, "memento", MEMENTO_DATABASE=str(app.path))
+        env = store_environment(
+            tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_DESTRUCTIVE="trust"
+        )
         with Server(env) as server:
             server.loaded(MANY)
             file = Misfortunes(app, server, disk)
@@ -252,7 +256,11 @@ def test_the_native_tools_of_a_confined_server(env, app):
 
 def test_without_versions_nobody_takes_anything_away_unasked(tmp_path, app):
     env = store_environment(
-        tmp_path, "memento", MEMENTO_DATABASE=str(app.path), NOTARIUM_VERSION_DAYS="0"
+        tmp_path,
+        "memento",
+        MEMENTO_DATABASE=str(app.path),
+        NOTARIUM_VERSION_DAYS="0",
+        NOTARIUM_DESTRUCTIVE="trust",
     )
     before = app.run('SELECT * FROM "Note"')
     with Server(env) as server:

@@ -42,7 +42,13 @@ def _sim():
 
 @pytest.fixture(name="env")
 def _env(tmp_path, sim):
-    return store_environment(tmp_path, "trilium", TRILIUM_URL=sim.url, TRILIUM_TOKEN=sim.token)
+    return store_environment(
+        tmp_path,
+        "trilium",
+        TRILIUM_URL=sim.url,
+        TRILIUM_TOKEN=sim.token,
+        NOTARIUM_DESTRUCTIVE="trust",
+    )
 
 
 @pytest.mark.parametrize("form", ['"{}"', "'{}'", "  {}\n"])

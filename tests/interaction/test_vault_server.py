@@ -31,7 +31,7 @@ def _vault(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="env")
 def _env(tmp_path: Path, vault: Path) -> dict[str, str]:
-    return store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
+    return store_environment(tmp_path, "vault", VAULT_PATH=str(vault), NOTARIUM_DESTRUCTIVE="trust")
 
 
 def test_a_note_is_read_tagged_edited_trashed_and_brought_back(

@@ -12,8 +12,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 import mcp_notarium
-from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.policy import Field, Policy, Visibility
 from mcp_notarium.storage.approval_table import MOST_WAITING, SECONDS, ApprovalTable
+from mcp_notarium.storage.cache import Cache, apply_rules
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
 
@@ -163,6 +164,32 @@ def test_a_flood_pushes_nothing_out_and_is_counted(harness):
     assert table(harness).decide(first, agrees=False, now=harness.clock())
     assert table(harness).refused() == 0
     assert not table(harness).decide(first, agrees=True, now=harness.clock()), "a no stays a no"
+
+
+@pytest.mark.attack(36)
+def test_only_the_person_sees_what_would_change_of_a_hidden_text(tmp_path):
+    harness = fill(ToolHarness(tmp_path, policy=Policy(hidden_fields=frozenset({Field.TEXT}))))
+    said = answer(harness, DELETE).content[0].text
+    assert "approve" in said
+    assert "Old letters" not in said
+    (waiting,) = table(harness).waiting(now=harness.clock())
+    assert "-Old letters" in waiting.diff.splitlines()
+    assert "Old letters" not in waiting.question
+    harness.close()
+
+
+@pytest.mark.parametrize("ends", ["time", "rules"])
+def test_the_texts_of_what_waited_do_not_stay(harness, ends):
+    answer(harness, DELETE)
+    rows = harness.app.cache.database.rows
+    assert rows("SELECT 1 FROM approvals WHERE diff LIKE '%Old letters%'")
+    if ends == "time":
+        harness.now += SECONDS
+        harness.app.audit._tidied_at = None
+        harness.app.audit.tidy()
+    else:
+        apply_rules(Cache(harness.app.cache.database, Visibility(hidden_tags=("secret",))))
+    assert not rows("SELECT 1 FROM approvals")
 
 
 async def obey(client):

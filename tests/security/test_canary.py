@@ -58,7 +58,7 @@ def test_no_secret_and_no_note_text_is_written_anywhere_at_any_level(
     log_file = tmp_path / "notarium.log"
     env = environment(
         simulator, tmp_path, DB_ENCRYPTION_KEY=PASSPHRASE, LOG_LEVEL="trace",
-        LOG_FILE_PATH=str(log_file), **cheap_stretching.MARKED,
+        LOG_FILE_PATH=str(log_file), NOTARIUM_DESTRUCTIVE="trust", **cheap_stretching.MARKED,
     )  # fmt: skip
     written = {
         "reading and writing": _read_and_write(simulator, env),

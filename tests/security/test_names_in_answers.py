@@ -257,7 +257,10 @@ def test_no_name_that_others_choose_stands_outside_of_the_marks(
 ) -> None:
     world = make(tmp_path)
     with ExitStack() as stack:
-        env = stack.enter_context(world.serving()) | {"NOTARIUM_TOOLS": world.tools}
+        env = stack.enter_context(world.serving()) | {
+            "NOTARIUM_TOOLS": world.tools,
+            "NOTARIUM_DESTRUCTIVE": "trust",
+        }
         server = stack.enter_context(Talker(world.command, env=env))
         scanner = Scanner(server, WORD, modern=modern, asks=asks)
         listed = {one["name"]: one for one in scanner.request("tools/list")["tools"]}

@@ -96,6 +96,7 @@ class Account:
             API_TIMEOUT_SECONDS="5",
             # The records' days are counted by the clock that jumps, by years as well.
             NOTARIUM_AUDIT_DAYS="36500",
+            NOTARIUM_DESTRUCTIVE="trust",
         )
 
     def command(self, *arguments: str) -> list[str]:

@@ -46,6 +46,7 @@ class World:
             folder,
             API_TIMEOUT_SECONDS="5",
             LOG_LEVEL="debug",
+            NOTARIUM_DESTRUCTIVE="trust",
         )
         self.number = 0
 

@@ -10,11 +10,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from mcp_notarium.account.key_changes import CLIENT
@@ -23,7 +24,7 @@ from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.audit import OpenChain, open_chain
 from mcp_notarium.cli.terminal import can_show, name_account, read_line, talk
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError
-from mcp_notarium.logs.redaction import one_line
+from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.storage.approval_table import Approval, ApprovalTable
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.database import Database
@@ -89,10 +90,10 @@ def decide(log: AuditLog, database: Database, approval: Approval, *, agrees: boo
     now = time.time()
     entry = AuditEntry(
         at=now,
-        act="cli.approve",
+        act="cli.approve" if agrees else "cli.deny",
         client=CLIENT,
         notes=(log.note_reference(approval.note_id),) if approval.note_id else (),
-        decision=Decision.APPROVED if agrees else Decision.DECLINED,
+        decision=Decision.APPROVED if agrees else Decision.ALLOWED,
         facts={"approval": approval.id},
     )
     with log.recording_begin(entry):  # defence: decision-on-record
@@ -112,11 +113,21 @@ def describe(
     yield Text(f"{client}{profile}, {console.local_time(approval.asked_at, seconds=True)}")
     yield Text(one_line(approval.question), style="bold")
     lines = approval.diff.split("\n") if approval.diff else []
-    for line in lines[:most]:
-        yield Text(one_line(line), style=_COLOURS.get(line[:1], ""), overflow="fold")
+    yield _signed(lines[:most])
     if most is not None and len(lines) > most:
         rest = f"… {len(lines) - most:,} more lines: mcp-notarium approve {approval.id}"
         yield Text(name_account(rest), style="dim")
+
+
+def _signed(lines: Sequence[str]) -> Table:
+    """Return the lines of a change; what goes on in the next row stands behind the column of signs, so it looks like no sign."""
+    made = Table.grid()
+    made.add_column(width=1, no_wrap=True)
+    made.add_column(overflow="fold")
+    for line in lines:
+        style = _COLOURS.get(line[:1], "")
+        made.add_row(Text(line[:1], style=style), Text(several_lines(line[1:]), style=style))
+    return made
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -87,8 +87,8 @@ class ApprovalTable:
     def ask(self, asked: Asked, *, now: float) -> Approval | None:
         """Let a question wait, unless the same one does; return it, or None if too many wait."""
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
-            if (known := self._find("binding = ?", asked.binding)) is not None:
+            self.drop_expired(now=now)
+            if (known := _found(self._db.row(_BY_BINDING, (asked.binding,)))) is not None:
                 return known
             if self._db.number(_COUNT) >= MOST_WAITING:  # defence: few-approvals-wait
                 self._db.run(_COUNT_REFUSED, (_REFUSED,))
@@ -101,40 +101,41 @@ class ApprovalTable:
                     *(asked.action, asked.note_id, asked.question, asked.diff, now, now + SECONDS),
                 ),
             )
-            return self._find("id = ?", approval_id)
+            return _found(self._db.row(_BY_ID, (approval_id,)))
 
     def decide(self, approval_id: str, *, agrees: bool, now: float) -> Approval | None:
         """Answer a question that waits, in the caller's transaction; None if it does not, or not any more."""
         answer = Answer.YES if agrees else Answer.NO
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
+            self.drop_expired(now=now)
             if not self._db.run(_DECIDE, (answer.value, approval_id)):
                 return None
             self._db.run("DELETE FROM sync_metadata WHERE key = ?", (_REFUSED,))
-            return self._find("id = ?", approval_id)
+            return _found(self._db.row(_BY_ID, (approval_id,)))
 
     def redeem(self, binding: str, *, now: float) -> Approval | None:
         """Return the question that was answered for exactly this, None if there is none. A yes is used up."""
         with self._db.join_or_begin(durable=True):
-            self._drop_expired(now)
-            found = self._find("binding = ? AND answer <> ''", binding)
+            self.drop_expired(now=now)
+            found = _found(self._db.row(_ANSWERED, (binding,)))
             if found is not None and found.answer is Answer.YES:
                 # defence: approval-counts-once
                 self._db.run("DELETE FROM approvals WHERE id = ?", (found.id,))
             return found
 
-    def _drop_expired(self, now: float) -> None:
+    def drop_expired(self, *, now: float) -> None:
+        """Remove the questions whose ten minutes are over: they hold texts of notes."""
         # A clock that was set back makes no question wait longer.
         # defence: approval-expires
         self._db.run("DELETE FROM approvals WHERE abs(? - asked_at) >= ?", (now, SECONDS))
 
     def _open(self, now: float) -> list[Approval]:
-        rows = self._db.rows(f"{_SELECT} WHERE abs(? - asked_at) < ? {_ORDER}", (now, SECONDS))
+        rows = self._db.rows(_OPEN, (now, SECONDS))
         return [_approval(row) for row in rows]
 
-    def _find(self, where: str, value: str) -> Approval | None:
-        row = self._db.row(f"{_SELECT} WHERE {where}", (value,))
-        return None if row is None else _approval(row)
+
+def _found(row: Row | None) -> Approval | None:
+    return None if row is None else _approval(row)
 
 
 def _approval(row: Row) -> Approval:
@@ -147,7 +148,10 @@ _COLUMNS = (
     "id, client, profile, tool, action, note_id, question, diff, asked_at, expires_at, answer"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM approvals"  # noqa: S608 - constants only
-_ORDER = "ORDER BY asked_at, rowid"
+_OPEN = f"{_SELECT} WHERE abs(? - asked_at) < ? ORDER BY asked_at, rowid"
+_BY_ID = f"{_SELECT} WHERE id = ?"
+_BY_BINDING = f"{_SELECT} WHERE binding = ?"
+_ANSWERED = f"{_SELECT} WHERE binding = ? AND answer <> ''"
 _ADD = """
 INSERT INTO approvals(id, binding, client, profile, tool, action, note_id, question, diff, asked_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

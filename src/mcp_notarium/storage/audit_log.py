@@ -30,6 +30,7 @@ from mcp_notarium.audit.chain import (
 )
 from mcp_notarium.audit.verification import ChainVerifier, Verification
 from mcp_notarium.errors import CacheDamaged, CacheError, NotRecorded, RollbackSeen
+from mcp_notarium.storage.approval_table import ApprovalTable
 from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 
@@ -307,7 +308,7 @@ class AuditLog:
             return self._store(durable=False)
 
     def tidy(self) -> None:
-        """Remove the records that are older than ``days``, at most every ten minutes. Never raises.
+        """Remove the records that are older than ``days``, and expired approvals, at most every ten minutes. Never raises.
 
         It does not wait for another process's transaction; a later call tries again.
         """
@@ -317,6 +318,7 @@ class AuditLog:
         with suppress(CacheError), self._db.without_waiting():
             at = self._clock()
             self.table.prune(self.table.first_number_since(at - self._days * _DAY) - 1, at=at)
+            ApprovalTable(self._db).drop_expired(now=at)
             self._tidied_at = now
 
     def _store(self, *, durable: bool) -> bool:

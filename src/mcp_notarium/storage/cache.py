@@ -90,6 +90,9 @@ def apply_rules(cache: Cache) -> int:
         cache.versions.remove_hidden(cache.notes.visibility)
         # defence: new-rules-clear-bases
         cache.notes.merge_bases.clear()  # what they said then may be hidden now
+        cache.database.run(
+            "DELETE FROM approvals"
+        )  # what was asked then may be about a hidden note
         cache.sync_state.set_cursor(None)
         if not cache.sync_state.progress().complete:
             # Pages that were read already held notes that may be shown now.
