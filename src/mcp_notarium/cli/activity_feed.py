@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TOOL: Final = "tool."
 _COMMAND: Final = "cli."
-_APPROVE: Final = "cli.approve"
+_DECIDING: Final = {"cli.approve", "cli.deny"}
 _SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
@@ -68,7 +68,7 @@ class SeenAct:
     def ended(self) -> str:
         """Return how it ended in a person's words; '' if it was done as asked, and nobody was asked."""
         said = words.DECISIONS.get(Decision(self.decision), "") if self.decision else ""
-        if self.result in (Result.READ, Result.CHANGED) or self.act == _APPROVE:
+        if self.result in (Result.READ, Result.CHANGED) or self.act in _DECIDING:
             return said
         why = words.REASONS.get(self.outcome, self.outcome)
         if self.decision == Decision.ASKED:
@@ -117,7 +117,7 @@ class ActivityFeed:
             return self._describe(record, record, None)
         result = classify(first, record)
         # The same call comes again with the answer.
-        if record.decision != Decision.ASKED and first.act != _APPROVE:
+        if record.decision != Decision.ASKED and first.act not in _DECIDING:
             self.counts[result] += 1
         return self._describe(first, record, result)
 
