@@ -435,7 +435,10 @@ _BEHAVIOUR = {
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
   first lines (of what was sent) that differ, and `tags`, `trash`, `title` or a property if they do. The answer is
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
-* In a vault `template` begins a new note with a [template of Obsidian](vault.md#daily-notes-and-templates): its path, its path below the folder of templates, or its name. `text`
+* `template` begins a new note with a template, named by its id or its title. Templates are the notes with the tag `template` ([in Trilium](trilium.md#templates) with that label); any
+  other note can be one too. `{{date}}`, `{{time}}`, `{{title}}`, `{{date:FORMAT}}` and `{{time:FORMAT}}` are filled (formats of moment.js). The note gets the template's other tags,
+  and those of `tags`. Where notes have no title, the first line of `text` is the `{{title}}`.
+  In a vault it is a [template of Obsidian](vault.md#daily-notes-and-templates): its path, its path below the folder of templates, or its name. `text`
   stands below it, and may be left out. The error for an unknown one names up to 50 that there are.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,

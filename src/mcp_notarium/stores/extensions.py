@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
+from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -152,6 +152,16 @@ class TemplateStore(Store, Protocol):
 
     async def read_templates(self) -> TemplateSettings | None:
         """Return where the app keeps templates; None: it keeps none."""
+
+
+class CopyingStore(Store, Protocol):
+    """Reach a store with the trait ``copies``."""
+
+    async def copy(self, template: Revision, filling: Filling) -> tuple[Content | None, str]:
+        """Return what a new note begins with that is made from this one, and what to say of it; None: it is no text.
+
+        Its text is filled where it is stored, so nothing that the text does not show is lost.
+        """
 
 
 class TypingStore(Store, Protocol):
