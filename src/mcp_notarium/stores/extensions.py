@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
@@ -117,15 +118,16 @@ class DayPlace:
     """Hold where an app keeps the note of a day, and how it begins.
 
     ``template``: the path of the note whose text it begins with, as the settings name it; '' if there is none.
-    ``title`` and ``date_format`` are those that the template gets. ``unfilled``: the app begins it with something that is
-    not to be had here.
+    ``title`` and ``date_format`` are those that the template gets. ``block``: the name of the template of Logseq that it
+    begins with, which stands in some page; ``title_format``: how titles of journals are written in that.
     """
 
     path: str
     title: str
     template: str = ""
     date_format: str = DATE_FORMAT
-    unfilled: bool = False
+    block: str = ""
+    title_format: str = PAGE_TITLE_FORMAT
 
 
 @dataclass(frozen=True, slots=True)

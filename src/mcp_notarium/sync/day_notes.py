@@ -17,6 +17,7 @@ from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, Properties
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.markup.logseq_templates import find_template
 from mcp_notarium.markup.templates import TAG, Filling
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
@@ -159,6 +160,13 @@ class DayNotes:
             found = called[0] if called else None
         note = None if found is None else self._cache.notes.get(found)
         return None if note is None or note.trash else note
+
+    def find_block(self, name: str) -> str | None:
+        """Return what the template of Logseq of this name stands for, in whichever visible page; None if there is none."""
+        for text in note_lookup.find_saying(self._cache.database, "template::"):
+            if (found := find_template(text, name)) is not None:
+                return found
+        return None
 
     async def read_templates(self) -> TemplateSettings | None:
         """Return where templates lie; None: nowhere."""

@@ -12,7 +12,9 @@ from pydantic import BaseModel
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted
+from mcp_notarium.markup.logseq_templates import fill
 from mcp_notarium.markup.templates import Filling, has_code
 from mcp_notarium.tools.day_ids import (
     at_day,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 _NO_TEMPLATE = "The app's template for daily notes was not found, so the note began without it."
-_UNFILLED = "The app has a template for new journals, which is not filled here."
+_CODE_LEFT = "Some of the template (`<% %>`) is not filled here; it stands in the note as it is."
 _OTHER_NAME = (
     "The user's policy hides notes here, so the name has digits behind it as that of any new note: the app will not take it "
     "for its note of that day."
@@ -139,7 +141,7 @@ async def _begin_day(app: App, request: SaveRequest, day: date) -> tuple[SaveReq
         if request.text is not None and first_line(request.text) != new.title:
             request = request.model_copy(update={"text": f"{new.title}\n{request.text}"})
         return request, Begun(Content(f"{new.title}\n"), key=key)
-    said = [_OTHER_NAME if not new.path else "", _UNFILLED if new.place.unfilled else ""]
+    said = [_OTHER_NAME if not new.path else ""]
     text = ""
     if new.place.template and request.text is None:
         template = shown_text(app, app.library.days.find_at(new.place.template))
@@ -150,6 +152,13 @@ async def _begin_day(app: App, request: SaveRequest, day: date) -> tuple[SaveReq
         if settings is not None:
             filling = Filling(at, new.place.title, new.place.date_format, settings.time_format)
         text = filling.fill(template or "")
+    elif new.place.block and request.text is None:
+        block = None
+        if not app.config.policy.hides(Field.TEXT):
+            block = app.library.days.find_block(new.place.block)
+        require_loaded(app, block)
+        text, left = fill(block or "", at, title_format=new.place.title_format)
+        said.append(_NO_TEMPLATE if block is None else _CODE_LEFT if left else "")
     begun = Begun(
         Content(text, title=new.title),
         path=new.path,

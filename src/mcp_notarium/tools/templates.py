@@ -144,7 +144,7 @@ async def _begin_from_tagged(
             subcategory="template",
             resolution_hint="Leave `template` out, or ask the user to make the note in their app.",
         )
-    if policy.hides(Field.TAGS):
+    if policy.hides(Field.TAGS) and not content.native:
         content = Content(content.text, title=content.title, native=content.native)
     said = " ".join(filter(None, (said, CODE_STAYS if has_code(template) else "")))
     return request, Begun(content, form=app.library.form_of(note), said=said)
