@@ -155,6 +155,8 @@ class Traits:
     """Say how the note of a day is known."""
     templates: bool = False
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
+    tree: bool = False
+    """Have notes below notes: see ``TreeReads``."""
     copies: bool = False
     """Make a note from a template as its app does: see ``CopyingStore``."""
     types_properties: bool = False

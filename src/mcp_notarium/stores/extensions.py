@@ -202,6 +202,26 @@ class NativeReads(Protocol):
     """Ids of one word may name notes that the index lacks."""
 
 
+@dataclass(frozen=True, slots=True)
+class ParentNote:
+    """Hold a note with others below it: the titles that lead to it, how many stand right below it, and in all ``below``.
+
+    The one above all has no title.
+    """
+
+    id: str
+    path: str
+    notes: int
+    below: int
+
+
+class TreeReads(NativeReads, Protocol):
+    """Read from a store with the trait ``tree``."""
+
+    async def list_parents(self) -> list[ParentNote]:
+        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
+
+
 class NoteIndex(Protocol):
     """Judge what was read by the policy, and tell what the index has of a note."""
 

@@ -72,6 +72,7 @@ class TriliumStore:
         versions=Versions.LISTED,
         days=Days.MADE,
         copies=True,
+        tree=KIND.tree,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         compares=True,
