@@ -241,7 +241,7 @@ async def test_trilium_lists_the_notes_with_others_below_them(tmp_path):
             (await place.call("manage", action="change", ids=["PlanA"], folder="Work"))["error"]
         )
         assert moved["subcategory"] == "no_folders"
-        assert "move it in Trilium" in moved["resolution_hint"]
+        assert "Ask the user to move it" in moved["resolution_hint"]
     (tmp_path / "second").mkdir()
     policy = Policy(hidden_fields=frozenset({Field.TEXT}), limits=Limits(notes_per_call=2))
     async with PLACES["trilium"](tmp_path / "second", put, policy) as place:
