@@ -126,15 +126,15 @@ async def test_trilium_keeps_the_html_and_links_the_note_to_its_template(tmp_pat
         def links(note_id: str) -> list[str]:
             return [one.value for one in document.owned(note_id) if one.type == "relation"]
 
-        saved = await place.call("save", template="Call", title="Ann & <Bo>", text="- later")
+        saved = await place.call("save", template="Call", title='Ann & <Bo>"', text="- later")
         note = document.notes[saved["id"]]
-        html = HTML.replace("{{title}}", "Ann &amp; &lt;Bo&gt;")
+        html = HTML.replace("{{title}}", "Ann &amp; &lt;Bo&gt;&quot;")
         content = note.content.decode()
         before, _, after = html.partition("{{date:YYYY}}")
         assert content.startswith(before)
         assert content[len(before) + 4 :] == after + "<ul><li>later</li></ul>"
         assert links(note.id) == [ids[0]]
-        assert (note.title, saved["tags"]) == ("Ann & <Bo>", ["work"])
+        assert (note.title, saved["tags"]) == ('Ann & <Bo>"', ["work"])
         assert [one.name for one in document.owned(note.id) if one.type == "label"] == []
 
         saved = await place.call("save", template="Project", title="Roof")

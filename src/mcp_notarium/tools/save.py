@@ -29,7 +29,7 @@ from mcp_notarium.tools.consent import (
     name_note,
     require_consent,
 )
-from mcp_notarium.tools.day_notes import Begun, begin, with_made_day
+from mcp_notarium.tools.day_notes import begin, with_made_day
 from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -63,6 +63,7 @@ from mcp_notarium.tools.save_checks import (
 )
 from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
+from mcp_notarium.tools.templates import Begun
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:

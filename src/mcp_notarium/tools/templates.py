@@ -117,6 +117,7 @@ async def _begin_from_tagged(
 ) -> tuple[SaveRequest, Begun]:
     """Begin with a note that has the tag, or is named by its id or its whole title."""
     policy, traits = app.config.policy, app.library.traits
+    # defence: hidden-fields-name-no-template =_find_tagged(app)
     tagged = [] if policy.hides(Field.TEXT) or policy.hides(Field.TAGS) else _find_tagged(app)
     note = _choose_tagged(tagged, name) or _find_any(app, name, tagged)
     template = shown_text(app, note)

@@ -372,7 +372,7 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     """Return the content to store; None: none is stored, for none was read."""
     if base is None and "begins" not in held:
         return html_codec.to_html(text, images=OWN_IMAGES) if held["type"] == HTML else text
-    html = held["begins"] if base is None else held.get("html")
+    html = str(held["begins"] if base is None else held.get("html", ""))
     shown = base.content.text if base is not None else html_codec.to_markdown(html)
     if held.get("unread"):
         if text != shown:
@@ -384,7 +384,7 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
     if held["type"] != HTML:
         return text
     if text == shown:
-        return str(html)
+        return html
     try:
         return html_codec.edit(html, text, images=OWN_IMAGES)
     except html_codec.WouldLose as refusal:

@@ -33,7 +33,9 @@ def copy(template: Revision, filling: Filling, *, linked: bool) -> Content | Non
         said |= {"template": template.id, "inherited": labels}
     text = template.content.text
     if held["type"] == HTML:
-        title = None if filling.title is None else escape(filling.title, quote=False)
+        title = filling.title and escape(
+            filling.title
+        )  # defence: title-is-no-markup =filling.title
         said["begins"] = replace(filling, title=title).fill(held["html"])
         text = html_codec.to_markdown(said["begins"])
     else:
