@@ -117,8 +117,10 @@ async def _begin_from_tagged(
 ) -> tuple[SaveRequest, Begun]:
     """Begin with a note that has the tag, or is named by its id or its whole title."""
     policy, traits = app.config.policy, app.library.traits
-    # defence: hidden-fields-name-no-template =_find_tagged(app)
-    tagged = [] if policy.hides(Field.TEXT) or policy.hides(Field.TAGS) else _find_tagged(app)
+    tagged: list[Note] = []
+    # defence: hidden-fields-name-nothing =True
+    if not (policy.hides(Field.TEXT) or policy.hides(Field.TAGS)):
+        tagged = _find_tagged(app)
     note = _choose_tagged(tagged, name) or _find_any(app, name, tagged)
     template = shown_text(app, note)
     require_loaded(app, template)

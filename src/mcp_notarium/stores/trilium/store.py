@@ -198,7 +198,7 @@ class TriliumStore:
     async def copy(self, template: Revision, filling: Filling) -> tuple[Content | None, str]:
         """See ``CopyingStore.copy``. The server would copy what lies below the template, also what is hidden here."""
         note = await self._reader.note(template.id)
-        linked = not note.children  # defence: no-note-below-a-template-copied =True
+        linked = not note.children  # defence: template-copies-no-hidden =True
         content = templates.copy(template, filling, linked=linked)
         return content, templates.NOT_LINKED if note.children else ""
 

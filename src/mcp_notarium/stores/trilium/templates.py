@@ -33,9 +33,8 @@ def copy(template: Revision, filling: Filling, *, linked: bool) -> Content | Non
         said |= {"template": template.id, "inherited": labels}
     text = template.content.text
     if held["type"] == HTML:
-        title = filling.title and escape(
-            filling.title
-        )  # defence: title-is-no-markup =filling.title
+        # defence: title-is-no-markup escape()
+        title = filling.title and escape(filling.title)
         said["begins"] = replace(filling, title=title).fill(held["html"])
         text = html_codec.to_markdown(said["begins"])
     else:
