@@ -336,6 +336,11 @@ async def test_logseqs_journal_begins_with_the_block_of_its_template(account: Ac
         await account.harness.sync()
         await account.call("save", id="daily:2025-06-21", append="- milk")
         assert account.read("journals/2025_06_21.md").startswith("- ## Day\n\t- ← [[Fri, 20-06")
+        made = await account.call("save", template="other", title="pages/X")
+        assert account.read(made["id"]) == "- ## Other\n\t- no\n"
+        made = await account.call("save", template="DAY", title="pages/Y", text="- below")
+        assert "[[Y]] [[Thu, 29-02-2024]]" in account.read(made["id"])
+        assert account.read(made["id"]).endswith("- below")
         whole = "template:: Day\n\n- <% next friday %>\n- <%%>\n"
         account.write({"pages/T.md": whole})
         await account.harness.sync()

@@ -55,10 +55,12 @@ def find_template(text: str, name: str) -> str | None:
     return None
 
 
-def fill(template: str, at: datetime, *, title_format: str = PAGE_TITLE_FORMAT) -> tuple[str, bool]:
-    """Return the blocks as they stand in the journal of a day, and whether something in them is left as it was.
+def fill(
+    template: str, at: datetime, *, title_format: str = PAGE_TITLE_FORMAT, page: str | None = ""
+) -> tuple[str, bool]:
+    """Return the blocks as they stand in a page, and whether something in them is left as it was.
 
-    ``at``: the day of the journal, at the present time.
+    ``at``: the present time, of the day of a journal; ``page``: its title, '' for that journal, None if nobody knows it yet.
     """
     left = False
 
@@ -69,7 +71,9 @@ def fill(template: str, at: datetime, *, title_format: str = PAGE_TITLE_FORMAT) 
             return ""
         if said == "time":
             return at.strftime("%H:%M")
-        day = at if said == "current page" else _read_day(said, at)
+        if said == "current page" and page:
+            return f"[[{page}]]"
+        day = at if said == "current page" and page == "" else _read_day(said, at)
         if day is None:
             left = True
             return found[0]

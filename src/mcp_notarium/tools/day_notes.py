@@ -30,6 +30,7 @@ from mcp_notarium.tools.requests import (
     is_day,
 )
 from mcp_notarium.tools.templates import (
+    CODE_LEFT,
     CODE_STAYS,
     Begun,
     begin_from_template,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
 
 _NO_TEMPLATE = "The app's template for daily notes was not found, so the note began without it."
-_CODE_LEFT = "Some of the template (`<% %>`) is not filled here; it stands in the note as it is."
 _OTHER_NAME = (
     "The user's policy hides notes here, so the name has digits behind it as that of any new note: the app will not take it "
     "for its note of that day."
@@ -158,7 +158,7 @@ async def _begin_day(app: App, request: SaveRequest, day: date) -> tuple[SaveReq
             block = app.library.days.find_block(new.place.block)
         require_loaded(app, block)
         text, left = fill(block or "", at, title_format=new.place.title_format)
-        said.append(_NO_TEMPLATE if block is None else _CODE_LEFT if left else "")
+        said.append(_NO_TEMPLATE if block is None else CODE_LEFT if left else "")
     begun = Begun(
         Content(text, title=new.title),
         path=new.path,

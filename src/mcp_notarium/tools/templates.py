@@ -16,6 +16,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
+from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT, fill
 from mcp_notarium.markup.templates import TAG, Filling, has_code, names_title
 from mcp_notarium.tools.day_ids import local_time
 from mcp_notarium.tools.note_lookup import find_id
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_TEMPLATES = 50
 """Templates that a refusal names."""
 CODE_STAYS = "The template has code of Templater (`<% %>`), which is not run; it stands in the note as it is."
+CODE_LEFT = "Some of the template (`<% %>`) is not filled here; it stands in the note as it is."
 _MOST_TAGGED = 500
 """Templates whose titles are compared with a name."""
 _TITLE_SHOWN = 80
@@ -70,6 +72,8 @@ async def begin_from_template(
 async def _begin_from_folder(app: App, request: SaveRequest, name: str) -> Begun:
     settings = await app.library.days.read_templates()
     if settings is None:
+        if (begun := await _begin_from_block(app, request, name)) is not None:
+            return begun
         raise InvalidRequest(
             "This vault has no folder for templates.",
             subcategory="template",
@@ -88,13 +92,33 @@ async def _begin_from_folder(app: App, request: SaveRequest, name: str) -> Begun
     title = _title(request)
     if title is None and names_title(template):
         raise _title_error("Give `title` too.")
-    named = None if title is None else title.rpartition("/")[2].removesuffix(".md").strip()
+    named = None if title is None else _last_part(title)
     filling = Filling(local_time(app), named, settings.date_format, settings.time_format)
     return Begun(
         Content(filling.fill(template)),
         form=Form.FILE if app.library.traits.tags_in_text else Form.LINES,
         said=CODE_STAYS if has_code(template) else "",
     )
+
+
+async def _begin_from_block(app: App, request: SaveRequest, name: str) -> Begun | None:
+    """Begin with a template of Logseq, which is a block of some page; None if there is none of this name."""
+    if app.config.policy.hides(Field.TEXT):
+        return None
+    block = app.library.days.find_block(name)
+    require_loaded(app, block)
+    if block is None:
+        return None
+    at, title = local_time(app), _title(request)
+    place = (await app.library.days.plan(at)).place
+    form = place.title_format if place is not None else PAGE_TITLE_FORMAT
+    page = None if title is None else _last_part(title)
+    text, left = fill(block, at, title_format=form, page=page)
+    return Begun(Content(text), form=Form.FILE, said=CODE_LEFT if left else "")
+
+
+def _last_part(title: str) -> str:
+    return title.rpartition("/")[2].removesuffix(".md").strip()
 
 
 def _choose(paths: list[str], name: str, folder: str) -> str | None:
