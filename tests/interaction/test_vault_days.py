@@ -340,7 +340,7 @@ async def test_logseqs_journal_begins_with_the_block_of_its_template(account: Ac
         assert account.read(made["id"]) == "- ## Other\n\t- no\n"
         made = await account.call("save", template="DAY", title="pages/Y", text="- below")
         assert "[[Y]] [[Thu, 29-02-2024]]" in account.read(made["id"])
-        assert account.read(made["id"]).endswith("- below")
+        assert account.read(made["id"]).endswith("\n- below\n")
         whole = "template:: Day\n\n- <% next friday %>\n- <%%>\n"
         account.write({"pages/T.md": whole})
         await account.harness.sync()

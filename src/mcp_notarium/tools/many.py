@@ -194,7 +194,7 @@ def no_folders_error(app: App) -> InvalidRequest:
     """Return the error for a folder where there are none."""
     if app.library.traits.tree:
         return InvalidRequest(
-            f"Where a note stands in {app.config.store.title} cannot be changed here.",
+            f"{app.config.store.title} has no folders, and the place of a note in its tree cannot be changed here.",
             subcategory="no_folders",
             resolution_hint=f"Ask the user to move it in {app.config.store.title}. `list_folders` shows the notes that have others "
             "below them.",
