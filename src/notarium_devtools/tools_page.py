@@ -455,7 +455,10 @@ _BEHAVIOUR = {
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
   first lines (of what was sent) that differ, and `tags`, `trash`, `title` or a property if they do. The answer is
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
-* In a vault `template` begins a new note with a [template of Obsidian](vault.md#daily-notes-and-templates): its path, its path below the folder of templates, or its name. `text`
+* `template` begins a new note with a template, named by its id or its title. Templates are the notes with the tag `template` ([in Trilium](trilium.md#templates) with that label); any
+  other note can be one too. `{{date}}`, `{{time}}`, `{{title}}`, `{{date:FORMAT}}` and `{{time:FORMAT}}` are filled (formats of moment.js). The note gets the template's other tags,
+  and those of `tags`. Where notes have no title, the first line of `text` is the `{{title}}`.
+  In a vault it is a [template of Obsidian](vault.md#daily-notes-and-templates): its path, its path below the folder of templates, or its name. `text`
   stands below it, and may be left out. The error for an unknown one names up to 50 that there are.
 * Annotated destructive, because it can replace a text, and open-world, because a tag can share.
 """,
@@ -508,7 +511,8 @@ _BEHAVIOUR = {
   `refused` then); `dry_run` counts, and a repeated call does the rest. The answer has a `change_id` of its own, so that an undo can be undone. It works as
   long as the versions are kept, also after a restart.
 * `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
-  top. Folders without notes are not in it. A store without folders refuses it.
+  top. Folders without notes are not in it. [In Trilium](trilium.md#the-tree) they are the notes with others below them: `folder` is the id, `title` the titles that lead there.
+  A store with neither refuses it.
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
   most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
   change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with

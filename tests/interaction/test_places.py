@@ -192,8 +192,59 @@ async def test_a_store_without_folders_says_so_and_tells_which_notes_have_no_tag
         ids.extend(place.put(name, "text", tags=tags) for name, tags in (("a", ["t"]), ("b", [])))
 
     async with PLACES[store](tmp_path, put) as place:
-        error = json.loads((await place.call("manage", action="list_folders"))["error"])
+        asked = {"action": "list_folders"}
+        if store == "trilium":  # it lists notes with others below them
+            asked = {"action": "move_folder", "folder": "a", "new_folder": "b"}
+        error = json.loads((await place.call("manage", **asked))["error"])
         assert error["subcategory"] == "no_folders"
         answer = await place.call("manage", action="find_problems")
         assert answer["problems"] == [{"kind": "no_tags", "id": ids[1]}]
         assert answer["totals"] == {"no_tags": 1}
+
+
+async def test_trilium_lists_the_notes_with_others_below_them(tmp_path):
+    def put(place):
+        document = place.sim.document
+        for name, parents in {
+            "Work": ["root"],
+            "Plans": ["Work", "Archive"],
+            "Archive": ["root"],
+            "PlanA": ["Plans"],
+            "PlanB": ["Plans", "Work"],
+            "Secret": ["root"],
+            "Inner": ["Secret", "Inner2"],
+            "Inner2": ["Inner"],
+            "Private": ["Plans", "PlanA"],
+        }.items():
+            place.sim.write(name, f"{name} title", "<p>x</p>")
+            for parent in parents:
+                document.place(name, parent)
+            if "root" not in parents:
+                document.unplace(document.branches[f"root_{name}"])
+        for name in ("Secret", "Private"):
+            document.set_attribute(f"l{name}", name, "label", "private", "")
+
+    policy = Policy(visibility=Visibility(hidden_tags=("private",)))
+    async with PLACES["trilium"](tmp_path, put, policy) as place:
+        answer = await place.call("manage", action="list_folders")
+        assert [tuple(row.values()) for row in answer["folders"]] == [
+            ("root", 2, 5),
+            ("Work", "Work title", 2, 3),
+            ("Plans", "Work title > Plans title", 2, 2),
+            ("Archive", "Archive title", 1, 3),
+            ("Inner", "Inner title", 1, 1),
+            ("Inner2", "Inner title > Inner2 title", 1, 1),
+        ]
+        assert answer["total"] == 6
+        assert answer["untrusted_end"]
+        moved = json.loads(
+            (await place.call("manage", action="change", ids=["PlanA"], folder="Work"))["error"]
+        )
+        assert moved["subcategory"] == "no_folders"
+        assert "Ask the user to move it" in moved["resolution_hint"]
+    (tmp_path / "second").mkdir()
+    policy = Policy(hidden_fields=frozenset({Field.TEXT}), limits=Limits(notes_per_call=2))
+    async with PLACES["trilium"](tmp_path / "second", put, policy) as place:
+        first = await place.call("manage", action="list_folders")
+        assert (len(first["folders"]), first["next_page"], first["total"]) == (2, 2, 8)
+        assert not any("title" in row for row in first["folders"])

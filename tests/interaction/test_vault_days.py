@@ -311,10 +311,59 @@ async def test_a_template_that_is_not_there_is_told(account: Account) -> None:
         assert account.read("2025-06-20.md") == "milk"
 
 
-async def test_logseqs_journal_template_is_told_to_be_left_out(account: Account) -> None:
-    async with opened(account, {LOGSEQ: '{:default-templates {:journals "Day"}}'}):
+PAGE = (
+    "title:: Templates\n\n- ## Other\n  template:: Other\n\t- no\n"
+    "- Notes of mine\n\t- ## Day\n\t  id:: 65a0\n\t  template:: %s\n%s"
+    "\t\t- ← <%% Yesterday %%> | <%%tomorrow%%> →\n\t\t  collapsed:: true\n"
+    "\t\t- ```\n\t\t  - no block\n\t\t  ```\n"
+    "\t\t\t- <%% current page %%> <%% 2024-02-29 %%> at <%% time %%>\n\t- ## After\n"
+)
+JOURNAL = (
+    "- ← [[Thu, 19-06-2025]] | [[Sat, 21-06-2025]] →\n  collapsed:: true\n"
+    "- ```\n  - no block\n  ```\n\t- [[Fri, 20-06-2025]] [[Thu, 29-02-2024]] at 15:06\n"
+)
+
+
+@pytest.mark.usefixtures("utc")
+async def test_logseqs_journal_begins_with_the_block_of_its_template(account: Account) -> None:
+    settings = '{:default-templates {:journals "Day"} :journal/page-title-format "EEE, dd-MM-yyyy"}'
+    alone = "\t  template-including-parent:: false\n"
+    async with opened(account, {LOGSEQ: settings, "pages/T.md": PAGE % ("day", alone)}):
         saved = await account.call("save", id=ID, append="- milk")
-        assert "not filled" in saved["note"]
+        assert account.read("journals/2025_06_20.md") == JOURNAL + "- milk\n"
+        assert "note" not in saved
+        account.write({"pages/T.md": PAGE % ("Day", "") + "\t- <% next friday %>\n"})
+        await account.harness.sync()
+        await account.call("save", id="daily:2025-06-21", append="- milk")
+        assert account.read("journals/2025_06_21.md").startswith("- ## Day\n\t- ← [[Fri, 20-06")
+        made = await account.call("save", template="other", title="pages/X")
+        assert account.read(made["id"]) == "- ## Other\n\t- no\n"
+        made = await account.call("save", template="DAY", title="pages/Y", text="- below")
+        assert "[[Y]] [[Thu, 29-02-2024]]" in account.read(made["id"])
+        assert account.read(made["id"]).endswith("\n- below\n")
+        whole = "template:: Day\n\n- <% next friday %>\n- <%%>\n"
+        account.write({"pages/T.md": whole})
+        await account.harness.sync()
+        told = await account.call("save", id="daily:2025-06-22", append="- milk")
+        assert account.read("journals/2025_06_22.md") == "- <% next friday %>\n- <%%>\n- milk\n"
+        assert "not filled" in told["note"]
+        text = await account.call("save", id="daily:2025-06-23", text="- alone")
+        assert account.read("journals/2025_06_23.md") == "- alone"
+        assert "note" not in text
+
+
+@pytest.mark.parametrize("hides", [True, False])
+async def test_a_hidden_template_of_logseq_is_as_one_that_is_missing(
+    account: Account, *, hides: bool
+) -> None:
+    files: Files = {LOGSEQ: '{:default-templates {:journals "Day"}}'}
+    if hides:
+        files |= {"private/T.md": "- template:: Day\n\t- secret\n"}
+    policy = Policy(visibility=Visibility(hidden_paths=("private",)))
+    async with opened(account, files, policy):
+        saved = await account.call("save", id=ID, append="- milk")
+        assert "was not found" in saved["note"]
+        assert account.read(saved["id"]) == "- milk"
     (account.vault.parent / "second").mkdir()
     empty = Account(account.vault.parent / "second")
     async with opened(empty, {LOGSEQ: '{:default-templates {:journals ""}}'}):

@@ -12,6 +12,8 @@ from datetime import datetime
 
 from mcp_notarium.domain.date_formats import format_moment
 
+TAG = "template"
+"""The tag, or label, that makes a note a template where no folder does."""
 DATE_FORMAT, TIME_FORMAT = "YYYY-MM-DD", "HH:mm"
 _PLACE = re.compile(
     r"\{\{[ \t]*(?:(?P<title>title)|(?P<what>date|time)[ \t]*(?::(?P<form>[^\n{}]*))?)[ \t]*\}\}",

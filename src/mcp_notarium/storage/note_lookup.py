@@ -86,6 +86,12 @@ def find_tagged_with(database: Database, tag: str, raw: bytes) -> list[str]:
     return [row[0] for row in database.rows(_TAGGED_WITH, (tag_key(tag), raw))]
 
 
+def find_saying(database: Database, said: str) -> Iterator[str]:
+    """Yield the texts of notes outside the trash that have these characters, by id."""
+    for row in database.rows(_SAYING, (said, _MOST)):
+        yield str(row[0])
+
+
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 _STARTING = """
 SELECT n.id FROM note_names m JOIN notes n ON n.pk = m.pk
@@ -98,6 +104,9 @@ _TAGGED_WITH = """
 SELECT n.id FROM notes n JOIN note_base b ON b.pk = n.pk
 WHERE n.pk IN (SELECT pk FROM note_tags WHERE key = ?) AND n.trash = 0 AND instr(b.raw, ?) > 0 ORDER BY n.pk
 """
+
+
+_SAYING = "SELECT text FROM notes WHERE trash = 0 AND instr(text, ?) > 0 ORDER BY id LIMIT ?"
 
 
 def _stem(path: str) -> str:

@@ -154,7 +154,11 @@ class Traits:
     days: Days = Days.TITLED
     """Say how the note of a day is known."""
     templates: bool = False
-    """Tell where templates of notes lie: see ``TemplateStore``."""
+    """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
+    tree: bool = False
+    """Have notes below notes: see ``TreeReads``."""
+    copies: bool = False
+    """Make a note from a template as its app does: see ``CopyingStore``."""
     types_properties: bool = False
     """Tell which types the app gives to properties: see ``TypingStore``."""
     beside: Callable[[Revision], Mapping[str, Any]] = lambda _revision: {}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
+from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
+from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -117,15 +118,16 @@ class DayPlace:
     """Hold where an app keeps the note of a day, and how it begins.
 
     ``template``: the path of the note whose text it begins with, as the settings name it; '' if there is none.
-    ``title`` and ``date_format`` are those that the template gets. ``unfilled``: the app begins it with something that is
-    not to be had here.
+    ``title`` and ``date_format`` are those that the template gets. ``block``: the name of the template of Logseq that it
+    begins with, which stands in some page; ``title_format``: how titles of journals are written in that.
     """
 
     path: str
     title: str
     template: str = ""
     date_format: str = DATE_FORMAT
-    unfilled: bool = False
+    block: str = ""
+    title_format: str = PAGE_TITLE_FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,16 @@ class TemplateStore(Store, Protocol):
 
     async def read_templates(self) -> TemplateSettings | None:
         """Return where the app keeps templates; None: it keeps none."""
+
+
+class CopyingStore(Store, Protocol):
+    """Reach a store with the trait ``copies``."""
+
+    async def copy(self, template: Revision, filling: Filling) -> tuple[Content | None, str]:
+        """Return what a new note begins with that is made from this one, and what to say of it; None: it is no text.
+
+        Its text is filled where it is stored, so nothing that the text does not show is lost.
+        """
 
 
 class TypingStore(Store, Protocol):
@@ -188,6 +200,26 @@ class NativeReads(Protocol):
 
     beyond_index: bool
     """Ids of one word may name notes that the index lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentNote:
+    """Hold a note with others below it: the titles that lead to it, how many stand right below it, and in all ``below``.
+
+    The one above all has no title.
+    """
+
+    id: str
+    path: str
+    notes: int
+    below: int
+
+
+class TreeReads(NativeReads, Protocol):
+    """Read from a store with the trait ``tree``."""
+
+    async def list_parents(self) -> list[ParentNote]:
+        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
 
 
 class NoteIndex(Protocol):

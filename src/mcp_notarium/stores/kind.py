@@ -196,6 +196,8 @@ class StoreKind:
     """Tell whether a note from elsewhere can keep this id."""
     export_format: Callable[[], DocumentFormat | None] = lambda: None
     """Return the file in which the store's own app exports notes, if there is one."""
+    tree: bool = False
+    """Have notes below notes, in the place of folders."""
     persistent: bool = True
     """False: the database is in memory, without a key or a folder, and ends with the server."""
     place: str = ""
@@ -211,6 +213,7 @@ class StoreKind:
         lacking |= (
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
+        lacking -= {"list_folders"} if self.tree else set()
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import cast
 
-from mcp_notarium.domain.characters import path_key
-from mcp_notarium.domain.note import Note
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.domain.characters import path_key, tag_key
+from mcp_notarium.domain.note import Content, Note, Properties
+from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.markup.logseq_templates import find_template
+from mcp_notarium.markup.templates import TAG, Filling
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Days, Store
 from mcp_notarium.stores.extensions import (
+    CopyingStore,
     DayMakingStore,
     DayPlace,
     DayPlacingStore,
@@ -31,6 +35,8 @@ from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 
 _DIGITS = re.compile(r" [0-9a-f]{8}[0-9]{2}\.md")
 """What ``new_id`` puts behind a name that may be taken."""
+_SHOWN_SO = {"pinned", "archived"}
+"""Marks of a template that its notes do not get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,13 @@ class DayNotes:
         note = None if found is None else self._cache.notes.get(found)
         return None if note is None or note.trash else note
 
+    def find_block(self, name: str) -> str | None:
+        """Return what the template of Logseq of this name stands for, in whichever visible page; None if there is none."""
+        for text in note_lookup.find_saying(self._cache.database, "template::"):
+            if (found := find_template(text, name)) is not None:
+                return found
+        return None
+
     async def read_templates(self) -> TemplateSettings | None:
         """Return where templates lie; None: nowhere."""
         if not self._store.traits.templates:
@@ -164,6 +177,27 @@ class DayNotes:
     def list_templates(self, folder: str) -> list[str]:
         """Return the paths of the templates in a folder, and in those below it, that the policy shows; in order."""
         return sorted(note_lookup.find_starting(self._cache.database, f"{folder}/"))
+
+    async def copy(self, template: Note, filling: Filling) -> tuple[Content | None, str]:
+        """Return what a note begins with that is made from another, and what to say of it; None: it is no text.
+
+        The tag ``template`` stays behind, and what says how the app shows the note. Raises what the store raises.
+        """
+        traits = self._store.traits
+        if traits.copies:
+            base = self._cache.notes.base(template.id)
+            if base is None:
+                raise NoteNotFound("There is no note with this id.")
+            return await cast("CopyingStore", self._store).copy(base, filling)
+        beside = traits.other_properties is PropertyPlace.BESIDE
+        kept = {
+            name: value
+            for name, value in template.properties.items()
+            if name not in _SHOWN_SO and (beside or name in traits.properties)
+        }
+        tags = () if traits.tags_in_text else template.tags
+        tags = tuple(one for one in tags if tag_key(one) != TAG)
+        return Content(filling.fill(template.text), tags, properties=Properties(kept)), ""
 
     async def _place(self, day: datetime) -> DayPlace:
         return await cast("DayPlacingStore", self._store).place_day(day)

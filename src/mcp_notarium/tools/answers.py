@@ -333,9 +333,13 @@ class PropertiesAnswer(FromNotes):
 
 
 class Folder(Answer):
-    """Hold a folder: how many notes lie in it, and in it or ``below``. ``/`` is the top."""
+    """Hold a folder: how many notes lie in it, and in it or ``below``. ``/`` is the top.
+
+    Of notes below notes it is the id of the upper one, with the titles that lead there.
+    """
 
     folder: str
+    title: str | None = None
     notes: int
     below: int
 

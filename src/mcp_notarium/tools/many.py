@@ -192,6 +192,13 @@ def clean_folder(app: App, folder: str, *, spelled: bool = True) -> str:
 
 def no_folders_error(app: App) -> InvalidRequest:
     """Return the error for a folder where there are none."""
+    if app.library.traits.tree:
+        return InvalidRequest(
+            f"{app.config.store.title} has no folders, and the place of a note in its tree cannot be changed here.",
+            subcategory="no_folders",
+            resolution_hint=f"Ask the user to move it in {app.config.store.title}. `list_folders` shows the notes that have others "
+            "below them.",
+        )
     return InvalidRequest(
         f"{app.config.store.title} has no folders.",
         subcategory="no_folders",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.markup.obsidian_links import find_links
 from mcp_notarium.tools.answers import Folder, FoldersAnswer, Problem, ProblemsAnswer
@@ -19,8 +20,10 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.stores.extensions import TreeReads
 
 MOST_FOLDERS = 200
+_PATH_SHOWN = 200
 MOST_PROBLEMS = 100
 """Rows of one page, of all kinds together."""
 _KINDS = 4
@@ -29,25 +32,43 @@ _CANVAS_ENDINGS = (".canvas", ".base")
 
 
 async def list_folders(app: App, request: ManageRequest, call: CallContext) -> FoldersAnswer:
-    """Return one page of the folders in which visible notes outside the trash lie, by path.
+    """Return one page of the folders in which visible notes outside the trash lie, by path; or of notes with others below them.
 
     Raises ``InvalidRequest`` in a store without folders, and what ``wait_for_notes`` raises.
     """
     del call  # a read asks the user nothing
-    if not app.library.traits.ids.paths:
+    if not (app.library.traits.ids.paths or app.library.traits.tree):
         raise no_folders_error(app)
     status = await wait_for_notes(app)
-    folders = list(app.library.count_folders().items())
     page, size = request.page or 1, app.usage_limits.limit_rows(MOST_FOLDERS)
+    folders = await _parents(app) if app.library.traits.tree else _folders(app)
     return FoldersAnswer(
-        folders=[
-            Folder(folder=folder or "/", notes=own, below=below)
-            for folder, (own, below) in folders[(page - 1) * size : page * size]
-        ],
+        folders=folders[(page - 1) * size : page * size],
         total=len(folders),
         next_page=page + 1 if page < ceil(len(folders) / size) else None,
         sync=sync_part(status, now=app.clock()),
     )
+
+
+def _folders(app: App) -> list[Folder]:
+    return [
+        Folder(folder=folder or "/", notes=own, below=below)
+        for folder, (own, below) in app.library.count_folders().items()
+    ]
+
+
+async def _parents(app: App) -> list[Folder]:
+    found = await cast("TreeReads", app.library.native).list_parents()
+    untold = app.config.policy.hides(Field.TEXT)
+    return [
+        Folder(
+            folder=one.id,
+            title=None if untold or not one.path else shorten(one.path, _PATH_SHOWN),
+            notes=one.notes,
+            below=one.below,
+        )
+        for one in found
+    ]
 
 
 async def find_problems(app: App, request: ManageRequest, call: CallContext) -> ProblemsAnswer:

@@ -408,6 +408,7 @@ class SaveRequest(Wire):
     remove_tags: Tags | None = None
     trash: StrictBool | None = None
     properties: PropertyChanges | None = Field(default=None, description="any; null removes")
+    template: str | None = None
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
     return_text: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
 
@@ -437,7 +438,6 @@ class PathSaveRequest(TitledSaveRequest):
     title: Text | None = Field(default=None, description="Folder/Name moves")
     rewrite_links: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
     """The refusal `links_would_break` names it."""
-    template: str | None = None
 
 
 Action = Literal[

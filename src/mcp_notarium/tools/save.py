@@ -31,7 +31,7 @@ from mcp_notarium.tools.consent import (
     relinked,
     require_consent,
 )
-from mcp_notarium.tools.day_notes import Begun, begin, with_made_day
+from mcp_notarium.tools.day_notes import begin, with_made_day
 from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
@@ -66,6 +66,7 @@ from mcp_notarium.tools.save_checks import (
 )
 from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
+from mcp_notarium.tools.templates import Begun
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
             "A version was given without `id`.",
             resolution_hint="Give `id` to change a note; leave the version out to create one.",
         )
-    if request.text is None and not _template(request):
+    if request.text is None and not request.template:
         raise InvalidRequest(
             "A new note needs `text`; it may be empty.",
             resolution_hint="Give `id` to change a note.",
@@ -367,7 +368,7 @@ def _check_permitted(app: App, request: SaveRequest) -> None:
 async def _draft(app: App, request: SaveRequest) -> Draft:
     """Return the content to write, checked against the note as the caller has read it, or as it is now."""
     begun = None
-    if _is_day(request) or _template(request):
+    if _is_day(request) or request.template:
         request, begun = await begin(app, request)
     note = None if begun else await _find_target(app, request)
     first = begun.content if begun else Content("")
@@ -396,6 +397,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
         trash=old.trash if request.trash is None else request.trash,
         title=old.title if title is None else check_title(title),
         properties=old.properties,
+        native=begun.content.native if begun else "",
     )
     if changes := _property_changes(app, request):
         content = with_properties(app, content, await with_types(app, changes))
@@ -509,10 +511,6 @@ def _property_changes(app: App, request: SaveRequest) -> Changes:
 
 def _is_day(request: SaveRequest) -> bool:
     return request.id is not None and is_day(request.id)
-
-
-def _template(request: SaveRequest) -> str | None:
-    return request.template if isinstance(request, PathSaveRequest) else None
 
 
 def _rewrites_links(request: SaveRequest) -> bool | None:

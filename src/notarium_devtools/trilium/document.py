@@ -33,6 +33,10 @@ _ALPHABET = string.ascii_letters + string.digits
 REVISION_SECONDS = 600
 
 
+_MARKERS = {("label", "template"), ("label", "workspacetemplate")}
+"""What makes a note a template: its notes do not inherit that."""
+
+
 class Document:
     """Hold everything of one server. ``clock`` gives epoch seconds; ``make_id`` gives new ids."""
 
@@ -188,7 +192,17 @@ class Document:
             for one in self.owned(parent)
             if one.inheritable
         ]
-        return [*self.owned(note_id), *inherited]
+        return [*self.owned(note_id), *inherited, *self._from_templates(note_id)]
+
+    def _from_templates(self, note_id: str) -> list[Attribute]:
+        """Return what a note has from the notes that it names as its templates."""
+        return [
+            one
+            for link in self.owned(note_id)
+            if (link.type, link.name) == ("relation", "template") and link.value in self.notes
+            for one in self.effective(link.value)
+            if (one.type, one.name.lower()) not in _MARKERS
+        ]
 
     def _collect_above(self, note_id: str, found: dict[str, None]) -> None:
         for branch in self.parents(note_id):

@@ -95,7 +95,22 @@ class Parts:
             inheritable=body.get("isInheritable", False),
             position=body.get("position"),
         )
+        if (made.type, made.name) == ("relation", "template"):
+            self._begin_with(self.note(made.note_id), self.note(made.value))
         return json_answer(201, attribute_object(made))
+
+    def _begin_with(self, note: Note, template: Note) -> None:
+        """Give a note that has none the text of its template, and copies of the notes below that."""
+        if not note.content.strip():
+            note.content = template.content
+        if self.document.children(note.id):
+            return
+        for branch in self.document.children(template.id):
+            one = self.note(branch.note_id)
+            made = self.document.create(
+                self.document.make_id(), one.title, one.type, one.mime, one.content
+            )
+            self.document.place(made.id, note.id)
 
     def _patch_attribute(self, request: Request, attribute_id: str) -> Response:
         one, body = self._attribute(attribute_id), self.object(request)

@@ -96,6 +96,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     titles=True,
+    tree=True,
     other_properties=PropertyPlace.BESIDE,
     describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),
     clock=lambda store: cast("TriliumStore", store).http.clock_difference,

@@ -21,9 +21,9 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.search.folding import fold
-from mcp_notarium.stores.extensions import NoteIndex
+from mcp_notarium.stores.extensions import NoteIndex, ParentNote
 from mcp_notarium.stores.http import each
-from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium import note_codec, note_tree
 from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, missing_error
 from mcp_notarium.stores.trilium.urls import Urls
@@ -114,6 +114,19 @@ class NativeTrilium:
         found |= {one.id: one for one in read}
         below = (found[child] for child in note.children if child in found)
         return [one for one in below if self._sees(one)]
+
+    async def list_parents(self) -> list[ParentNote]:
+        """See ``TreeReads.list_parents``."""
+        rows = await self._reader.objects()
+        root = next(row for row in rows if row.get("noteId") == ROOT)
+        top = [one for one in root.get("childNoteIds") or () if isinstance(one, str)]
+
+        def count() -> list[ParentNote]:
+            return note_tree.list_parents(shown, top)
+
+        notes = await run_in_thread(partial(_readable, rows))
+        shown = {one.id: one for one in notes if self._sees(one)}
+        return await run_in_thread(count)
 
     async def search(self, query: str) -> list[TreeNote]:
         """Search in the server's own syntax, best match first. A hidden note is not among the hits, nor told by them.

@@ -315,7 +315,7 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
             _shown_text(note.kind, note.mime, stored),
             _tags(fields),
             title=note.title or None,
-            properties=values_of(_pairs(fields)),
+            properties=values_of(pairs_of(fields)),
         ),
         note.created,
         note.modified,
@@ -340,6 +340,7 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         title = _title_of(content.text)
     stored = _stored_text(held, base, content.text) if html is None else html
     before = None if base is None else held.get("html", base.content.text)
+    link = {"template": held["template"]} if base is None and "template" in held else {}
     return {
         "parent": held.get("parent", ROOT),
         "type": held["type"],
@@ -349,6 +350,7 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         "edited": stored is not None and stored != before,
         "labels": _wanted_labels(held, content),
         "inherited": held.get("inherited", []),
+        **link,
     }
 
 
@@ -356,7 +358,7 @@ def content_of(body: dict[str, Any]) -> Content:
     """Return how a composed object reads."""
     text = _shown_text(body["type"], body["mime"], body["content"])
     return Content(
-        text, _tags(body), title=body["title"] or None, properties=values_of(_pairs(body))
+        text, _tags(body), title=body["title"] or None, properties=values_of(pairs_of(body))
     )
 
 
@@ -368,10 +370,12 @@ def _shown_text(kind: str, mime: str, stored: str | None) -> str:
 
 def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str | None:
     """Return the content to store; None: none is stored, for none was read."""
-    if base is None:
+    if base is None and "begins" not in held:
         return html_codec.to_html(text, images=OWN_IMAGES) if held["type"] == HTML else text
+    html = str(held["begins"] if base is None else held.get("html", ""))
+    shown = base.content.text if base is not None else html_codec.to_markdown(html)
     if held.get("unread"):
-        if text != base.content.text:
+        if text != shown:
             raise UnfitContent(
                 "the content of this note is not text: only its title and tags can be changed; nothing was saved",
                 resolution_hint="Save without a text.",
@@ -379,10 +383,10 @@ def _stored_text(held: dict[str, Any], base: Revision | None, text: str) -> str 
         return None
     if held["type"] != HTML:
         return text
-    if text == base.content.text:
-        return str(held["html"])
+    if text == shown:
+        return html
     try:
-        return html_codec.edit(held["html"], text, images=OWN_IMAGES)
+        return html_codec.edit(html, text, images=OWN_IMAGES)
     except html_codec.WouldLose as refusal:
         named = ", ".join(refusal.lines.values())
         if refusal.broken:
@@ -411,10 +415,10 @@ def _require_passive(held: dict[str, Any], html: str) -> None:
 
 
 def _tags(fields: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name, _ in _pairs(fields)))
+    return tuple(dict.fromkeys(name for name, _ in pairs_of(fields)))
 
 
-def _pairs(fields: dict[str, Any]) -> list[tuple[str, str]]:
+def pairs_of(fields: dict[str, Any]) -> list[tuple[str, str]]:
     """Return names and values of all labels, of those that are held or wanted, the note's own first."""
     owned = [(one[0], one[1]) if len(one) == _TWO else (one[1], one[2]) for one in fields["labels"]]
     return owned + [(name, value) for name, value in fields["inherited"]]

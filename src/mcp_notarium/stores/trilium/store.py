@@ -16,6 +16,7 @@ from mcp_notarium.errors import (
     NoteNotFound,
     StoreProtocolError,
 )
+from mcp_notarium.markup.templates import Filling
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.context import TokenStore
 from mcp_notarium.stores.contract import (
@@ -36,7 +37,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium import note_codec, templates
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.native import NativeTrilium
@@ -70,6 +71,8 @@ class TriliumStore:
         dates=False,
         versions=Versions.LISTED,
         days=Days.MADE,
+        copies=True,
+        tree=KIND.tree,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         compares=True,
@@ -189,6 +192,15 @@ class TriliumStore:
     async def make_day(self, day: str) -> str:
         """See ``DayMakingStore.make_day``."""
         return await self._writes.make_day(day)
+
+    # Templates
+
+    async def copy(self, template: Revision, filling: Filling) -> tuple[Content | None, str]:
+        """See ``CopyingStore.copy``. The server would copy what lies below the template, also what is hidden here."""
+        note = await self._reader.note(template.id)
+        linked = not note.children  # defence: template-copies-no-hidden =True
+        content = templates.copy(template, filling, linked=linked)
+        return content, templates.NOT_LINKED if note.children else ""
 
     # Composing
 

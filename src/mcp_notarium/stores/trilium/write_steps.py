@@ -119,7 +119,7 @@ def creation(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> l
     labels = [
         _label(urls, note_id, one, number, write_id) for number, one in enumerate(body["labels"])
     ]
-    return [create, *labels]
+    return [create, *labels, *_link(urls, note_id, body, write_id)]
 
 
 def changes(urls: Urls, note: NoteObject, body: dict[str, Any], write_id: str) -> list[Request]:
@@ -232,6 +232,20 @@ def _label(urls: Urls, note_id: str, label: Sequence[str], number: int, write_id
         "position": 10 * (number + 1),
     }
     return _change("POST", urls.api("attributes"), to_json(fields), _JSON)
+
+
+def _link(urls: Urls, note_id: str, body: dict[str, Any], write_id: str) -> list[Request]:
+    """Return the request that makes a note inherit from its template."""
+    if "template" not in body:
+        return []
+    fields = {
+        "attributeId": random_id(f"{write_id}/~template"),
+        "noteId": note_id,
+        "type": "relation",
+        "name": "template",
+        "value": body["template"],
+    }
+    return [_change("POST", urls.api("attributes"), to_json(fields), _JSON)]
 
 
 def _change(

@@ -19,6 +19,7 @@ from typing import Any
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.edn import NotEdn, read_edn
+from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
 from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
@@ -85,11 +86,12 @@ def _place_journal(settings: Mapping[str, Any], day: datetime) -> DayPlace:
     folder = _edn_text(settings, ":journals-directory") or _JOURNALS
     path = _join(folder, format_java(form, day))
     defaults = settings.get(":default-templates")
-    template = _edn_text(defaults, ":journals") if isinstance(defaults, dict) else ""
+    titles = _edn_text(settings, ":journal/page-title-format") or PAGE_TITLE_FORMAT
     return DayPlace(
         path=_checked(path),
         title=path.rpartition("/")[2].removesuffix(_MARKDOWN),
-        unfilled=bool(template),
+        block=_edn_text(defaults, ":journals") if isinstance(defaults, dict) else "",
+        title_format=titles[:LONGEST],
     )
 
 
