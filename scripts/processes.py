@@ -53,9 +53,14 @@ _OURS = "a method of ours, which waits for changes of the service"
 _A_TABLE = "from a table of constants there"
 _KERNEL = "the C library, for calls that confine or harden the process"
 _AS_A_CLIENT = "`install` starts the server as a client does; no server imports this module"
+_A_PERSON = "the editor or pager of the person at the terminal; no server imports this module"
 PERMITTED = {
     "mcp_notarium.cli.server: import subprocess": _AS_A_CLIENT,
     "mcp_notarium.cli.server: subprocess.Popen": _AS_A_CLIENT,
+    "mcp_notarium.cli.editor: import subprocess": _A_PERSON,
+    "mcp_notarium.cli.editor: subprocess.Popen": _A_PERSON,
+    "mcp_notarium.cli.show: import subprocess": _A_PERSON,
+    "mcp_notarium.cli.show: subprocess.Popen": _A_PERSON,
     "mcp_notarium.protocol.sdk_import: 'uvicorn'": "kept from being imported",
     "mcp_notarium.stores.registry: import_module(module)": _A_TABLE,
     "mcp_notarium.tools.toolsets: import_module(f'{__name__}.{module}')": _A_TABLE,

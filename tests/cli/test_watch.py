@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.long import sample
 from support.talker import SERVE
 from support.tmux import Tmux
 from support.whole import Server, run, store_environment
@@ -42,7 +43,9 @@ def lines(env: dict[str, str], count: int) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize(("width", "colour"), [(60, True), (80, False), (120, True)])
+@pytest.mark.parametrize(
+    ("width", "colour"), sample("screens", [(60, True), (80, False), (120, True)], 1)
+)
 def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
     env: dict[str, str], width: int, colour: bool
 ) -> None:

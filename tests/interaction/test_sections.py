@@ -252,8 +252,10 @@ async def test_a_tag_that_shares_is_asked_about(folder: Path) -> None:
     async with opened(folder, "simplenote") as (place, note):
         error = await refused(place, "save", id=note, add_tags=["ann@example.org"])
         assert error["subcategory"] == "confirmation_required"
-        done = await place.call("save", id=note, add_tags=["ann@example.org"], confirm=True)
-        assert done["tags"] == ["ann@example.org"]
+        error = await refused(place, "save", id=note, add_tags=["ann@example.org"], confirm=True)
+        assert (
+            "mcp-notarium approve" in error["resolution_hint"]
+        )  # a person's word, not the model's
 
 
 @pytest.mark.parametrize("store", PLACES)

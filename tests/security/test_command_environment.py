@@ -53,6 +53,7 @@ WORKING = {
     "doctor": [],
     "audit": ["verify"],
     "watch": [],
+    "approve": ["--list"],
     "report": ["-o", "OUT.html"],
     "policy": ["show"],
     "keychain": ["status"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import json
 import sys
 
@@ -43,9 +44,8 @@ async def _show(config: Config) -> str | None:
 
 
 def _edit(config: Config, args: argparse.Namespace, note_id: str) -> None:
-    asked = argparse.Namespace(
-        **vars(args), note=[note_id], command_name="edit", yes=False, fresh=False
-    )
+    asked = copy.copy(args)
+    asked.note, asked.command_name, asked.yes, asked.fresh = [note_id], "edit", False, False
     try:
         config.policy.require_use("save")
         edit_note(config, asked)

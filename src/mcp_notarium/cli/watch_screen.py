@@ -276,7 +276,7 @@ class WatchScreen(Screen[str]):
         if not isinstance(one, Approval):
             self.notify("Choose a line that waits for you.", markup=False)
             return
-        # defence: approval-is-seen -time.monotonic
+        # defence: approval-is-seen =False
         if agrees and time.monotonic() - self._told_at < SEEN_SECONDS:
             self.notify("This question has just come: read it first.", markup=False)
             return

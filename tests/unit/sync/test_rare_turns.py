@@ -478,9 +478,9 @@ def test_a_note_that_the_app_has_removed_already_is_removed(app):
 
 def test_a_change_to_what_the_app_shows_already_writes_nothing(app):
     file, client = app
-    file.run('UPDATE "Note" SET "color" = \'yellow\' WHERE "id" = \'n1\'')
+    file.run('UPDATE "Note" SET "size" = \'large\' WHERE "id" = \'n1\'')
     before = file.row("n1")
-    yellow = made_of({"color": "yellow"}, client.cache.notes.base("n1"))
-    asyncio.run(client.writer.save(note=client.note("n1"), content=yellow))
+    large = made_of({"size": "large"}, client.cache.notes.base("n1"))
+    asyncio.run(client.writer.save(note=client.note("n1"), content=large))
     assert file.row("n1") == before
     assert client.cache.journal.all() == []
