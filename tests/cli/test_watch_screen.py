@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from textual.widgets import OptionList, Static
 
-from mcp_notarium.cli import watch_screen
+from mcp_notarium.cli import watch, watch_screen
 from mcp_notarium.cli.watch_screen import WatchScreen
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.approval_table import Approval
@@ -67,6 +68,26 @@ def test_no_question_is_agreed_to_in_its_first_second() -> None:
     assert source.decided == []
 
 
+def test_a_question_that_came_behind_a_note_is_not_agreed_to_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def play() -> None:
+        source: Any = Source()
+        source.read = lambda _id: ("Plan", "text")
+        screen = WatchScreen(source, clock=lambda: NOW)
+        async with screen.run_test() as pilot:
+            await pilot.press("s")
+            del source.questions[0]  # its ten minutes are over
+            screen.look()
+            monkeypatch.setattr(watch_screen, "SEEN_SECONDS", 0.5)
+            await pilot.pause(0.6)
+            await pilot.press("escape", "y")
+            await pilot.pause()
+        assert source.decided == []
+
+    asyncio.run(play())
+
+
 def test_one_yes_is_for_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     source, seconds = Source(), iter(range(0, 1000, 2))
     monkeypatch.setattr(watch_screen.time, "monotonic", lambda: float(next(seconds)))
@@ -94,7 +115,7 @@ def _fails(*_arguments: object) -> Any:
 def test_no_title_text_or_change_ends_or_stops_the_screen() -> None:
     source = Source()
     source.questions = [replace(source.questions[0], diff="\n" * 100_000)]
-    source.read = lambda _id: ("'/[/]", "- [a](b) **c**\n" * 3000)  # type: ignore[attr-defined]
+    source.read = lambda _id: ("'/[/", "- [a](b) **c**\n" * 3000)  # type: ignore[attr-defined]
     began = time.monotonic()
     rows, _ = played(source, "s", "escape", "u", "escape")
     assert len(rows) == 6
@@ -158,3 +179,10 @@ def test_no_row_of_a_long_line_looks_like_a_line_of_its_own() -> None:
     rows = asyncio.run(play())
     assert next(row[:1] for row in rows if row.strip()) == "+"
     assert {row[:1] for row in rows if row.strip()} == {"+", " "}
+
+
+def test_lines_for_a_script_move_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    watch._say({"diff": "+\x9b2J\u202e\ud800"})
+    said = capsys.readouterr().out
+    assert said.isascii()
+    assert json.loads(said) == {"diff": "+\x9b2J\u202e\ud800"}

@@ -325,7 +325,10 @@ class WatchScreen(Screen[str]):
         """Show the note of the chosen line."""
         note_id = self._note()
         if note_id:
-            self.push_screen(NoteView(*self._source.read(note_id)))
+            self.push_screen(NoteView(*self._source.read(note_id)), self._see_again)
+
+    def _see_again(self, _nothing: None) -> None:
+        self._told_at = time.monotonic()  # another question may have come behind the note
 
     def action_open(self) -> None:
         """Leave, for the person's editor to open the note of the chosen line."""
