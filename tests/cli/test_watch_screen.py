@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,11 @@ from textual.widgets import OptionList, Static
 
 from mcp_notarium.cli import watch, watch_screen
 from mcp_notarium.cli.watch_screen import WatchScreen
+from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.approval_table import Approval
+from mcp_notarium.tools.question import NoteChange, show_changes
+from mcp_notarium.tools.question import Question as Asked
 from notarium_devtools.watch_example import NOW, Example
 
 EVIL = "[bold red]Evil[/] [@click=app.quit]go[/]"
@@ -186,3 +190,24 @@ def test_lines_for_a_script_move_no_cursor(capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     assert said.isascii()
     assert json.loads(said) == {"diff": "+\x9b2J\u202e\ud800"}
+
+
+def test_a_day_of_many_acts_is_shown_at_once() -> None:
+    source = Source()
+    (first, *_) = source.poll()
+    source._acts = [replace(first, number=number) for number in range(1, 25_001)]
+    began = time.monotonic()
+    rows, _ = played(source)
+    assert len(rows) == 2 + watch_screen.MOST_ACTS
+    assert time.monotonic() - began < 4
+
+
+def test_a_change_of_many_lines_is_cut_and_says_so() -> None:
+    content = Content(text="\n" * 100_000)
+
+    async def change() -> AsyncIterator[NoteChange]:
+        yield NoteChange(None, content)
+
+    shown = asyncio.run(show_changes(Asked((), changes=change))).diff.splitlines()
+    assert len(shown) < 11_000
+    assert shown[-1].endswith("more lines that are not shown")
