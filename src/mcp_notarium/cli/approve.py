@@ -112,6 +112,11 @@ def describe(
     client = one_line(approval.client) or "a client without a name"
     yield Text(f"{client}{profile}, {console.local_time(approval.asked_at, seconds=True)}")
     yield Text(one_line(approval.question), style="bold")
+    yield from signed_changes(approval, most=most)
+
+
+def signed_changes(approval: Approval, *, most: int | None) -> Iterator[RenderableType]:
+    """Yield what would change, of that no more than ``most`` lines."""
     lines = approval.diff.split("\n") if approval.diff else []
     yield _signed(lines[:most])
     if most is not None and len(lines) > most:

@@ -22,6 +22,15 @@ from mcp_notarium.errors import NotariumError
 _POLL_SECONDS = 0.5
 
 
+class ScreenFailed(NotariumError):
+    """The screen met an error that it has no words for."""
+
+    resolution_hint = "Start it again, or use `mcp-notarium approve` and `mcp-notarium report`."
+
+    def __init__(self) -> None:
+        super().__init__("the screen ended with an error")
+
+
 def _watch(args: argparse.Namespace) -> int:
     if args.json:
         return asyncio.run(_print(person_config(args)))
@@ -40,7 +49,11 @@ async def _show(config: Config) -> str | None:
 
     async with open_synced(config) as app:
         source = WatchSource(app, account=terminal.account or config.store.title)
-        return await WatchScreen(source).run_async()
+        screen = WatchScreen(source)
+        note_id = await screen.run_async()
+        if screen.return_code:
+            raise ScreenFailed
+        return note_id
 
 
 def _edit(config: Config, args: argparse.Namespace, note_id: str) -> None:
@@ -71,7 +84,7 @@ async def _print(config: Config) -> int:
 
 
 def _say(facts: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 

@@ -11,27 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from rich.console import Group, RenderableType
 from rich.text import Text
 from textual.app import App as Screen
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
 from textual.css.query import NoMatches
-from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, Markdown, OptionList, Static
+from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from mcp_notarium.cli import console
+from mcp_notarium.cli import approve, console
 from mcp_notarium.cli.activity_feed import ActivityFeed, SeenAct
+from mcp_notarium.cli.watch_dialogs import NoteView, Question
 from mcp_notarium.cli.watch_source import WatchSource
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.logs.redaction import one_line, several_lines
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.activity import Result
 from mcp_notarium.report.words import counted
 from mcp_notarium.storage.approval_table import Approval
 
 POLL_SECONDS: Final = 0.5
 MOST_ACTS: Final = 500
+MOST_LINES: Final = 500
+"""Lines of a change that are shown; `approve` shows all."""
 SEEN_SECONDS: Final = 1.0
 """A question cannot be agreed to before it has been shown for so long: the key may be meant for the one before."""
 _WIDE: Final = 100
@@ -44,54 +47,6 @@ _STYLES: Final = {
     Result.FAILED: "red",
     Result.UNSURE: "red",
 }
-_DIFF: Final = {"+": "green", "-": "red", "@": "cyan"}
-
-
-class NoteView(ModalScreen[None]):
-    """Show one note, its Markdown rendered. Links do not open: an assistant may have written them."""
-
-    BINDINGS: ClassVar = [Binding("escape,q,s", "dismiss", "Back")]
-    DEFAULT_CSS = """
-    NoteView > VerticalScroll { background: $background; border: round $foreground; padding: 0 1; }
-    """
-
-    def __init__(self, title: str, text: str) -> None:
-        super().__init__()
-        self._title, self._text = title, text
-
-    def compose(self) -> ComposeResult:
-        """Lay out the note."""
-        with VerticalScroll() as scroll:
-            scroll.border_title = Text(one_line(self._title)).markup
-            yield Markdown(several_lines(self._text), open_links=False)
-        yield Footer()
-
-
-class Question(ModalScreen[bool]):
-    """Ask yes or no; anything else than ``y`` is no."""
-
-    BINDINGS: ClassVar = [
-        Binding("y", "answer(True)", "Yes"),
-        Binding("n,escape,q", "answer(False)", "No"),
-    ]
-    DEFAULT_CSS = """
-    Question { align: center middle; }
-    Question > Container { background: $background; border: round $foreground; padding: 0 1; width: 90%; max-width: 76; height: auto; }
-    """
-
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
-
-    def compose(self) -> ComposeResult:
-        """Lay out the question."""
-        with Container():
-            yield Static(Text(self._question))
-        yield Footer()
-
-    def action_answer(self, agrees: bool) -> None:  # noqa: FBT001 - textual passes it so
-        """Close with the answer."""
-        self.dismiss(agrees)
 
 
 class Words(Input):
@@ -144,6 +99,7 @@ class WatchScreen(Screen[str]):
         self._words = ""
         self._failed = ""
         self._head = ""
+        self._left_out = 0
         self._told, self._told_at = "", 0.0
 
     def compose(self) -> ComposeResult:
@@ -162,21 +118,26 @@ class WatchScreen(Screen[str]):
         self.query_one(OptionList).focus()
         self.set_interval(POLL_SECONDS, self.look)
 
+    def _fatal_error(self) -> None:
+        """End without the library's traceback: it shows variables, and so texts of notes."""
+        self._close_messages_no_wait()
+
     # What there is.
 
     def look(self) -> None:
         """Show what came since the last look."""
         try:
-            came = self._feed.poll()
             waiting = {one.id: one for one in self._source.waiting()}
+            self._left_out = self._source.left_out()
+            came = self._feed.poll()  # the last of them: it tells an act once
             self._failed = ""
         except NotariumError as error:
             came, waiting = [], {}
             self._failed = error.message
         for act in came:
             self._shown.acts[act.number] = act
-        while len(self._shown.acts) > MOST_ACTS:
-            del self._shown.acts[min(self._shown.acts)]
+        for number in sorted(self._shown.acts)[:-MOST_ACTS]:
+            del self._shown.acts[number]
         news = {*waiting} - {*self._shown.waiting}
         if came or {*waiting} != {*self._shown.waiting}:
             self._shown.waiting = waiting
@@ -224,8 +185,8 @@ class WatchScreen(Screen[str]):
         said = [f"today: {', '.join(said) or 'nothing yet'}"]
         if self._shown.waiting:
             said.append(f"{counted(len(self._shown.waiting), 'question')} for you")
-        if self._source.left_out():
-            said.append(f"{self._source.left_out():,} more could not be asked")
+        if self._left_out:
+            said.append(f"{self._left_out:,} more could not be asked")
         if self._words:
             said.append(f"with “{one_line(self._words)}”")
         if self._failed:
@@ -243,10 +204,13 @@ class WatchScreen(Screen[str]):
         one = self._chosen()
         if self._chosen_id() != self._told:
             self._told, self._told_at = self._chosen_id(), time.monotonic()
+        elif isinstance(one, Approval):
+            return  # what stands there stays where the person reads it
+        about: RenderableType
         if isinstance(one, Approval):
-            about = Text(f"{one_line(one.question)}\n")
-            about.append("y: yes, once    n: no    space: more of this\n\n", style="bold")
-            about.append(coloured(one.diff))
+            keys = Text("y: yes, once    n: no    space: more of this\n", style="bold")
+            changes = approve.signed_changes(one, most=MOST_LINES)
+            about = Group(Text(one_line(one.question)), keys, *changes)
         elif one is None:
             about = Text("Nothing is on record for today.")
         else:
@@ -293,19 +257,22 @@ class WatchScreen(Screen[str]):
             self.run_worker(self._undo(note_id), exclusive=True)
 
     async def _undo(self, note_id: str) -> None:
-        title = one_line(self._source.read(note_id)[0])
-        question = f"Take back the last change that was saved from here to “{title}”?"
-        if await self.push_screen_wait(Question(question)):
-            try:
+        try:
+            title = one_line(self._source.read(note_id)[0])
+            question = f"Take back the last change that was saved from here to “{title}”?"
+            if await self.push_screen_wait(Question(question)):
                 self.notify(one_line(await self._source.undo(note_id)), markup=False)
-            except NotariumError as error:
-                self._tell_error(error)
+        except NotariumError as error:
+            self._tell_error(error)
 
     def action_show(self) -> None:
         """Show the note of the chosen line."""
         note_id = self._note()
         if note_id:
-            self.push_screen(NoteView(*self._source.read(note_id)))
+            self.push_screen(NoteView(*self._source.read(note_id)), self._see_again)
+
+    def _see_again(self, _nothing: None) -> None:
+        self._told_at = time.monotonic()  # another question may have come behind the note
 
     def action_open(self) -> None:
         """Leave, for the person's editor to open the note of the chosen line."""
@@ -348,14 +315,21 @@ class WatchScreen(Screen[str]):
 
     def _note(self) -> str:
         """Return the id of the one note that the chosen line is about; '' after saying what is in the way."""
-        one = self._chosen()
-        notes = (one.note_id,) if isinstance(one, Approval) else (one.notes if one else ())
-        found = [note for note in notes if note and self._source.read(note)[0]]
+        try:
+            found = self._find_notes()
+        except NotariumError as error:
+            self._tell_error(error)
+            return ""
         if len(found) == 1:
             return found[0]
         several = "This line is about several notes." if found else "There is no such note here."
         self.notify(several, markup=False)
         return ""
+
+    def _find_notes(self) -> list[str]:
+        one = self._chosen()
+        notes = (one.note_id,) if isinstance(one, Approval) else (one.notes if one else ())
+        return [note for note in notes if note and self._source.read(note)[0]]
 
     def _tell_error(self, error: NotariumError) -> None:
         said = f"{error.message} {error.person_hint or ''}"
@@ -388,11 +362,3 @@ def _act_facts(act: SeenAct) -> Text:
     }
     plain = Text("\n".join(f"{name:<8} {value}" for name, value in rows.items() if value))
     return about.append(plain)
-
-
-def coloured(diff: str) -> Text:
-    """Return a diff with its lines coloured, every character of it shown as it is."""
-    text = Text()
-    for line in several_lines(diff).splitlines():
-        text.append(f"{line}\n", style=_DIFF.get(line[:1], ""))
-    return text

@@ -22,6 +22,8 @@ CONTEXT: Final = 2
 """Unchanged lines that are shown around a change."""
 MOST_CHARACTERS: Final = 400_000
 """Characters of all that is shown of a change."""
+_LINE: Final = 40
+"""Characters that a line counts for at least: a screen takes its time for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ async def show_changes(question: Question) -> ShownChanges:
     async for change in question.changes():
         digest.update(_state_of(change))
         for line in change_lines(change):
-            left -= len(line) + 1
+            left -= max(len(line) + 1, _LINE)
             if left >= 0:
                 lines.append(line)
             else:
