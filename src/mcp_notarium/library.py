@@ -608,7 +608,7 @@ class Library:
 
     def statistics(self) -> Statistics:
         """Return all numbers from the database; asks the store nothing."""
-        database = self._cache.database
+        database = self._cache.stored.database
         writes = self._cache.journal.all()
         rejected = sum(write.state is WriteState.REJECTED for write in writes)
         return Statistics(
