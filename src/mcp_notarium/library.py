@@ -197,12 +197,15 @@ class Library:
         """Return the ids of the notes outside the trash in a folder and below it, by path."""
         return note_lookup.find_in_folder(self._cache.database, folder)
 
+    async def find_file_cards(self, path: str) -> list[str]:
+        """Return the canvases with cards that show a file, but for hidden ones."""
+        sees = self._cache.notes.visibility.rules.sees
+        return [one for one in await self._folders.find_cards(path) if sees(one, ())]
+
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""
-        rules, scope = self._cache.notes.visibility.rules, self._writer.scope
-        cards: dict[str, Changes] = {
-            one: {} for one in await self._folders.find_cards(old) if rules.sees(one, ())
-        }
+        scope = self._writer.scope
+        cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
         # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
@@ -608,7 +611,7 @@ class Library:
 
     def statistics(self) -> Statistics:
         """Return all numbers from the database; asks the store nothing."""
-        database = self._cache.database
+        database = self._cache.stored.database
         writes = self._cache.journal.all()
         rejected = sum(write.state is WriteState.REJECTED for write in writes)
         return Statistics(

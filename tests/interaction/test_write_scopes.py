@@ -31,10 +31,10 @@ def narrowed(**scope):
 
 
 @asynccontextmanager
-async def vault(policy):
+async def vault(policy, files=FILES):
     with quick_folder() as folder:
         base = folder / "vault"
-        for path, text in FILES.items():
+        for path, text in files.items():
             (base / path).parent.mkdir(parents=True, exist_ok=True)
             (base / path).write_text(text)
         remote = VaultStore(base)
@@ -56,7 +56,7 @@ async def vault(policy):
                         return {"error": json.loads(result.content[0].text)}
                     return dict(result.structured_content)
 
-                yield call, outside
+                yield call, outside, base
         finally:
             await remote.close()
             harness.close()
@@ -69,7 +69,7 @@ def refused(answer):
 
 
 async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
-    async with vault(narrowed(paths=("Inbox",))) as (call, outside):
+    async with vault(narrowed(paths=("Inbox",))) as (call, outside, _):
         before = outside()
         read = await call("get", id=PLAN)
         assert "do it" in read["text"]
@@ -121,6 +121,28 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         assert new.get("id", "").startswith("Inbox/"), new
         assert "error" not in await call("manage", action="undo", id=mine["id"], confirm=True)
         assert outside() == before
+
+
+BESIDE = {
+    "a card of a note": '{"nodes":[{"type":"file","file":"Inbox/Old/A.md"}]}',
+    "a link in a text": '{"nodes":[{"type":"text","text":"[[Inbox/Old/A]]"}]}',
+    "a card of a file": '{"nodes":[{"type":"file","file":"Inbox/Old/pic.png"}]}',
+}
+
+
+async def test_a_canvas_that_is_only_read_keeps_a_whole_folder_where_it_is():
+    moved = {"Inbox/Old/A.md": "a\n", "Inbox/Old/B.md": "b\n", "Inbox/Old/pic.png": "p"}
+    move = {"action": "move_folder", "folder": "Inbox/Old", "new_folder": "Inbox/New"}
+    async with vault(narrowed(paths=("Inbox",)), moved | {"Work/c.canvas": "{}"}) as it:
+        call, base = it[0], it[2]
+        for case, text in BESIDE.items():
+            (base / "Work/c.canvas").write_text(text)
+            for more in ({"dry_run": True}, {"confirm": True}):
+                answer = await call("manage", **move, **more)
+                assert "nothing was moved" in answer["error"]["message"], (case, more, answer)
+            assert [one for one in moved if not (base / one).exists()] == [], case
+        (base / "Work/c.canvas").write_text("{}")
+        assert (await call("manage", **move, confirm=True))["status"] == "moved"
 
 
 async def test_a_tag_that_makes_notes_writable_is_given_and_taken_by_no_agent():

@@ -112,9 +112,12 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
             return None
         raise NoteLeft("It has got another name meanwhile, which links lead to.")
 
+    # A canvas that may only be read is in the way of the whole folder.
+    scoped = move.with_cards = app.config.policy.writing.has_rules
     plan = await make_plan(app, [*inside, *others], draft)
-    _require_whole(plan, [*inside, *(others if app.config.policy.writing.has_rules else ())])
-    _require_files(app, move)
+    _require_whole(plan, [*inside, *(others if scoped else ())])
+    if scoped:
+        await _require_files(app, move)
     move.with_cards = True
     notes = sum(move.holds(one) for one in plan.todo)
     files = (
@@ -230,13 +233,15 @@ def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
         )
 
 
-def _require_files(app: App, move: _Move) -> None:
-    """Raise ``NotPermitted`` if a file would move that may only be read, or to where that is so."""
+async def _require_files(app: App, move: _Move) -> None:
+    """Raise ``NotPermitted`` if a file would move that may only be read, or to where that is so, or that such a canvas shows."""
     scope = app.config.policy.writing
-    if not all(
-        scope.permits_path(one) and scope.permits_path(move.place_of(one)) for one in move.files
-    ):
-        raise scope.refusal("Files of the folder may only be read here, so nothing was moved.")
+    for one in move.files:
+        shown = await app.library.find_file_cards(one)
+        if not all(map(scope.permits_path, (one, move.place_of(one), *shown))):
+            raise scope.refusal(
+                "A file of the folder, or a canvas that shows it, may only be read here, so nothing was moved."
+            )
 
 
 def _taken_error(paths: Iterable[str]) -> InvalidRequest:

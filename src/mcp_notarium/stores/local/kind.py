@@ -1,7 +1,7 @@
 """Declare the local notebook, and the same in memory: settings, what names an account, tables. No login, no network.
 
-* ``notebook_notes.change`` is the notebook's number of the note's last change. It is etag, version and place
-  in the stream of changes at once, and no number is given twice.
+* ``notebook_notes.change`` is the notebook's number of the note's last change. It is etag and place in the stream
+  of changes at once, and no number is given twice. No answer shows it: it would count changes of hidden notes.
 * ``made_by`` is the write that made the note: another one that asks for the same id has to take another.
 * ``properties`` is a JSON object with everything of a note that has no column of its own.
 * ``text`` stands last: a listing without content reads the index alone.
@@ -69,7 +69,7 @@ TABLES = LentTables(
     last_change="SELECT change FROM notebook",
     twins={
         "notebook_notes": """
-            SELECT n.id, n.server_version, '', '', b.created_at, b.modified_at, n.trash, n.tags,
+            SELECT n.id, CAST(b.etag AS INTEGER), '', '', b.created_at, b.modified_at, n.trash, n.tags,
                    CAST(b.raw AS TEXT), n.title, n.text
             FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
         """

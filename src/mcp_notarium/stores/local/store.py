@@ -81,7 +81,7 @@ class LocalStore:
         total = self._db.number("SELECT count(*) FROM notebook_notes") if mark is None else None
         rows = self._db.rows(_PAGE if with_content else _BARE_PAGE, {"before": before, "n": limit})
         entries = tuple(
-            _revision(row) if with_content else Entry(row[0], str(row[1]), row[1]) for row in rows
+            _revision(row) if with_content else Entry(row[0], str(row[1])) for row in rows
         )
         more = str(rows[-1][1]) if len(rows) == limit else None
         return ListingPage(entries, cursor, more, total)
@@ -94,7 +94,7 @@ class LocalStore:
             raise CursorLost("this place in the changes of the notebook is not known")
         rows = self._db.rows(_CHANGES, {"after": after, "n": MOST_LISTED})
         found = tuple(
-            Tombstone(note_id) if removed else Entry(note_id, str(change), change)
+            Tombstone(note_id) if removed else Entry(note_id, str(change))
             for change, note_id, removed in rows
         )
         end = rows[-1][0] if len(rows) == MOST_LISTED else newest
@@ -235,7 +235,6 @@ def _revision(row: Any) -> Revision:
         created_at=created,
         modified_at=modified,
         raw=properties.encode(),
-        server_version=change or None,
     )
 
 
