@@ -194,6 +194,23 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert drafts(env) == []
 
 
+def test_what_is_typed_after_another_draft_was_thrown_away_is_kept_as_well(
+    env: dict[str, str],
+) -> None:
+    """An editor is killed before and after anything is typed; each text is offered until it is thrown away."""
+    note = made(env)
+    for before in ("true", 'sed -i s/two/2/ "$1"'):
+        run(with_editor(env, f"{before}; kill -9 $$"), "edit", note, "--fresh")
+        died = run(with_editor(env, 'sed -i s/three/3/ "$1"; kill -9 $$'), "edit", note, "--fresh")
+        assert "cannot be written" not in died.stderr
+        assert len(drafts(env)) == 2  # the text, and what it was made from
+        done = run(with_editor(env, "true"), "edit", note)
+        assert done.returncode == 0, done.stderr
+        assert "3" in text_of(env, note)
+        assert drafts(env) == []
+        run(with_editor(env, 'sed -i s/3/three/ "$1"'), "edit", note)
+
+
 def test_a_store_that_is_away_gets_the_text_when_it_is_back(tmp_path: Path) -> None:
     simulator = Simulator()
     simulator.put("plan", content="Plan\nsteps\n")

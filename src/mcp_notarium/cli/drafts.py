@@ -1,7 +1,7 @@
 """Keep the text that a person is writing in their editor, until the store has it.
 
-A draft is two private files in the account's folder: the text, and what it was made from. Nothing but :meth:`Draft.drop`
-removes them, so a refused save, Ctrl+C and a kill lose nothing. The editor holds the lock of the draft, too: it is in use
+A draft is two private files in the account's folder: the text, and what it was made from. Nothing but :meth:`Draft.clear`
+and :meth:`Draft.drop` remove them, so a refused save, Ctrl+C and a kill lose nothing. The editor holds the lock of the draft, too: it is in use
 for as long as this program or the editor runs.
 """
 
@@ -50,6 +50,7 @@ class Draft:
         self._record = folder / f"{name}.json"
         self.descriptor = descriptor
         """The lock, for the editor to inherit."""
+        self._is_dropped = False
         self.made_from = self._read_record()
 
     @property
@@ -98,15 +99,24 @@ class Draft:
                 resolution_hint=f"Save {self.shown} as UTF-8, and run the command again.",
             ) from None
 
-    def drop(self) -> None:
-        """Remove the draft, with what the editor has left beside it."""
+    def clear(self) -> None:
+        """Remove the text, with what the editor has left beside it; the draft can be begun again."""
         with suppress(OSError):
             for path in self._folder.iterdir():
                 if f"{self._name}." in path.name and path != self._record:
                     path.unlink(missing_ok=True)
+            os.truncate(self.descriptor, 0)
+        self.made_from = None
+
+    def drop(self) -> None:
+        """Remove the draft for good. Its name may be another command's from then on."""
+        if self._is_dropped:
+            return
+        self.clear()
+        with suppress(OSError):
             self._record.unlink(missing_ok=True)
             self._folder.rmdir()  # if there is no other draft
-        self.made_from = None
+        self._is_dropped = True
 
     def _read_record(self) -> dict[str, Any] | None:
         """Return what the draft was made from; None if there is none, or its text has gone."""

@@ -274,7 +274,7 @@ def _goes_on(
         return False
     with suppress(NotariumError):
         if args.fresh or draft.read() in (draft.made_from["base"], held):
-            draft.drop()
+            draft.clear()
             return False
     talk(f"A text that is not saved yet is kept in {draft.shown}.")
     answer = _GO_ON
@@ -286,7 +286,7 @@ def _goes_on(
             "What shall become of it?", choices, default=_GO_ON, option="--fresh"
         )
     if answer == _DROP:
-        draft.drop()
+        draft.clear()
     return None if answer == _LEAVE else answer == _GO_ON
 
 
