@@ -299,7 +299,7 @@ _BEHAVIOUR = {
 * Search language: words (any of them, also inflected), `a AND b`, `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x` (also tags nested in it, `x/y`), `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
-  also `>day`, `<=day`, `day..day`. Where notes lie in folders, `path:Work` and
+  also `>day`, `<=day`, `day..day`. `tags:x` is `tag:x`. Where notes lie in folders, `path:Work` and
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.

@@ -74,6 +74,8 @@ def test_a_renamed_note_answers_to_its_old_path_and_an_undo_puts_it_back(
         for path in ("Work/Plan.md", "Home/Road map.md"):
             page = server.tool("read_note", path=path)
             assert (page["path"], page["text"]) == ("Home/Road map.md", "# Plan\n- one\n")
+        for name in ("Work/Plan", "[[Work/Plan]]"):
+            assert server.tool("get", id=name)["id"] == saved["id"]
         version = server.tool("get", id="Work/Plan.md")["local_version"]
         taken = server.error("save", id=saved["id"], local_version=version, title="Work/other")
         assert taken["subcategory"] == "name_taken"

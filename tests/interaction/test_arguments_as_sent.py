@@ -283,6 +283,9 @@ async def test_what_is_missing_is_named_with_the_way_to_it(tmp_path):
         for sent in ({}, {"id": ""}, {"id": None}, {"id": [note_id]}, {"id": "x" * 5000}):
             hint = (await refused(place, "get", **sent))["resolution_hint"]
             assert "`uuid` of a row of `list`" in hint, sent
+        for sent in ({}, {"ids": [note_id], "section": "x"}):
+            said = (await refused(place, "get", **sent))["message"]
+            assert said.startswith("`get` refuses this call: "), said
         assert (
             "local_version"
             in (await refused(place, "save", id=note_id, title="x", append="y"))["message"]

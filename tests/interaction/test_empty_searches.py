@@ -42,6 +42,23 @@ async def test_a_tag_that_no_note_has_is_named_with_what_may_be_meant(store, tmp
 
 
 @pytest.mark.anyio
+async def test_a_filter_that_was_understood_is_not_called_text_and_tags_mean_tag(tmp_path):
+    text = "---\nstatus: open\ntags: [work]\n---\none\n"
+    async with PLACES["vault"](tmp_path, lambda place: place.put("one", text)) as place:
+        settings = tmp_path / "vault" / ".obsidian"
+        settings.mkdir(exist_ok=True)
+        (settings / "types.json").write_text('{"types": {"tags": "tags"}}')
+        rows = await place.call("list", query="status:closed")
+        assert rows["note"] == "No note has the property `status` with the value `closed`."
+        both = (await place.call("list", query="status:closed author:ada"))["note"]
+        assert both.startswith("`author:` was searched for as text.")
+        assert (await place.call("list", query="tags:work"))["total_items"] == 1
+        assert (await place.call("list", query="-tags:work"))["total_items"] == 0
+        rows = await place.call("list", query="tags:wrok")
+        assert (rows["note"], rows["suggestions"]) == ("No note has the tag `wrok`.", ["tag:work"])
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("store", ["local", "vault"])
 async def test_words_that_may_be_meant_otherwise_are_named(store, tmp_path):
     async with PLACES[store](tmp_path, lambda place: place.put("one", "one\n")) as place:

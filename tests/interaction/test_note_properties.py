@@ -364,6 +364,11 @@ async def test_notes_whose_properties_cannot_be_read_are_counted_and_named(tmp_p
             assert named in answer["note"]
             assert "begin_untrusted" in answer
         assert "note" not in await place.call("list", query="milk")
+        assert "`+++`" in answer["note"]
+        toml = json.loads(
+            (await place.call("save", id="c-toml/Plan.md", properties={"a": 1}))["error"]
+        )
+        assert "`+++`" in toml["resolution_hint"]
         listed = await place.call("manage", action="list_properties")
         assert {row["name"] for row in listed["properties"]} == {"status", "of"}
         assert await found(place, '" ":x') == set()

@@ -126,6 +126,9 @@ async def test_a_line_needs_the_version_and_words_must_be_of_one_task(tmp_path: 
         assert "without a `section`" in refused["error"]
         refused = await place.call("save", id=ids[0], done=True)
         assert "without `task`" in refused["error"]
+        made = await place.call("save", text="no box here")
+        refused = await place.call("save", id=made["id"], task="box")
+        assert "The note has no tasks." in refused["error"]
 
 
 async def test_a_task_that_comes_again_is_told(tmp_path: Any) -> None:

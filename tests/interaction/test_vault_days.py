@@ -341,6 +341,8 @@ async def test_logseqs_journal_begins_with_the_block_of_its_template(account: Ac
         made = await account.call("save", template="DAY", title="pages/Y", text="- below")
         assert "[[Y]] [[Thu, 29-02-2024]]" in account.read(made["id"])
         assert account.read(made["id"]).endswith("\n- below\n")
+        unknown = await account.call("save", template="nope", title="pages/Z")
+        assert unknown["details"]["templates"] == ["Day", "Other"], unknown
         whole = "template:: Day\n\n- <% next friday %>\n- <%%>\n"
         account.write({"pages/T.md": whole})
         await account.harness.sync()

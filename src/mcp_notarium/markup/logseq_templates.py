@@ -55,6 +55,13 @@ def find_template(text: str, name: str) -> str | None:
     return None
 
 
+def name_templates(text: str) -> list[str]:
+    """Return the names of the templates in a page."""
+    lines = text.split("\n")
+    own = (_properties(lines[one.start : one.end]) for one in _blocks(lines))
+    return [name for found in own if (name := found.get("template"))]
+
+
 def fill(
     template: str, at: datetime, *, title_format: str = PAGE_TITLE_FORMAT, page: str | None = ""
 ) -> tuple[str, bool]:

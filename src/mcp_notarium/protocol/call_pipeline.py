@@ -210,7 +210,8 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
         ": ".join(filter(None, (problem["field"], problem["problem"]))) for problem in problems[:5]
     )
     described = describe_arguments(tool, wrong)
-    message = f"`{tool.name}` refuses {named}"
+    refusal = "refuses" if wrong.keys() - {""} else "refuses this call:"
+    message = f"`{tool.name}` {refusal} {named}"
     is_id = (no_id or list(wrong) == ["id"]) and not tool.stands_for
     takes = f"`{tool.name}` takes{described and ':'} {described or 'no arguments'}."
     return InvalidRequest(

@@ -63,7 +63,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
-_KEYS = "tag|path|before|after|modified|updated|created|trash|in|is|has|task"
+_KEYS = "tags?|path|before|after|modified|updated|created|trash|in|is|has|task"
 _ITEM = re.compile(
     rf"""(?P<minus>-)?
         (?:(?P<key>{_KEYS}):)?
@@ -204,7 +204,7 @@ def _apply_sign(condition: Condition, *, minus: bool) -> Condition:
 def _filter(key: str, value: str, today: date | None, *, minus: bool) -> _Item:
     if not value:
         _refuse_filter(key)
-    if key == "tag":
+    if key in {"tag", "tags"}:
         return _apply_sign(Tagged(value), minus=minus)
     if key == "path":
         if not (folder := value.strip("/")):

@@ -17,7 +17,7 @@ from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, Properties
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
-from mcp_notarium.markup.logseq_templates import find_template
+from mcp_notarium.markup.logseq_templates import find_template, name_templates
 from mcp_notarium.markup.templates import TAG, Filling
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
@@ -167,6 +167,11 @@ class DayNotes:
             if (found := find_template(text, name)) is not None:
                 return found
         return None
+
+    def list_blocks(self) -> list[str]:
+        """Return the names of the templates of Logseq in visible pages."""
+        texts = note_lookup.find_saying(self._cache.database, "template::")
+        return sorted({name for text in texts for name in name_templates(text)}, key=str.casefold)
 
     async def read_templates(self) -> TemplateSettings | None:
         """Return where templates lie; None: nowhere."""

@@ -55,8 +55,8 @@ LARGEST_OFFSET = 2**53
 
 _MOST_UNREAD = 5
 _UNREAD = (
-    "{} properties at the top that cannot be read, so filters by properties do not see them ({}). To be found, the lines between "
-    "the first `---` and the next must be YAML, `key: value`."
+    "{} properties at the top that cannot be read, so filters by properties do not see them ({}). To be found, a note must "
+    "begin with YAML, lines `key: value` between two lines `---`; TOML (`+++`) is not read."
 )
 _NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
@@ -291,7 +291,10 @@ def _write(tag: str) -> str:
 
 def _read_as_words(query: Query, typed: str, *, now: float) -> Iterator[str]:
     """Yield what was searched for as text, and may be meant otherwise."""
-    if names := parser.find_unknown_filters(typed):
+    known = {
+        tag_key(one.name) for one in conditions_in(query.terms) if isinstance(one, HasProperty)
+    }
+    if names := [one for one in parser.find_unknown_filters(typed) if tag_key(one) not in known]:
         named = " and ".join(f"`{name}:`" for name in names)
         yield f"{named} was searched for as text. {parser.FILTERS}"
     words = (one.text for one in conditions_in(query.terms) if isinstance(one, Word))

@@ -180,7 +180,10 @@ def find_id(app: App, name: str, *, ours: bool = True) -> str:
             "No note has this id, and several notes are called so.",
             resolution_hint="Find the right one with `list` and take its `uuid` as `id`.",
         )
-    return found[0] if found else name
+    if found:
+        return found[0]
+    moved = app.library.get(f"{asked.strip()}.md")  # the old path of a file that was renamed
+    return name if moved is None else moved.id
 
 
 def _leads_up(path: str) -> bool:

@@ -221,7 +221,7 @@ def _with_text(content: Content, changes: Changes, *, keeps_block: bool) -> Cont
         raise InvalidRequest(
             "The properties at the top of the note cannot be read, so none was changed.",
             subcategory="front_matter",
-            resolution_hint="Mend the lines between the first `---` and the next with `text_patch`, as YAML: `key: value`.",
+            resolution_hint="Mend the top of the note with `text_patch`: YAML, lines `key: value` between two lines `---`; TOML (`+++`) is not read.",
         ) from None
     except RepeatedProperty as refusal:
         raise InvalidRequest(

@@ -53,9 +53,11 @@ def _find(text: str, named: str) -> Task:
     if len(found) == 1:
         return found[0]
     error = PatchError(
-        f"{len(found) or 'No'} tasks of the note are called so."
-        if not is_line(named)
-        else "There is no task at this line.",
+        "The note has no tasks."
+        if not tasks
+        else "There is no task at this line."
+        if is_line(named)
+        else f"{len(found) or 'No'} tasks of the note are called so.",
         details={"tasks": [_shown(task) for task in (found or tasks)[:_NAMED]]},
         resolution_hint="Give the words of one task as `list` shows them with `task:any`, or its line with `local_version`.",
     )

@@ -74,6 +74,8 @@ async def _begin_from_folder(app: App, request: SaveRequest, name: str) -> Begun
     if settings is None:
         if (begun := await _begin_from_block(app, request, name)) is not None:
             return begun
+        if blocks := _named_blocks(app):
+            raise _unknown_error(blocks)
         raise InvalidRequest(
             "This vault has no folder for templates.",
             subcategory="template",
@@ -115,6 +117,10 @@ async def _begin_from_block(app: App, request: SaveRequest, name: str) -> Begun 
     page = None if title is None else _last_part(title)
     text, left = fill(block, at, title_format=form, page=page)
     return Begun(Content(text), form=Form.FILE, said=CODE_LEFT if left else "")
+
+
+def _named_blocks(app: App) -> list[str]:
+    return [] if app.config.policy.hides(Field.TEXT) else app.library.days.list_blocks()
 
 
 def _last_part(title: str) -> str:

@@ -361,7 +361,7 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     found = {tag_key(tag) for tag in find_tags(changed)[0]}
     if left := [tag for tag in removed if tag_key(tag) in found]:
         raise UnfitContent(
-            f"{len(left)} of the tags to remove stand in the text, as `#tag`; nothing was saved",
+            f"{len(left)} of the tags to remove stand in the text, as `#tag` or in a line `tags::`; nothing was saved",
             subcategory="inline_tags",
             resolution_hint="Remove them there, with `find` and `replace` or `text_patch`.",
         )
