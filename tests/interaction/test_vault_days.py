@@ -596,3 +596,22 @@ async def test_without_a_folder_for_templates_none_is_there(account: Account) ->
             "template",
             True,
         )
+
+
+async def test_tags_of_a_page_of_logseq_stay_among_its_properties(account: Account) -> None:
+    page = "title:: X\r\ntags:: a, [[two words]]\r\nkind:: b\r\n\r\n- TODO c\r\n"
+    files: Files = {"pages/P.md": page, "pages/Q.md": "title:: Y\n- z", "pages/R.md": "tags:: a"}
+    async with opened(account, files):
+        saved = await account.call("save", id="pages/P.md", add_tags=["new"], remove_tags=["a"])
+        assert saved["tags"] == ["two words", "new"]
+        assert account.read("pages/P.md") == page.replace("a, [[two words]]", "[[two words]], new")
+        await account.call("manage", action="undo", id="pages/P.md", confirm=True)
+        assert account.read("pages/P.md") == page
+        await account.call("manage", action="rename_tag", tag="a", new_tag="x", confirm=True)
+        assert account.read("pages/P.md") == page.replace("a,", "x,")
+        await account.call("save", id="pages/Q.md", add_tags=["new", "more"])
+        assert account.read("pages/Q.md") == "title:: Y\ntags:: #new, #more\n- z"
+        await account.call("save", id="pages/Q.md", remove_tags=["new"])
+        assert account.read("pages/Q.md") == "title:: Y\ntags:: #more\n- z"
+        await account.call("save", id="pages/R.md", remove_tags=["x"])
+        assert account.read("pages/R.md") == ""

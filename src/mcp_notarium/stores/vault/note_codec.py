@@ -28,6 +28,7 @@ from mcp_notarium.markup.front_matter import (
     require_readable,
 )
 from mcp_notarium.markup.obsidian_links import Links, find_targets
+from mcp_notarium.stores.vault.page_tags import change_page_tags
 from mcp_notarium.stores.vault.paths import (
     UNTITLED,
     Place,
@@ -350,7 +351,9 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     try:
         pairs = zip(old, wanted, strict=True) if len(old) == len(wanted) else ()
         replaced = {one: new for one, new in pairs if one in removed and new in added}
-        changed = change_tags(text, added=added, removed=removed, replaced=replaced)
+        changed = change_page_tags(text, added=added, removed=removed, replaced=replaced)
+        if changed is None:
+            changed = change_tags(text, added=added, removed=removed, replaced=replaced)
         require_readable(changed)
     except NotUnderstood:
         raise UnfitContent(
@@ -361,7 +364,7 @@ def _with_tags(text: str, old: tuple[str, ...], wanted: tuple[str, ...]) -> str:
     found = {tag_key(tag) for tag in find_tags(changed)[0]}
     if left := [tag for tag in removed if tag_key(tag) in found]:
         raise UnfitContent(
-            f"{len(left)} of the tags to remove stand in the text, as `#tag` or in a line `tags::`; nothing was saved",
+            f"{len(left)} of the tags to remove stand in the text, as `#tag`; nothing was saved",
             subcategory="inline_tags",
             resolution_hint="Remove them there, with `find` and `replace` or `text_patch`.",
         )
