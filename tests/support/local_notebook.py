@@ -62,7 +62,7 @@ class OtherProcess:
     def remove(self, note_id: str) -> None:
         held = self.get(note_id)
         if not held.content.trash:
-            self.put(note_id, held.content.text, trash=True)
+            self.put(note_id, held.content.text, tags=held.content.tags, trash=True)
             held = self.get(note_id)
         run_at_once(self.store.delete(note_id, etag=held.etag, write_id="other"))
 
