@@ -60,7 +60,10 @@ def check_left(home, *, told):
         assert kept[0] in STEPS[told - 1 :]
     if kept:
         done = STEPS.index(kept[0])
-        assert [text for (text,) in versions][:done] == [*STEPS[:done]]
+        mine = [
+            text for (text,) in versions if text != "gone\n"
+        ]  # each note has numbers of its own
+        assert mine[:done] == [*STEPS[:done]]
         saves = [record for record in records if record.act == "tool.save" and not record.outcome]
         assert len(saves) >= done + 1
     ended = [record for record in records if record.act == "tool.save" and record.outcome == "ok"]

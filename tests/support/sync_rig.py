@@ -157,11 +157,11 @@ class Client:
         return (await self.writer.save(note=None, content=Content(text, tags))).note
 
     async def change(self, note: Note, text: str) -> Saved:
-        content = Content(text, note.tags, note.trash)
+        content = Content(text, note.tags, note.trash, properties=note.properties)
         return await self.writer.save(note=note, content=content)
 
     async def trash(self, note: Note) -> Note:
-        content = Content(note.text, note.tags, trash=True)
+        content = Content(note.text, note.tags, trash=True, properties=note.properties)
         return (await self.writer.save(note=note, content=content)).note
 
     def note(self, note_id: str) -> Note:
