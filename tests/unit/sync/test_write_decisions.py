@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content, Revision, Tombstone, WriteKind
+from mcp_notarium.domain.note import Content, Properties, Revision, Tombstone, WriteKind
 from mcp_notarium.sync.write_decisions import (
     DECISIONS,
     Attempt,
@@ -17,6 +17,7 @@ from mcp_notarium.sync.write_decisions import (
     Held,
     Step,
     decide,
+    has_arrived_in_part,
     held_for_creation,
     held_for_deletion,
     held_for_update,
@@ -172,3 +173,26 @@ def test_where_two_texts_clash_theirs_stays_in_the_note():
     assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).content == theirs
     assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).ours == OURS
     assert settle(base=BASE, sent=OURS, displaced=None, held=theirs).content == theirs
+
+
+def between(tags=("a",), text="one\n", **values):
+    return Content(text, tuple(tags), title="T", properties=Properties([]).having(values))
+
+
+def test_a_note_on_the_way_from_one_state_to_the_other_has_arrived_in_part():
+    base = between(tags=("a", "b"), rating="3", people=("Ann", "Ben"))
+    sent = between(tags=("a", "c"), rating="4", people=("Ann", "Cem"))
+    on_the_way = between(tags=("a", "b", "c"), rating="4", people=("Ann",))
+    elsewhere = [
+        replace(on_the_way, text="two\n"),
+        replace(on_the_way, tags=("a", "d")),
+        between(tags=("a", "b"), rating="5", people=("Ann",)),
+    ]
+
+    def arrived(stored, *, of=base):
+        return has_arrived_in_part(base=of, sent=sent, stored=stored)
+
+    assert arrived(on_the_way)
+    assert arrived(base)
+    assert not any(map(arrived, elsewhere))
+    assert not arrived(on_the_way, of=None)
