@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -131,7 +131,7 @@ class Traits:
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
     properties: frozenset[str] = frozenset()
     """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
-    fields: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Name the other properties that its app keeps beside a note, by its own names, with the values that a write may give
     them; (): only the app writes it, and ``compose`` leaves it as it is."""
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
