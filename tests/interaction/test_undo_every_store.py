@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.long import sample
 from support.sync_rig import quick_folder
 from support.undo_places import AGENT, PLACES, Place
 
@@ -306,6 +307,10 @@ CHANGES: dict[str, dict[str, Change]] = {
     | TREE
     | REWRITTEN,
     "memento": TEXTS | TAGS | PINS | TITLES | FLAGS | CARDS,
+}
+CHANGES = {
+    store: dict(sample(f"undo {store}", list(changes.items()), 24))
+    for store, changes in CHANGES.items()
 }
 CASES = [(store, name) for store, changes in CHANGES.items() for name in changes]
 

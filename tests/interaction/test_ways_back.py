@@ -23,6 +23,7 @@ from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
 from support.cache_room import make
 from support.local_notebook import OtherProcess
+from support.long import sample
 from support.memento_file import MementoFile
 from support.simplenote_client import open_store as open_simplenote
 from support.tool_client import connected
@@ -98,7 +99,15 @@ ROUTES = [
     ("local", "update_note", {"content": "other"}),
     ("local", "update_note", {"title": "Other"}),
 ]  # fmt: skip
-NAMES = [f"{store}-{tool}-{arguments}" for store, tool, arguments in ROUTES]
+
+
+def drawn(test):
+    """Some of the ways, another choice for each test."""
+    return pytest.mark.parametrize(
+        "route", sample(f"ways {test}", ROUTES, 12), ids=lambda one: "-".join(map(str, one))
+    )
+
+
 KEPT = [
     # what takes nothing away; ``text`` stands for the text with more behind it
     {"append": "third"},
@@ -179,7 +188,7 @@ async def opened(
 
 @pytest.mark.attack(36)
 @pytest.mark.parametrize("limits", [NEITHER, SMALL], ids=["no days", "no room"])
-@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+@drawn("nobody")
 async def test_nothing_is_taken_away_for_good_unless_someone_agrees(tmp_path, route, limits):
     store, tool, arguments = route
     async with opened(tmp_path, store, limits) as seen:
@@ -195,7 +204,7 @@ async def test_nothing_is_taken_away_for_good_unless_someone_agrees(tmp_path, ro
 
 
 @pytest.mark.parametrize("setting", ["strict", "deny"])
-@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+@drawn("setting")
 async def test_no_argument_of_the_agent_stands_for_a_person(tmp_path, route, setting):
     store, tool, arguments = route
     async with opened(tmp_path, store, NEITHER, setting=setting) as seen:
@@ -207,7 +216,7 @@ async def test_no_argument_of_the_agent_stands_for_a_person(tmp_path, route, set
 
 
 @pytest.mark.parametrize(("setting", "agrees"), [("ask", False), ("strict", True), ("deny", True)])
-@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+@drawn("person")
 async def test_a_person_who_can_be_asked_decides(tmp_path, route, setting, agrees):
     store, tool, arguments = route
     async with opened(tmp_path, store, NEITHER, setting=setting, agrees=agrees) as seen:
@@ -221,7 +230,7 @@ async def test_a_person_who_can_be_asked_decides(tmp_path, route, setting, agree
 
 @pytest.mark.attack(36)
 @pytest.mark.parametrize("agrees", [True, None])
-@pytest.mark.parametrize("route", ROUTES, ids=NAMES)
+@drawn("write")
 async def test_the_mode_write_forbids_it(tmp_path, route, agrees):
     store, tool, arguments = route
     async with opened(tmp_path, store, NEITHER, mode=Mode.WRITE, agrees=agrees) as seen:

@@ -15,6 +15,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 from mcp_notarium.markup.html_codec import WouldLose, to_markdown
 from mcp_notarium.markup.markdown_to_html import segments
+from support.long import sample
 from support.trilium_html import edit, to_html
 from support.trilium_kinds import KINDS, WORD
 
@@ -136,7 +137,7 @@ def test_an_edit_between_other_blocks_is_exact(kind: str) -> None:
             assert _is_exact(done, what, source, wanted, made), what
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sample("lines between blocks", list(KINDS), 40))
 @pytest.mark.parametrize("added", ["new", "---", "- new", "> new"])
 def test_a_line_between_blocks_is_a_block_of_its_own(kind: str, added: str) -> None:
     source = f"<p>top</p>{KINDS[kind]}<p>end</p>"
