@@ -70,6 +70,7 @@ def test_what_a_person_approves_at_a_terminal_is_done_once_also_after_a_restart(
     assert run(env, "audit", "verify").returncode == 0
 
 
+@pytest.mark.attack(36)
 def test_what_a_person_denies_stays_denied_and_another_account_has_no_say(tmp_path: Path) -> None:
     env, other = (store_environment(tmp_path / name, "local") for name in ("one", "two"))
     with Server(other) as server:
@@ -81,6 +82,12 @@ def test_what_a_person_denies_stays_denied_and_another_account_has_no_say(tmp_pa
         (shown,) = waiting(env)["waiting"]
         assert (shown["id"], shown["tool"], shown["action"]) == (approval, "manage", call["action"])
         assert "bicycle" in shown["diff"]
+        with Terminal(env, "approve") as terminal:
+            terminal.type("y\ny\n")  # before the question is there to be read
+            terminal.shows("Do it?")
+            terminal.type("\n")
+            terminal.shows("It still waits")
+            assert terminal.ends() == 0
         assert run(env, "approve", "--deny", approval).returncode == 0
         for _ in range(2):
             assert server.error("manage", **call)["subcategory"] == "declined"

@@ -259,6 +259,21 @@ async def test_what_a_version_keeps_needs_nobody(tmp_path, route):
         assert seen.state() != before
 
 
+async def test_a_person_sees_what_only_the_form_of_the_store_says(tmp_path):
+    async with opened(tmp_path, "memento", NEITHER) as seen:
+        pictures = "data:," + "x" * 100_000
+        await seen.call("update_note", {"images": None, "color": "blue"})
+        await seen.call("update_note", {"images": [pictures]})
+        table = ApprovalTable(seen.app.cache.database)
+        one, other = (asked.diff for asked in table.waiting(now=seen.app.clock()))
+    assert "@@ in the store's own form @@\n+" in one
+    assert "\n+images: null" in one
+    assert '\n+color: "blue"' in one
+    assert '\n+images: "[\\"data:,xxx' in other
+    assert "more characters" in other
+    assert len(other) < 2000
+
+
 async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
     room = VersionLimits(size=6000)
     async with opened(tmp_path, "memento", room) as seen:

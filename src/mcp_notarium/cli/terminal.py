@@ -128,9 +128,23 @@ def show_once(words: str, secret: Secret) -> None:
     talk(f"{words}\n\n    {secret.reveal_text()}\n")
 
 
+def forget_typed() -> None:
+    """Drop what was typed before a question was shown: it was no answer to it."""
+    with suppress(OSError, ValueError):
+        if not sys.stdin.isatty():
+            return
+        try:
+            import termios  # noqa: PLC0415 - POSIX only
+        except ImportError:
+            return
+        with suppress(termios.error):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # defence: typed-ahead-forgotten
+
+
 def ask_yes(question: str) -> bool:
     """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
     with _interruptible():
+        forget_typed()
         talk(f"{question} [y/N] ")
         with suppress(OSError, ValueError):
             return sys.stdin.isatty() and _next_line().strip().lower() in {"y", "yes"}

@@ -7,6 +7,7 @@ a terminal has to decide about it (``protocol/approval.py``), for it may be of t
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,6 +23,8 @@ CONTEXT: Final = 2
 """Unchanged lines that are shown around a change."""
 MOST_CHARACTERS: Final = 400_000
 """Characters of all that is shown of a change."""
+LONGEST_FIELD: Final = 500
+"""Characters that are shown of a field in the store's own form."""
 _LINE: Final = 40
 """Characters that a line counts for at least: a screen takes its time for each."""
 
@@ -122,6 +125,9 @@ def change_lines(change: NoteChange) -> Iterator[str]:
             yield f"@@ {name} @@"
             yield from (f"-{before}",) if before else ()
             yield from (f"+{after}",) if after else ()
+    if new and new.native:
+        yield "@@ in the store's own form @@"
+        yield from (f"+{line}" for line in _native_lines(new.native))
     yield from _text_lines(old.text if old else "", new.text if new else "")
 
 
@@ -133,6 +139,23 @@ _PARTS: Final[Mapping[str, Callable[[Content], str]]] = MappingProxyType(
         "properties": lambda one: one.properties.json if one.properties else "",
     }
 )
+
+
+def _native_lines(native: str) -> Iterator[str]:
+    """Yield what is to be kept in the store's own form, a field a line; of long ones the beginning."""
+    said = json.loads(native)
+    if (
+        isinstance(said, dict)
+        and len(said) == 1
+        and isinstance(inner := next(iter(said.values())), dict)
+    ):
+        said = inner
+    fields = said.items() if isinstance(said, dict) else [("value", said)]
+    for name, value in fields:
+        text = json.dumps(value, ensure_ascii=False)
+        more = len(text) - LONGEST_FIELD
+        rest = f" … and {more:,} more characters" if more > 0 else ""
+        yield _one_line(f"{name}: {text[:LONGEST_FIELD]}{rest}")
 
 
 def _one_line(text: str) -> str:
