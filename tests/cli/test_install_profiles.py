@@ -67,3 +67,12 @@ def test_a_client_keeps_its_profile_until_it_is_taken_away(tmp_path: Path) -> No
 
     assert run(env, *install, "--no-profile").returncode == 0
     assert "--profile" not in entry()
+    again = ("setup", "--yes", "--client", "cursor", "--no-recovery", "--profile")
+    refused = run(env, *again, "nobody")
+    assert refused.returncode == 1
+    assert "guest" in refused.stderr
+    assert "--profile" not in entry()
+    assert run(env, *again, "guest").returncode == 0
+    assert entry()[-2:] == ["--profile", "guest"]
+    assert "cursor (guest)" in run(env, "status").stdout.lower()
+    assert "profiles: guest" in run(env, "doctor").stdout

@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,17 +32,23 @@ def _env(tmp_path: Path) -> dict[str, str]:
     return store_environment(tmp_path, "local")
 
 
-def lines(env: dict[str, str], count: int) -> list[dict[str, object]]:
-    """The first lines of ``watch --json``."""
+@contextmanager
+def watching(
+    env: dict[str, str],
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], dict[str, object]]]]:
+    """Run ``watch --json``; give its process, and what reads its next line."""
     process = subprocess.Popen(
         [*SERVE, "watch", "--json"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     with process:
         assert process.stdout is not None
-        found = [json.loads(process.stdout.readline()) for _ in range(count)]
-        process.terminate()  # as a script does; Ctrl+C may be ignored where tests run in the background
-        assert process.wait(30) == 128 + signal.SIGTERM
-    return found
+        lines = process.stdout
+        try:
+            yield process, lambda: json.loads(lines.readline())
+            process.terminate()  # as a script does; Ctrl+C may be ignored where tests run in the background
+            assert process.wait(30) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -148,12 +156,35 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
         note = server.tool("save", title=EVIL, text="one\ntwo\n")
         server.tool("save", id=note["id"], text="one\n", local_version=1)
         server.error("manage", action="trash", id="absent", local_version=1)
-        saved, changed, late = lines(env, 3)
+        with watching(env) as (_, read):
+            saved, changed, late = read(), read(), read()
         assert server.leave() == 0
     assert (saved["act"], saved["changed"], saved["result"]) == ("save", "new", "changed")
     assert (changed["changed"], changed["notes"]) == ("-1 line", [note["id"]])
     assert (late["result"], late["outcome"]) == ("failed", "not_found")
     assert "\x1b" not in str(saved)
+
+
+def test_it_goes_on_under_a_new_key_and_keeps_the_database_from_being_replaced(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    new = run(env, "generate-key").stdout.strip()
+    (tmp_path / "new.key").write_text(new)
+    (tmp_path / "new.key").chmod(0o600)
+    with Server(env) as server:
+        server.tool("save", text="one\n")
+        with watching(env) as (process, read):
+            assert read()["act"] == "save"
+            assert f"process {process.pid}" in run(env, "repair").stderr
+            changed = run(env, "rotate-key", "--new-key-file", str(tmp_path / "new.key"))
+            assert changed.returncode == 0, changed.stderr
+            emptied = run(env | {"DB_ENCRYPTION_KEY": new}, "reset-cache", "--yes")
+            assert emptied.returncode == 0, emptied.stderr
+            server.tool("save", text="two\n")
+            assert read()["act"] == "cli.reset-cache"
+            saved = read()
+            assert (saved["act"], saved["about"], saved["changed"]) == ("save", "two", "new")
+        assert server.leave() == 0
 
 
 def test_without_a_terminal_it_says_what_to_do(env: dict[str, str]) -> None:

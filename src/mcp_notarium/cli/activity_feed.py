@@ -7,7 +7,6 @@ is on record.
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -32,7 +31,6 @@ _DECIDING: Final = {"cli.approve", "cli.deny"}
 _SHOWN: Final = (_TOOL, "resource.", _COMMAND)
 _MOST_BEGUN: Final = 1000
 _MOST_NAMED: Final = 3
-_TITLES_SECONDS: Final = 5.0
 _NEAR_SECONDS: Final = 0.002
 """How far the clock of a record may be rounded."""
 
@@ -92,14 +90,16 @@ class ActivityFeed:
         self._next = self._table.first_number_since(since)
         self._begun: dict[int, Record] = {}
         self._titles: dict[str, tuple[str, str]] = {}
-        self._titles_at = 0.0
+        self._titles_are_new = False
         self.counts: Counter[Result] = Counter()
         """Acts by their results, of those that have one."""
 
     def poll(self) -> list[SeenAct]:
         """Return what came since the last call, oldest first. Raises ``CacheError``."""
         seen: dict[int, SeenAct] = {}
-        for record in self._table.records(first=self._next):
+        records = list(self._table.records(first=self._next))
+        self._titles_are_new = False  # what these records name was stored with them, or is gone
+        for record in records:
             self._next = record.number + 1
             act = self._join(record)
             if act is not None:
@@ -149,9 +149,8 @@ class ActivityFeed:
 
     def _title(self, reference: str) -> tuple[str, str] | None:
         """Return id and title of the note that a record calls so; None if it is not here."""
-        now = time.monotonic()
-        if reference not in self._titles and now - self._titles_at > _TITLES_SECONDS:
-            self._titles_at = now
+        if reference not in self._titles and not self._titles_are_new:
+            self._titles_are_new = True
             found = note_rows.read_titles(self._app.cache.database)
             self._titles = {
                 self._app.audit.note_reference(note_id): (note_id, title)

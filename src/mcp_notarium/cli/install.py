@@ -80,9 +80,8 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
 def _run_install(args: argparse.Namespace) -> int:
     account = chosen_account(args.account)
     profile = None if args.no_profile else args.profile
-    if profile:  # one that is not in the policy file would stop the server
-        loaded = config.load_here(env_file=args.env_file, account=account.name, complete=False)
-        loaded.policy.of_profile(profile)
+    if profile:
+        require_profile(profile, account, args)
     if args.printed:
         print_entry(args.printed, account, profile or "")
         return 0
@@ -114,6 +113,12 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
         "Which programs shall use the notes?", shown, option="--yes` or `--client NAME"
     )
     return [one for one in here if one.name in chosen]
+
+
+def require_profile(name: str, account: Account, args: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` for a profile that is not in the policy file: it would stop the server."""
+    loaded = config.load_here(env_file=args.env_file, account=account.name, complete=False)
+    loaded.policy.of_profile(name)
 
 
 def install(

@@ -69,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CLIENT",
         help=f"a program that shall use the notes, of {', '.join(names)}; repeat it for several, or `none`",
     )
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="a profile of the account's policy file for these clients (default: none, or the one they have)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,6 +110,8 @@ def _run(chosen: Account, args: argparse.Namespace) -> int:
     console.done(
         f"{counted(notes, 'note is', 'notes are')} here." if notes else "There are no notes yet."
     )
+    if args.profile:
+        install.require_profile(args.profile, account, args)
     _offer_recovery(config, args)
     console.heading("Assistants")
     failed = _install(account, args)
@@ -207,7 +215,8 @@ def _install(account: Account, args: argparse.Namespace) -> int:
         )
         return 0
     # They have been named, or were chosen from a list: that was the one question.
-    return install.install(account, install.pick_clients(args.client, yes=args.yes), yes=True)
+    clients = install.pick_clients(args.client, yes=args.yes)
+    return install.install(account, clients, yes=True, profile=args.profile)
 
 
 def _say_what_next(config: Config, notes: int, *, given: bool) -> None:

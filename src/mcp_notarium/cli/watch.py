@@ -14,6 +14,7 @@ import sys
 from mcp_notarium.cli import command_context, terminal
 from mcp_notarium.cli.edit import edit_note
 from mcp_notarium.cli.history import open_synced, person_config
+from mcp_notarium.cli.signals import note_change
 from mcp_notarium.cli.terminal import read_line, talk
 from mcp_notarium.cli.watch_source import WatchSource, approval_facts
 from mcp_notarium.config import Config
@@ -70,6 +71,7 @@ def _edit(config: Config, args: argparse.Namespace, note_id: str) -> None:
 
 async def _print(config: Config) -> int:
     told: set[str] = set()
+    note_change("It only reads: nothing was changed by it.")
     async with open_synced(config) as app:
         source = WatchSource(app, account="")
         while True:
