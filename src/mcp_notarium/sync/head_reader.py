@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
-from mcp_notarium.stores.extensions import RevivingStore, find_native
+from mcp_notarium.stores.extensions import RevivingStore, find_native, move_of
 from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest, get_proven
@@ -276,14 +276,22 @@ class HeadReader:
             replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             return view.holding(Held.OVERTAKEN)
-        if not replaced or head.etag != write.base_etag:
+        moves = self._store.traits.moves
+        if not replaced or (head.etag != write.base_etag and not moves):
             return view.holding(Held.OURS)
+        if head.etag != write.base_etag:  # all has arrived but the place, or the old place is left
+            return (await self.redraft(view, head, head.content)).holding(Held.BASE)
         write = replace(write, replaced=replaced)
         return replace(view, write=write, changed=True).holding(Held.BASE)
 
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
         body = self._store.compose(head, wanted, now=self._clock())
+        if move := move_of(self._store, view.write.body):
+            moving = self._store.compose(head, replace(wanted, native=move), now=self._clock())
+            with suppress(VersionConflict):  # another one has followed
+                if await find_native(self._store, head.id, moving):
+                    body = moving
         replaced = await find_native(self._store, head.id, body)
         write = replace(
             view.write, base_etag=head.etag, content=wanted, body=body, replaced=replaced
