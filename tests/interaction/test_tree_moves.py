@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
@@ -189,3 +190,58 @@ async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path):
         assert "Notes stand below it" in below["results"][0]["reason"]
         inside = await change(place, ids=["PlanA"], folder="Archive")
         assert (inside["notes"], above(place, "PlanA")) == (1, ["Archive"])
+
+
+@pytest.mark.parametrize("narrowing", [False, True])
+async def test_only_notes_below_a_named_one_are_changed_wherever_they_stand_at_that_moment(
+    tmp_path, narrowing
+):
+    scope = WriteScope(below=("Plans",))
+    if narrowing:
+        scope = WriteScope(below=("Plans", "Archive")).narrowed(WriteScope(below=("Work", "Plans")))
+    policy = Policy(writing=scope)
+    async with PLACES["trilium"](tmp_path, plant, policy) as place:
+        document = place.sim.document
+
+        async def save(note_id):
+            answer = await place.call("save", id=note_id, append="more")
+            return json.loads(answer["error"]) if "error" in answer else answer
+
+        for note_id in ("Plans", "PlanA"):
+            assert "error" not in await save(note_id)
+            assert "category" not in await save(note_id)
+        for note_id in ("Work", "Archive", "Twice"):
+            assert "below notes that the user has named" in (await save(note_id))["resolution_hint"]
+            assert b"more" not in document.notes[note_id].content
+        # Moved by a person a moment ago: nothing here knows it yet.
+        document.place("PlanB", "Archive")
+        document.unplace(document.branches["Plans_PlanB"])
+        assert (await save("PlanB"))["subcategory"] == "policy"
+        document.unplace(document.branches["Archive_Twice"])
+        assert "category" not in await save("Twice")
+        for ids, folder in ((["PlanA"], "Archive"), (["PlanB"], "Plans"), (["Plans"], "Archive")):
+            for dry_run in (True, False):
+                moved = await change(place, ids=ids, folder=folder, dry_run=dry_run)
+                assert moved["results"][0]["status"] == "refused", (ids, folder, dry_run)
+        version = await place.version("PlanB")
+        answer = await place.call(
+            "manage",
+            action="delete_permanently",
+            id="PlanB",
+            local_version=version,
+            confirm=True,
+        )
+        assert "error" in answer
+        assert "PlanB" in document.notes
+        new = await place.call("save", title="New", text="x")
+        assert "outside of what may be changed" in new["error"]
+        inside = await place.call(
+            "create_note", parentNoteId="PlanA", title="In", content="x", type="text"
+        )
+        assert "error" not in inside, inside
+        with pytest.raises(MCPError, match="outside of what may be changed"):
+            await place.call(
+                "create_note", parentNoteId="Archive", title="Out", content="x", type="text"
+            )
+        within = await change(place, ids=["Twice"], folder="PlanA")
+        assert (within["notes"], above(place, "Twice")) == (1, ["PlanA"])

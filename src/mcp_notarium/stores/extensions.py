@@ -60,6 +60,15 @@ def move_of(store: Store, body: bytes) -> str:
     return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
 
 
+async def find_inside(
+    store: Store, note_id: str, body: bytes | None, tops: Collection[str]
+) -> Collection[str]:
+    """Return those of these notes that a note is, or stands below at all of its places. See ``MovingStore.find_inside``."""
+    if not (tops and store.traits.moves):
+        return ()
+    return await cast("MovingStore", store).find_inside(note_id, body, tops)
+
+
 class MovingStore(Store, Protocol):
     """Reach a store with the trait ``moves``. A body that moves a note was composed of a ``Content.native`` that says so."""
 
@@ -74,6 +83,14 @@ class MovingStore(Store, Protocol):
 
     def move_of(self, body: bytes) -> str:
         """See :func:`move_of`."""
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> Collection[str]:
+        """Ask the service below which of ``tops`` the note is now, or will be as ``body`` makes it; '' is a new note.
+
+        Raises ``NoteNotFound``.
+        """
 
 
 class RevivingStore(Store, Protocol):

@@ -9,6 +9,7 @@ notes (bookmarks, shared notes) do not count: the server deletes a note that has
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
@@ -79,20 +80,40 @@ class Moves:
         back["prefix"], back["position"] = branch.get("prefix"), branch.get("notePosition")
         return Replaced(to_json({"move": back}), (NAME,))
 
-    async def find_above(self, note_id: str) -> set[str]:
-        """Return the ids of a note and of all above it. Raises ``NoteNotFound``, and ``StoreProtocolError`` for too many levels."""
-        above, level = {note_id}, [note_id]
+    async def find_above(self, *note_ids: str) -> dict[str, list[str]]:
+        """Return notes and all above them, with the ids of those right above each.
+
+        Raises ``NoteNotFound``, and ``StoreProtocolError`` for too many levels.
+        """
+        above: dict[str, list[str]] = {ROOT: []}
+        level = [one for one in note_ids if one != ROOT]
         for _ in range(_DEEPEST):
-            rows = await each([one for one in level if one != ROOT], self._read_parents)
-            level = [one for one in {up for ups in rows for up in ups} if one not in above]
-            above.update(level)
+            above |= dict(await each(level, self._read_parents))
+            level = [*{up for one in level for up in above[one] if up not in above}]
             if not level:
                 return above
         raise StoreProtocolError("there are too many notes above this one")
 
-    async def _read_parents(self, note_id: str) -> list[str]:
+    async def _read_parents(self, note_id: str) -> tuple[str, list[str]]:
         row = await self.reader.object(note_id, cached=False)
-        return [one for one in row.get("parentNoteIds") or () if isinstance(one, str)]
+        parents = [one for one in row.get("parentNoteIds") or () if isinstance(one, str)]
+        return note_id, [one for one in parents if not one.startswith("_")]
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> set[str]:
+        """See ``MovingStore.find_inside``. Each note above is read, for no answer of an earlier moment tells where it stands."""
+        said = json.loads(body) if body is not None else {}
+        move: Move | None = said.get("move")
+        if not note_id or move is not None:
+            below = move["new"] if move is not None else said["parent"]
+            above = await self.find_above(below, *([note_id] if note_id else ()))
+            others = [one for one in above.get(note_id, ()) if move and one != move["old"]]
+            # Where a note goes that is itself such a top is not for the one to say who may write below it.
+            starts, tops = [below, *others], {*tops} - {note_id}
+        else:
+            above, starts = await self.find_above(note_id), [note_id]
+        return {top for top in tops if _is_inside(starts, top, above)}
 
     async def carry_out(self, note: NoteObject, move: Move) -> NoteObject:
         """Move a note that was just read, unless it has arrived; return it as it is then.
@@ -226,6 +247,21 @@ class Moves:
 
 class _CarriedOut(Exception):
     """An earlier try of the deletion was carried out."""
+
+
+def _is_inside(starts: Iterable[str], top: str, above: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether every way up from these notes leads through ``top``."""
+    seen, waiting, found = set[str](), [*starts], False
+    while waiting:
+        one = waiting.pop()
+        if one == top:
+            found = True
+        elif not above.get(one):  # the root, or a note that stands nowhere
+            return False
+        elif one not in seen:
+            seen.add(one)
+            waiting += above[one]
+    return found
 
 
 def has_arrived(note: NoteObject, move: Move) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -219,6 +219,12 @@ class TriliumStore:
         """See ``MovingStore.move_of``."""
         said = json.loads(body) if body else {}
         return to_json({"move": said["move"]}).decode() if "move" in said else ""
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> set[str]:
+        """See ``MovingStore.find_inside``."""
+        return await self._moves.find_inside(note_id, body, tops)
 
     # Composing
 
