@@ -73,6 +73,7 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         moved = await change(place, **asked, add_tags=["done"])
         assert (moved["status"], moved["notes"]) == ("changed", 2)
         assert above(place, "PlanA") == above(place, "PlanB") == ["Archive"]
+        assert document.branches["Archive_PlanA"].prefix == "first"
         note = await place.call("get", id="PlanA")
         assert (note["tags"], note.get("properties")) == (["done", "old"], None)
         assert [one.name for one in document.owned("PlanA")] == ["done"]
@@ -93,7 +94,7 @@ async def test_a_folder_moves_with_all_below_it_and_alone_by_its_own_undo(tmp_pa
     async with PLACES["trilium"](tmp_path, plant) as place:
         asked = {"action": "move_folder", "folder": "Work title > Plans title"}
         moved = await place.call("manage", **asked, new_folder="Archive", confirm=True)
-        assert (moved["status"], above(place, "Plans")) == ("changed", ["Archive"])
+        assert (moved["status"], above(place, "Plans")) == ("moved", ["Archive"])
         assert above(place, "PlanA") == ["Plans"]
         rows = (await place.call("manage", action="list_folders"))["folders"]
         assert "Archive title > Plans title" in [row.get("title") for row in rows]
@@ -151,6 +152,7 @@ async def test_the_old_place_stays_if_somebody_takes_the_new_one_away(tmp_path):
         place.sim.before_request = take_away
         await change(place, ids=["Plans"], folder="Archive")
         assert above(place, "Plans") == ["Work"]
+        assert not [one for one in place.sim.requests if one.method == "DELETE"]
         place.sim.before_request = lambda _request: None
         await place.harness.sync()
         assert {"Plans", "PlanA", "PlanB"} <= document.notes.keys()
@@ -167,6 +169,23 @@ async def test_a_note_that_goes_with_its_last_place_is_brought_back(tmp_path):
         place.sim.before_request = take_away
         await change(place, ids=["PlanA"], folder="Archive")
         assert above(place, "PlanA") == ["Plans"]
+
+
+async def test_a_note_does_not_come_to_stand_below_itself_while_others_move_too(tmp_path):
+    async with PLACES["trilium"](tmp_path, plant) as place:
+        document = place.sim.document
+
+        def put_below(request):
+            if (
+                request.path.startswith("/etapi/branches")
+                and "Plans_Archive" not in document.branches
+            ):
+                document.place("Archive", "Plans")
+
+        place.sim.before_request = put_below
+        left = await change(place, ids=["Plans"], folder="Archive")
+        assert left["results"][0]["status"] == "refused"
+        assert above(place, "Plans") == ["Work"]
 
 
 async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path):
@@ -190,6 +209,11 @@ async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path):
         assert "Notes stand below it" in below["results"][0]["reason"]
         inside = await change(place, ids=["PlanA"], folder="Archive")
         assert (inside["notes"], above(place, "PlanA")) == (1, ["Archive"])
+        assert ((await undo(place, inside))["notes"], above(place, "PlanA")) == (1, ["Plans"])
+        again = await change(place, ids=["PlanB"], folder="Archive")
+        inherit(place, "Plans", "private")  # the person hides the place to which it would go back
+        refused = await undo(place, again)
+        assert (refused["results"][0]["status"], above(place, "PlanB")) == ("refused", ["Archive"])
 
 
 @pytest.mark.parametrize("narrowing", [False, True])

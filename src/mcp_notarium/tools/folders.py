@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MOST_FILES = 2000
 """Files that are no notes, of one move: an undo has to know them."""
 _NAMED = 10
+_WORDS = Words("Moving the folder", "moved", "moved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         plan,
         draft,
         asks=f"Move {said}",
-        words=Words("Moving the folder", "moved", "moved"),
+        words=_WORDS,
         said=said,
         after=After(len(move.files), move_files, move.moved_path),
         undoable=not app.config.policy.visibility.hides_beside_seen,
@@ -157,7 +158,8 @@ async def _move_note(app: App, request: ManageRequest, call: CallContext) -> Man
         raise _missing_error()
     place = await find_place(app, request.folder)
     moving = {"ids": [place.id], "folder": request.new_folder} if place else {}
-    return await change(app, request.model_copy(update={"new_folder": None, **moving}), call)
+    asked = request.model_copy(update={"new_folder": None, **moving})
+    return await change(app, asked, call, words=_WORDS)
 
 
 def _folders(app: App, request: ManageRequest) -> tuple[str, str]:

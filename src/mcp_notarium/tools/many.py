@@ -111,7 +111,9 @@ def _properties(names: Sequence[str]) -> str:
     return f"the propert{'y' if len(names) == 1 else 'ies'} {', '.join(shown)}"
 
 
-async def change(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+async def change(
+    app: App, request: ManageRequest, call: CallContext, *, words: Words = Words()
+) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
     place = await find_place(app, request.folder) if app.library.traits.moves else None
@@ -140,8 +142,11 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
         draft,
         asks=f"Change {plan.counted}: {asked.describe()}",
         more=f" Links to them change in {plan.links} notes." if plan.links else "",
+        words=words,
         said=said,
-        undoable=asked.folder is None or not app.config.policy.visibility.hides_beside_seen,
+        undoable=app.library.traits.moves
+        or asked.folder is None
+        or not app.config.policy.visibility.hides_beside_seen,
     )
 
 

@@ -150,7 +150,10 @@ class Moves:
     async def _add(self, note: NoteObject, move: Move) -> None:
         """Make the second place. The same request again changes nothing."""
         place: dict[str, Any] = {"noteId": note.id, "parentNoteId": move["new"]}
-        place |= {"prefix": move["prefix"]} if move.get("prefix") else {}
+        row = await self.reader.object(note.id, cached=False)
+        old = await self._read_branch(row, move["old"])
+        prefix = move["prefix"] if "prefix" in move else old.get("prefix")
+        place |= {"prefix": prefix} if prefix else {}
         if move.get("position") is not None:
             place["notePosition"] = move["position"]
         request = Request(
@@ -190,19 +193,13 @@ class Moves:
     async def _require_both(self, note_id: str, move: Move) -> str | None:
         """Return the id of the old place, if the note has the new one too; None: the old one is gone.
 
-        Raises ``OutcomeUnknown`` if the new one is not there.
+        Raises ``StoreProtocolError`` if the new one is not there.
         """
         row = await self.reader.object(note_id, cached=False)
-        note = note_codec.note_object(row)
-        # defence: last-place-stays
-        if move["new"] not in note.places:
-            raise OutcomeUnknown("the new place of the note is not there; it keeps the old one")
-        if move["old"] not in note.places:
+        await self._read_branch(row, move["new"])  # defence: last-place-stays
+        if move["old"] not in note_codec.note_object(row).places:
             return None
-        new, old = [await self._read_branch(row, move[one]) for one in ("new", "old")]
-        if new["branchId"] == old["branchId"]:
-            raise StoreProtocolError("Trilium has one name for two places")
-        return str(old["branchId"])
+        return str((await self._read_branch(row, move["old"]))["branchId"])
 
     async def _read_branch(self, row: dict[str, Any], parent: str) -> dict[str, Any]:
         """Return the branch from a note to one above it, by the id that the note names. Raises ``StoreProtocolError`` for another one."""
