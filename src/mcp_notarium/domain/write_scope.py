@@ -33,6 +33,8 @@ class WriteScope:
     within: WriteScope | None = None
     """Hold the rules that these narrow: what is changed must meet both."""
     has_rules: bool = field(init=False, repr=False, compare=False)
+    tops: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Hold the ids of ``below``, of these rules and those around them."""
     names_paths: bool = field(init=False, repr=False, compare=False)
     """Tell whether any rule names paths, which only some stores have."""
     _tags: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -44,6 +46,8 @@ class WriteScope:
         object.__setattr__(self, "has_rules", own or outer)
         paths = self.paths is not None or (self.within is not None and self.within.names_paths)
         object.__setattr__(self, "names_paths", paths)
+        tops = frozenset(self.below or ()) | (self.within.tops if self.within else frozenset())
+        object.__setattr__(self, "tops", tops)
         keys = frozenset(tag_key(tag.strip()) for tag in self.tags or ())
         object.__setattr__(self, "_tags", keys)
         object.__setattr__(self, "_paths", PathPrefixes(self.paths or ()))
@@ -62,12 +66,6 @@ class WriteScope:
     def narrowed(self, own: WriteScope) -> WriteScope:
         """Return rules that permit what these and ``own`` permit."""
         return WriteScope(tags=own.tags, ids=own.ids, paths=own.paths, below=own.below, within=self)
-
-    @property
-    def tops(self) -> frozenset[str]:
-        """Return the ids below which notes may be changed, of these rules and those around them."""
-        outer = self.within.tops if self.within is not None else frozenset()
-        return outer.union(self.below or ())
 
     def permits(
         self,

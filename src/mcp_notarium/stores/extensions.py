@@ -243,10 +243,6 @@ class NativeReads(Protocol):
     """Ids of one word may name notes that the index lacks."""
 
 
-LONGEST_PATH = 200
-"""Characters of titles that lead to a note, as they are shown."""
-
-
 @dataclass(frozen=True, slots=True)
 class ParentNote:
     """Hold a note with others below it: the titles that lead to it, how many stand right below it, and in all ``below``.

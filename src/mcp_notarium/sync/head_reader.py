@@ -90,7 +90,7 @@ class HeadReader:
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See ``Library.require_open``."""
         base = self._cache.notes.base(note.id) if note is not None else None
-        if not self._scope.tops or (note is not None and base is None):
+        if note is not None and base is None:
             return
         await self._require_change(base)
         if content is not None:

@@ -237,7 +237,8 @@ class Writer:
 
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See :meth:`Library.require_open`."""
-        await self._heads.require_open(note, content)
+        if self.scope.tops:
+            await self._heads.require_open(note, content)
 
     def _require_links(self, links: Iterable[str]) -> None:
         """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""

@@ -112,7 +112,7 @@ def _properties(names: Sequence[str]) -> str:
 
 
 async def change(
-    app: App, request: ManageRequest, call: CallContext, *, words: Words = Words()
+    app: App, request: ManageRequest, call: CallContext, *, words: Words | None = None
 ) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
@@ -142,7 +142,7 @@ async def change(
         draft,
         asks=f"Change {plan.counted}: {asked.describe()}",
         more=f" Links to them change in {plan.links} notes." if plan.links else "",
-        words=words,
+        words=words or Words(),
         said=said,
         undoable=app.library.traits.moves
         or asked.folder is None

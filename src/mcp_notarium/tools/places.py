@@ -10,9 +10,9 @@ from math import ceil
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import LONGEST_PATH
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.markup.obsidian_links import find_links
-from mcp_notarium.stores.extensions import LONGEST_PATH
 from mcp_notarium.tools.answers import Folder, FoldersAnswer, Problem, ProblemsAnswer
 from mcp_notarium.tools.many import no_folders_error
 from mcp_notarium.tools.requests import ManageRequest

@@ -109,8 +109,7 @@ class Moves:
             below = move["new"] if move is not None else said["parent"]
             above = await self.find_above(below, *([note_id] if note_id else ()))
             others = [one for one in above.get(note_id, ()) if move and one != move["old"]]
-            # Where a note goes that is itself such a top is not for the one to say who may write below it.
-            starts, tops = [below, *others], {*tops} - {note_id}
+            starts = [below, *others]
         else:
             above, starts = await self.find_above(note_id), [note_id]
         return {top for top in tops if _is_inside(starts, top, above)}

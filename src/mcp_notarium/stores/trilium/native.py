@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Content, Note, Revision
+from mcp_notarium.domain.note import LONGEST_PATH, Content, Note, Revision
 from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,
@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.search.folding import fold
-from mcp_notarium.stores.extensions import LONGEST_PATH, NoteIndex, ParentNote, TreePlace
+from mcp_notarium.stores.extensions import NoteIndex, ParentNote, TreePlace
 from mcp_notarium.stores.http import each
 from mcp_notarium.stores.trilium import note_codec, note_tree, placing
 from mcp_notarium.stores.trilium.moves import Moves
