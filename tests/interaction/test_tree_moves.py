@@ -188,7 +188,8 @@ async def test_a_note_does_not_come_to_stand_below_itself_while_others_move_too(
         assert above(place, "Plans") == ["Work"]
 
 
-async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path):
+@pytest.mark.parametrize("profile", ["", "agent"])
+async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path, profile):
     tree = TREE | {"Secret": ["root"], "Under": ["Secret"], "Odd": ["Plans"], "OddBelow": ["Odd"]}
 
     def put(place):
@@ -200,6 +201,7 @@ async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path):
 
     visibility = Visibility(hidden_tags=("private",))
     policy = Policy(visibility=visibility, writing=WriteScope(tags=("agent",)))
+    policy = Policy().narrowed(profile, policy) if profile else policy
     async with PLACES["trilium"](tmp_path, put, policy) as place:
         for folder in ("Secret", "Secret title", "NoSuch"):
             assert (await change(place, ids=["PlanA"], folder=folder))["subcategory"] == "folder"
