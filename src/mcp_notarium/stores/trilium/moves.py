@@ -141,6 +141,7 @@ class Moves:
             raise StoreRejected(
                 "the note to move it below does not exist any more; nothing was moved",
                 subcategory="folder",
+                resolution_hint="`list_folders` shows the notes that have others below them.",
             ) from None
         # defence: no-note-below-itself
         if note.id in above:
