@@ -374,6 +374,10 @@ class Library:
             return ""
         return self._store.new_id(content.cleaned(), seed=_ANY_SEED, attempt=SEEDED)
 
+    async def require_open(self, note: Note | None, content: Content | None) -> None:
+        """Raise ``NotPermitted`` if the note may not become so because of where it stands now; None: removed. The write asks again."""
+        await self._writer.require_open(note, content)
+
     def status(self) -> SyncStatus:
         """Return how complete and how fresh the index is."""
         self._look()

@@ -496,7 +496,7 @@ _BEHAVIOUR = {
   spelling of `new_tag`. It is a change of many notes, [as below](#manage), of any number. An error on
   the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
   record has the ids of up to 200. An action that cannot only count refuses `dry_run`.
-* `change` does one thing to many notes: `add_tags`, `remove_tags`, and where notes lie in folders `folder` (from the top; `/` is the
+* `change` does one thing to many notes: `add_tags`, `remove_tags`, and where notes lie in folders, or below each other, `folder` (from the top; `/` is the
   top). The notes are `ids` (at most 500, of `list` or by [name](#arguments-as-they-are-sent)) or all that a `query` finds: the language of `list`, but a note must
   have all of the words, as they are spelled, and none is corrected. More than 500 are refused with their number. `trash` and `untrash` take
   `ids` or `query` in the place of `id`; the query of `untrash` looks in the trash.
@@ -520,7 +520,7 @@ _BEHAVIOUR = {
   `results` say so. `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
   ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
-  `move_folder` does.
+  `move_folder` does. [In Trilium](trilium.md#the-tree) `folder` is a note, and `new_folder` the one that it comes to stand below.
 * `find_problems`: `problems` of notes outside the trash, 25 of each `kind` a page, and `totals` of each. `broken_link`: a link that leads to no note and no
   file, as written, with the `line` where it first stands. In stores with canvases also what a canvas, `file`, shows or
   links to (only where no rule hides notes). `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note

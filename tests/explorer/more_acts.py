@@ -88,6 +88,7 @@ class MoreActs:
         return {
             **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
             "restore": self._restore,
+            **({"move below": self._move_below} if self._world.place.traits.moves else {}),
         }
 
     async def _rename_tag(self, server: Server) -> None:
@@ -107,6 +108,16 @@ class MoreActs:
         if answer.ok and not answer.value.get("left"):
             alone = not any(one.busy for one in world.servers if one is not server)
             world.oracle.require_renamed(server, had, old=old, new=new, alone=alone)
+
+    async def _move_below(self, server: Server) -> None:
+        """Let a note stand below another one, or at the top: no word goes, and none of what is below it."""
+        world, note_id = self._world, self._world.some_note(server)
+        places = ["/", *sorted(one.id for one in server.notes() if one.id != note_id)]
+        at = world.chooser.choose(f"place of {server.name}", len(places), rate=0.6)
+        if note_id:
+            await server.call(
+                "manage", action="change", ids=[note_id], folder=places[at], confirm=True
+            )
 
     async def _restore(self, server: Server) -> None:
         """Bring back an older version of a note, which takes away the words that came since."""

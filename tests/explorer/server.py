@@ -26,6 +26,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
+from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.question import Question
@@ -175,6 +176,7 @@ class Server:
             jitter=lambda: 0.5,
         )
         process.ends.append(scheduler._leader.release)
+        native = config.store.native if remote.traits.moves else None
         self.app = App(
             config,
             cache,
@@ -190,7 +192,13 @@ class Server:
                 stopwatch=run.clock.monotonic,
             ),
             UsageLimits(config.policy.limits, cache, clock=run.clock.time),
-            library=Library(cache, remote, writer, scheduler),
+            library=Library(
+                cache,
+                remote,
+                writer,
+                scheduler,
+                native=None if native is None else native(remote, NativeIndex(cache, remote)),
+            ),
             clock=run.clock.time,
         )
         self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]

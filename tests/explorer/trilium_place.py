@@ -50,6 +50,8 @@ class TriliumPlace(HttpPlace):
         self.service = TriliumSimulator(version, clock=self.now)
         self._looked: dict[tuple[Process, str], tuple[str, bytes]] = {}
         """Process and note to title and content when it has compared it last, or asked for a revision since."""
+        self._places: dict[tuple[Process, str], int] = {}
+        """Process and note to the number of its places when it has looked last."""
         self._shown: tuple[tuple[int, int], dict[str, Content]] = ((0, 0), {})
 
     # What the way asks.
@@ -93,6 +95,17 @@ class TriliumPlace(HttpPlace):
                 self._overwrite(sent, made["noteId"], made["content"].encode())
             case ("DELETE", "etapi", "notes", note_id) if sent.strays or sent.knows:
                 self._forgive_tree(note_id)
+            case ("DELETE", "etapi", "branches", branch_id):
+                self._forgive_last_place(sent, branch_id)
+
+    def _forgive_last_place(self, sent: Sent, branch_id: str) -> None:
+        """Forgive that a note goes whose new place somebody took away since it was read back, one request before."""
+        document = self.service.document
+        branch = document.branches.get(branch_id)
+        if branch is None or len(document.parents(branch.note_id)) > 1:
+            return
+        if sent.strays or self._places.get((sent.process, branch.note_id), 0) > 1:
+            self._forgive_tree(branch.note_id)
 
     def _forgive_tree(self, note_id: str) -> None:
         note = self.service.document.notes.get(note_id)
@@ -105,6 +118,7 @@ class TriliumPlace(HttpPlace):
         note = self.service.document.notes.get(note_id)
         if note is not None and not sent.strays:
             self._looked[sent.process, note_id] = (note.title, note.content)
+            self._places[sent.process, note_id] = len(self.service.document.parents(note_id))
 
     def _overwrite(self, sent: Sent, note_id: str, body: bytes) -> None:
         note = self.service.document.notes.get(note_id)
@@ -168,6 +182,15 @@ class TriliumPlace(HttpPlace):
         def put_below(note_id: str, word: str) -> None:
             self._put(f"below_{word}", f"{word}\nbelow\n", below=note_id)
 
+        def move_below(note_id: str, _word: str) -> None:
+            """Move it below the first note that does not stand below it, as a person drags it."""
+            for one in (*self.ids(), ROOT):
+                if not self._stands_below(one, note_id):
+                    for branch in document.parents(note_id):
+                        document.branches.pop(branch.id)
+                    document.place(note_id, one)
+                    return
+
         def stop_and_start(_note_id: str, _word: str) -> None:
             document.changes = 1  # a database that was put back counts anew
             self._shown = ((0, 0), {})
@@ -183,7 +206,13 @@ class TriliumPlace(HttpPlace):
             "take labels away": strip,
             "put a note below": put_below,
             "count anew": stop_and_start,
+            "move below": move_below,
         }
+
+    def _stands_below(self, note_id: str, other: str) -> bool:
+        """Tell whether a note is another one, or below it."""
+        above = [branch.parent_id for branch in self.service.document.parents(note_id)]
+        return note_id == other or any(self._stands_below(one, other) for one in above)
 
     def ids(self) -> list[str]:
         """See ``Place.ids``."""

@@ -649,7 +649,7 @@ class World:
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
         acts = self.place.acts()
-        hide = acts.pop("hide the note", None)
+        hide, move = acts.pop("hide the note", None), acts.pop("move below", None)
         acts |= {
             "put": lambda _one, word: self._put(word),
             "set a clock": lambda _one, _word: self._set_clock(),
@@ -658,6 +658,8 @@ class World:
             acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
         if hide is not None:
             acts["hide the note"] = hide
+        if move is not None:
+            acts["move below"] = move
         return acts
 
     def _foreign(self, name: str, *, note: str = "") -> None:

@@ -129,7 +129,7 @@ async def test_a_store_without_tags_or_trash_says_so_and_writes_nothing(tmp_path
     for store, arguments, said in (
         ("jotter", {"action": "change", "add_tags": ["x"]}, "keeps no tags"),
         ("memento", {"action": "trash"}, "no trash"),
-        ("trilium", {"action": "change", "folder": "Work"}, "has no folders"),
+        ("simplenote", {"action": "change", "folder": "Work"}, "has no folders"),
     ):
         (tmp_path / store).mkdir()
         async with account(store, tmp_path / store) as (place, ids):

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -107,6 +108,28 @@ def test_an_edit_that_would_lose_something_is_refused_with_what(env, sim):
         assert (refusal["category"], refusal["subcategory"]) == ("VALIDATION", "formatting")
         assert "style of <span>" in refusal["message"]
         assert server.leave() == 0
+
+
+def test_a_policy_file_names_the_note_below_which_alone_notes_are_changed(env, sim):
+    for name in ("Below1234567", "Other1234567"):
+        sim.write(name, name, "<p>x</p>")
+    sim.document.place("Below1234567", "Ab12cd34Ef56")
+    sim.document.unplace(sim.document.branches["root_Below1234567"])
+    policy = Path(env["NOTARIUM_DATA_DIR"]) / "policy.toml"
+    policy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    policy.write_text('[notes]\nwritable_below = ["Ab12cd34Ef56"]\n')
+    policy.chmod(0o600)
+    with Server(env) as server:
+        server.loaded(3)
+        assert server.tool("save", id="Below1234567", append="more")["id"]
+        refusal = server.error("save", id="Other1234567", append="more")
+        assert (refusal["subcategory"], "by their ids" in refusal["resolution_hint"]) == (
+            "policy",
+            True,
+        )
+        assert server.leave() == 0
+    assert sim.document.notes["Other1234567"].content == b"<p>x</p>"
+    assert "writable_below" in run(env, "policy", "explain", "Other1234567", "save").stdout
 
 
 def test_undo_and_restore_bring_back_the_html_as_it_was(env, sim):

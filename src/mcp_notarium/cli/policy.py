@@ -158,6 +158,7 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
             ("writable_tags", policy.writing.tags),
             ("writable_ids", policy.writing.ids),
             ("writable_paths", policy.writing.paths),
+            ("writable_below", policy.writing.below),
         )
     ]
     rows.append(("notes.untagged", "show" if seen.untagged else "hide"))
@@ -180,6 +181,7 @@ def _with_outer(found: FoundPolicy, rows: list[tuple[str, Any, str]]) -> list[tu
         ("writable_tags", writing and writing.tags),
         ("writable_ids", writing and writing.ids),
         ("writable_paths", writing and writing.paths),
+        ("writable_below", writing and writing.below),
     ]
     return rows + [
         (
@@ -241,7 +243,12 @@ def _explain_note(config: Config, note_id: str) -> dict[str, Any]:
             base = cache.notes.base(note.id)
             rule = None if base is None else judge.find_rule(base)
             found = {"rule": rule, "visible": rule is None}
-            if not config.policy.writing.permits(note.id, note.tags):
+            if config.policy.writing.permits(note.id, note.tags, inside=None):
+                if not config.policy.writing.permits(note.id, note.tags):
+                    facts["remark"] = (
+                        "Whether it may be changed depends on where it stands at that moment (writable_below)."
+                    )
+            else:
                 found |= {"writable": False}
             shown = {"note": note.id, "title": note_title(note.title, note.text)}
             return facts | shown | {"state": "in the cache"} | found

@@ -156,6 +156,8 @@ def load(
         config = replace(config, account_name=reading.account.name)
     if not store.ids.paths:
         policy_file.refuse_paths(found, store.title)
+    if not store.tree:
+        policy_file.refuse_trees(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 

@@ -111,6 +111,17 @@ def refuse_paths(found: FoundPolicy, store: str) -> None:
     )
 
 
+def refuse_trees(found: FoundPolicy, store: str) -> None:
+    """Raise ``ConfigError`` for rules on what stands below notes where nothing does: nothing could be changed."""
+    policies = (found.policy, *found.profiles.values())
+    if found.path is None or not any(one.writing.tops for one in policies):
+        return
+    raise ConfigError(
+        f"the policy file {display_path(found.path)} has writable_below, and the notes of {store} have none below them",
+        resolution_hint="Remove writable_below, or give this server a NOTARIUM_DATA_DIR and a policy file of its own.",
+    )
+
+
 def read_policy(path: Path, *, named: bool) -> FoundPolicy:
     """Return the policy of one file; the permissive one if it is missing and was not ``named``."""
     try:

@@ -19,6 +19,8 @@ from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
+LONGEST_PATH = 200
+"""Characters of the titles that lead to a note of a tree, as they are shown."""
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
 _EXACT = 2**53

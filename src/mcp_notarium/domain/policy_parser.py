@@ -39,7 +39,7 @@ _TABLES = {
         *("hidden_tags", "hidden_ids", "allowed_tags", "allowed_ids"),
         *("hidden_paths", "allowed_paths", "hidden_properties"),
         *("untagged", "hidden_fields"),
-        *("writable_tags", "writable_ids", "writable_paths"),
+        *("writable_tags", "writable_ids", "writable_paths", "writable_below"),
     ),
     "limits": tuple(_LIMITS),
 }
@@ -177,6 +177,7 @@ class _Reader:
             tags=self._names("writable_tags", table, LONGEST_TAG, may_be_empty=False),
             ids=self._names("writable_ids", table, LONGEST_ID, may_be_empty=False),
             paths=self._paths("writable_paths", table, may_be_empty=False),
+            below=self._names("writable_below", table, LONGEST_ID, may_be_empty=False),
         )
 
     def _read_untagged(self, table: Mapping[str, Any], *, needed: bool) -> bool:

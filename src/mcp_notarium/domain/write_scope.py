@@ -6,7 +6,7 @@ the tag or the place that it gives, bring one in. Tags that are not understood m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mcp_notarium.domain.characters import tag_key
@@ -25,23 +25,29 @@ class WriteScope:
     """Hold the rules on what may be changed. The default permits every note."""
 
     tags: tuple[str, ...] | None = None
-    """None: there is no such rule. So it is with the next two."""
+    """None: there is no such rule. So it is with the next three."""
     ids: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
+    below: tuple[str, ...] | None = None
+    """Ids of notes in a tree: these, and what stands below them at all of its places."""
     within: WriteScope | None = None
     """Hold the rules that these narrow: what is changed must meet both."""
     has_rules: bool = field(init=False, repr=False, compare=False)
+    tops: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Hold the ids of ``below``, of these rules and those around them."""
     names_paths: bool = field(init=False, repr=False, compare=False)
     """Tell whether any rule names paths, which only some stores have."""
     _tags: frozenset[str] = field(init=False, repr=False, compare=False)
     _paths: PathPrefixes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = (self.tags, self.ids, self.paths) != (None, None, None)
+        own = (self.tags, self.ids, self.paths, self.below) != (None, None, None, None)
         outer = self.within is not None and self.within.has_rules
         object.__setattr__(self, "has_rules", own or outer)
         paths = self.paths is not None or (self.within is not None and self.within.names_paths)
         object.__setattr__(self, "names_paths", paths)
+        tops = frozenset(self.below or ()) | (self.within.tops if self.within else frozenset())
+        object.__setattr__(self, "tops", tops)
         keys = frozenset(tag_key(tag.strip()) for tag in self.tags or ())
         object.__setattr__(self, "_tags", keys)
         object.__setattr__(self, "_paths", PathPrefixes(self.paths or ()))
@@ -53,19 +59,35 @@ class WriteScope:
             "tags": None if self.tags is None else sorted(self._tags),
             "ids": None if self.ids is None else sorted(set(self.ids)),
             "paths": None if self.paths is None else self._paths.keys,
+            **({} if self.below is None else {"below": sorted(set(self.below))}),
             "within": self.within.meaning if self.within and self.within.has_rules else None,
         }
 
     def narrowed(self, own: WriteScope) -> WriteScope:
         """Return rules that permit what these and ``own`` permit."""
-        return WriteScope(tags=own.tags, ids=own.ids, paths=own.paths, within=self)
+        return WriteScope(tags=own.tags, ids=own.ids, paths=own.paths, below=own.below, within=self)
 
-    def permits(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> bool:
-        """Tell whether a note may be changed that is so, or become so. ``clear`` False: it has tags that are not understood."""
+    def permits(
+        self,
+        note_id: str,
+        tags: Sequence[str],
+        *,
+        clear: bool = True,
+        inside: Collection[str] | None = (),
+    ) -> bool:
+        """Tell whether a note may be changed that is so, or become so. ``clear`` False: it has tags that are not understood.
+
+        ``inside``: those of ``tops`` that it is, or stands below at all of its places; None: nobody has asked yet, so it counts as
+        inside of all.
+        """
         # defence: profile-writes-nothing-more
-        if self.within is not None and not self.within.permits(note_id, tags, clear=clear):
+        if self.within is not None and not self.within.permits(
+            note_id, tags, clear=clear, inside=inside
+        ):
             return False
-        if (self.tags, self.ids, self.paths) == (None, None, None):
+        if (self.tags, self.ids, self.paths, self.below) == (None, None, None, None):
+            return True
+        if self.below and (inside is None or not {*self.below}.isdisjoint(inside)):
             return True
         named = note_id in (self.ids or ()) or self._paths.find(note_id) is not None
         tagged = clear and any(tag_key(tag.strip()) in self._tags for tag in tags)
@@ -75,14 +97,30 @@ class WriteScope:
         """Tell whether what lies at this path and is no note may be changed or moved."""
         return self.permits(path, ())
 
-    def require_change(self, note_id: str, tags: Sequence[str], *, clear: bool = True) -> None:
-        """Raise ``NotPermitted`` for a note that may only be read."""
-        if not self.permits(note_id, tags, clear=clear):  # defence: write-scope-before =False
+    def require_change(
+        self,
+        note_id: str,
+        tags: Sequence[str],
+        *,
+        clear: bool = True,
+        inside: Collection[str] | None = (),
+    ) -> None:
+        """Raise ``NotPermitted`` for a note that may only be read. See :meth:`permits`."""
+        # defence: write-scope-before =False
+        if not self.permits(note_id, tags, clear=clear, inside=inside):
             raise self.refusal("This note may only be read here; nothing was changed.")
 
-    def require_result(self, note_id: str, tags: Sequence[str], *, new: bool) -> None:
-        """Raise ``NotPermitted`` for what a write would make, if that may not be changed."""
-        if not self.permits(note_id, tags):  # defence: write-scope-after =False
+    def require_result(
+        self,
+        note_id: str,
+        tags: Sequence[str],
+        *,
+        new: bool,
+        inside: Collection[str] | None = (),
+    ) -> None:
+        """Raise ``NotPermitted`` for what a write would make, if that may not be changed. See :meth:`permits`."""
+        # defence: write-scope-after =False
+        if not self.permits(note_id, tags, inside=inside):
             what = "A new note" if new else "The note"
             raise self.refusal(f"{what} would lie outside of what may be changed here.")
 
@@ -98,6 +136,8 @@ class WriteScope:
             ways.append(f"with one of these tags: {_quote(self.tags)}")
         if self.paths is not None:
             ways.append(f"in these places: {_quote([*filter(shows, self.paths)])}")
+        if self.below is not None:
+            ways.append("below notes that the user has named by their ids")
         if self.ids is not None:
             ways.append("that the user has named by their ids")
         if ways:

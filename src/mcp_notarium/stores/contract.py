@@ -157,6 +157,8 @@ class Traits:
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
     tree: bool = False
     """Have notes below notes: see ``TreeReads``."""
+    moves: bool = False
+    """Give a note another place, which its ``Content`` does not say: see ``MovingStore``."""
     copies: bool = False
     """Make a note from a template as its app does: see ``CopyingStore``."""
     types_properties: bool = False

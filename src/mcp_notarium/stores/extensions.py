@@ -7,7 +7,7 @@ they read may be newer than the index. The tools are in ``tools/toolsets``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, cast
@@ -36,9 +36,11 @@ class Replaced:
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
     """Return what a body of an update would replace now; None where the content says all. See ``RevivingStore``."""
+    if store.traits.moves:
+        return await cast("MovingStore", store).find_replaced(note_id, body)  # its trait says so
     if not store.traits.revives:
         return None
-    return await cast("RevivingStore", store).find_replaced(note_id, body)  # its trait says so
+    return await cast("RevivingStore", store).find_replaced(note_id, body)
 
 
 async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
@@ -49,7 +51,46 @@ async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
 
 def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
     """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
-    return cast("RevivingStore", store).name_parts(native) if store.traits.revives else ()
+    knows = store.traits.revives or store.traits.moves
+    return cast("RevivingStore", store).name_parts(native) if knows else ()
+
+
+def move_of(store: Store, body: bytes) -> str:
+    """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
+    return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
+
+
+async def find_inside(
+    store: Store, note_id: str, body: bytes | None, tops: Collection[str]
+) -> Collection[str]:
+    """Return those of these notes that a note is, or stands below at all of its places. See ``MovingStore.find_inside``."""
+    if not (tops and store.traits.moves):
+        return ()
+    return await cast("MovingStore", store).find_inside(note_id, body, tops)
+
+
+class MovingStore(Store, Protocol):
+    """Reach a store with the trait ``moves``. A body that moves a note was composed of a ``Content.native`` that says so."""
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
+        """Return the place that a body replaces now; nothing in it if the note is there already, None if it moves none.
+
+        Raises ``NoteNotFound``, and ``VersionConflict`` if the note has left the place that it was to be moved from.
+        """
+
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
+
+    def move_of(self, body: bytes) -> str:
+        """See :func:`move_of`."""
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> Collection[str]:
+        """Ask the service below which of ``tops`` the note is now, or will be as ``body`` makes it; '' is a new note.
+
+        Raises ``NoteNotFound``.
+        """
 
 
 class RevivingStore(Store, Protocol):
@@ -215,8 +256,33 @@ class ParentNote:
     below: int
 
 
+@dataclass(frozen=True, slots=True)
+class TreePlace:
+    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above."""
+
+    id: str
+    passes_on: Collection[tuple[str, str, str, str]]
+    clear: bool
+    above: Collection[str]
+
+
 class TreeReads(NativeReads, Protocol):
     """Read from a store with the trait ``tree``."""
+
+    async def find_place(self, name: str) -> TreePlace:
+        """Return the visible note that has this id, or to which these titles lead. Raises ``InvalidRequest``."""
+
+    async def moved(
+        self, note: Note, content: Content, place: TreePlace, *, strict: bool
+    ) -> Content | None:
+        """Return ``content`` with all that changes if the note comes to stand below ``place``; None: it stands there.
+
+        ``strict``: rules go by what a note gets from those above it. Raises ``NoteLeft`` if it cannot move there, or what that would
+        show or hide cannot be told before, and ``VersionConflict`` if the index does not know yet where it stands.
+        """
+
+    async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
+        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives. Raises as :meth:`moved`."""
 
     async def list_parents(self) -> list[ParentNote]:
         """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""

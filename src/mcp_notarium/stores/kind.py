@@ -213,7 +213,7 @@ class StoreKind:
         lacking |= (
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
-        lacking -= {"list_folders"} if self.tree else set()
+        lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}

@@ -24,7 +24,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
-from mcp_notarium.stores.extensions import RevivingStore, find_native
+from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, move_of
 from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest, get_proven
@@ -83,19 +83,33 @@ class HeadReader:
             return await self._look_before_removal(view, asked)
         return await self._look_at_note(view, asked)
 
-    def require_new(self, write: PendingWrite) -> None:
+    async def require_new(self, write: PendingWrite) -> None:
         """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
-        self._require_result(write.note_id, write.body, new=True)
+        await self._require_result(write.note_id, write.body, new=True)
 
-    def _require_change(self, head: Revision | None) -> None:
+    async def require_open(self, note: Note | None, content: Content | None) -> None:
+        """See ``Library.require_open``."""
+        base = self._cache.notes.base(note.id) if note is not None else None
+        if note is not None and base is None:
+            return
+        await self._require_change(base)
+        if content is not None:
+            with suppress(StoreRejected):  # the save says that better
+                body = self._store.compose(base, content.cleaned(), now=self._clock())
+                note_id = base.id if base is not None else ""
+                await self._require_result(note_id, body, new=base is None)
+
+    async def _require_change(self, head: Revision | None) -> None:
         if self.scoped and head is not None:
             tags, clear = head.content.tags, head.tags_understood
-            self._scope.require_change(head.id, tags, clear=clear)
+            inside = await find_inside(self._store, head.id, None, self._scope.tops)
+            self._scope.require_change(head.id, tags, clear=clear, inside=inside)
 
-    def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
+    async def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
         if self.scoped:
             made = self._store.revision_of(note_id, body)
-            self._scope.require_result(made.id, made.content.tags, new=new)
+            above = await find_inside(self._store, "" if new else note_id, body, self._scope.tops)
+            self._scope.require_result(made.id, made.content.tags, new=new, inside=above)
 
     async def _look_for_room(self, view: View) -> View:
         """Ask whether another program has made a removed note again, which nothing here knows yet."""
@@ -111,7 +125,7 @@ class HeadReader:
         view = replace(view, head=head)
         if isinstance(head, Tombstone) or not self._journal.sees_revision(head):
             return view.holding(Held.NOTHING)  # hidden elsewhere: it is gone to the caller here
-        self._require_change(head)
+        await self._require_change(head)
         # defence: undo-of-known-revision-only =False
         moved = asked.exact and (head.etag != view.seen or self._has_moved(note))
         unchanged = head.etag if head.content == note.content and not moved else None
@@ -135,7 +149,7 @@ class HeadReader:
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
         """Make what is to be sent over ``head``, and look what that meets beside the content."""
         write, body = view.write, self._store.compose(head, wanted, now=self._clock())
-        self._require_result(write.note_id, body, new=False)
+        await self._require_result(write.note_id, body, new=False)
         try:
             replaced = await find_native(self._store, write.note_id, body)
         except VersionConflict:
@@ -153,7 +167,7 @@ class HeadReader:
             return view
         if (current.id, current.local_version) != (note.id, note.local_version):
             return view.holding(Held.CLASHING)
-        self._require_change(self._cache.notes.base(note.id))
+        await self._require_change(self._cache.notes.base(note.id))
         if self._store.traits.trash and not current.trash:
             raise InvalidRequest(
                 "only a note in the trash can be deleted for good",
@@ -276,14 +290,22 @@ class HeadReader:
             replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             return view.holding(Held.OVERTAKEN)
-        if not replaced or head.etag != write.base_etag:
+        moves = self._store.traits.moves
+        if not replaced or (head.etag != write.base_etag and not moves):
             return view.holding(Held.OURS)
+        if head.etag != write.base_etag:  # all has arrived but the place, or the old place is left
+            return (await self.redraft(view, head, head.content)).holding(Held.BASE)
         write = replace(write, replaced=replaced)
         return replace(view, write=write, changed=True).holding(Held.BASE)
 
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
         body = self._store.compose(head, wanted, now=self._clock())
+        if move := move_of(self._store, view.write.body):
+            moving = self._store.compose(head, replace(wanted, native=move), now=self._clock())
+            with suppress(VersionConflict):  # another one has followed
+                if await find_native(self._store, head.id, moving):
+                    body = moving
         replaced = await find_native(self._store, head.id, body)
         write = replace(
             view.write, base_etag=head.etag, content=wanted, body=body, replaced=replaced

@@ -23,7 +23,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import Makers, NoteVersion
 from mcp_notarium.stores.contract import ListingStore, Store, VersionedStore, Versions
-from mcp_notarium.stores.extensions import RevivingStore, find_native, name_parts
+from mcp_notarium.stores.extensions import RevivingStore, find_native, move_of, name_parts
 
 LIMIT = 10
 """Versions that the store is asked for at a time."""
@@ -229,6 +229,10 @@ class History:
         native, base = traits.own_form(kept), self._cache.notes.base(note.id)
         return "" if base is not None and native == traits.own_form(base) else native
 
+    def find_move(self, note_id: str, version: Version) -> str:
+        """Return the ``Content.native`` that takes the move back by which a save has replaced a version; '' if it moved nothing."""
+        return move_of(self._store, self.native_of(note_id, version, last=True).encode())
+
     def parts_beside(self, note_id: str, version: Version, newer: Content) -> tuple[str, ...]:
         """Name what the save that replaced a version has changed beside the content, which became ``newer``."""
         number = _number(version.name)
@@ -253,9 +257,9 @@ class History:
 
     def _name_parts(self, native: str, *, same: bool) -> tuple[str, ...]:
         """Name what the store's own form of a note has; ``same``: title and text stay."""
-        if not self._store.traits.revives:
-            return ("formatting",) if native and same else ()
-        return name_parts(self._store, native.encode())
+        if self._store.traits.revives or move_of(self._store, native.encode()):
+            return name_parts(self._store, native.encode())
+        return ("formatting",) if native and same else ()
 
     async def read_replaced(self, note_id: str, *, client: str | None) -> Version:
         """Return what the last save of ``client`` (None: of any program, made here) has replaced.

@@ -105,7 +105,7 @@ class WriteAttempt:
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
         if self._heads.scoped and write.kind is WriteKind.CREATE:
-            self._heads.require_new(write)
+            await self._heads.require_new(write)
         try:
             if write.kind is not WriteKind.CREATE or asked.fixed:
                 view = await self._heads.look_first(view, asked)

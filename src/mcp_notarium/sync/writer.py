@@ -114,11 +114,12 @@ class Writer:
             name_parts=partial(name_parts, store),
         )
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
+        self._heads = HeadReader(cache, store, journal=self._journal, clock=clock, scope=scope)
         self._attempt = WriteAttempt(
             cache,
             store,
             journal=self._journal,
-            heads=HeadReader(cache, store, journal=self._journal, clock=clock, scope=scope),
+            heads=self._heads,
             pusher=Pusher(store, self._journal, on_step=on_step),
             commit=WriteCommit(
                 store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
@@ -233,6 +234,11 @@ class Writer:
             if not self.cards.are_busy():
                 return
             await self._sleep(LOCK_PAUSE)
+
+    async def require_open(self, note: Note | None, content: Content | None) -> None:
+        """See :meth:`Library.require_open`."""
+        if self.scope.tops:
+            await self._heads.require_open(note, content)
 
     def _require_links(self, links: Iterable[str]) -> None:
         """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""

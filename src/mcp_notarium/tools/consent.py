@@ -307,7 +307,8 @@ async def remove_note(
     ``VersionConflict`` if the answer was about another state of the note, or it cannot be brought back any more.
     """
     agreed = await find()
-    app.config.policy.writing.require_change(agreed.id, agreed.tags)
+    app.config.policy.writing.require_change(agreed.id, agreed.tags, inside=None)
+    await app.library.require_open(agreed, None)
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
         app.usage_limits.require_write()

@@ -92,9 +92,9 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
     request = _require_new(request)
     # The service would answer with a hidden note as with a new one.
     # defence: made-day-betrays-nothing =False
-    if app.config.policy.visibility.has_rules:
+    if app.config.policy.visibility.has_rules or app.config.policy.writing.has_rules:
         raise NotPermitted(
-            "No note of a day can be made here, because the user's policy hides notes.",
+            "No note of a day can be made here, because the user's policy has rules on notes.",
             resolution_hint="Ask the user to open that day in their app; once the note is there, `save` can change it. Or make a note "
             "with a title of its own.",
         )

@@ -31,10 +31,11 @@ from mcp_notarium.tools.bulk import (
 )
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges, require_writable
-from mcp_notarium.tools.many import clean_folder
+from mcp_notarium.tools.many import change, clean_folder
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.tool import CallContext
+from mcp_notarium.tools.tree_moves import find_place
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 MOST_FILES = 2000
 """Files that are no notes, of one move: an undo has to know them."""
 _NAMED = 10
+_WORDS = Words("Moving the folder", "moved", "moved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class _Move:
 
 async def move_folder(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Move all that is in ``folder`` to ``new_folder``, after one question. Raises as ``bulk.carry_out``, and ``InvalidRequest``."""
+    if app.library.traits.moves:
+        return await _move_note(app, request, call)
     app.config.policy.require_edit(Field.TEXT)
     old, new = _folders(app, request)
     await require_all_notes(app, "a folder can be moved when all notes are here.")
@@ -141,20 +145,27 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         plan,
         draft,
         asks=f"Move {said}",
-        words=Words("Moving the folder", "moved", "moved"),
+        words=_WORDS,
         said=said,
         after=After(len(move.files), move_files, move.moved_path),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )
 
 
+async def _move_note(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+    """Move the note that stands for a folder, with all below it, to stand below another one."""
+    if request.folder is None or request.new_folder is None:
+        raise _missing_error()
+    place = await find_place(app, request.folder)
+    moving = {"ids": [place.id], "folder": request.new_folder} if place else {}
+    asked = request.model_copy(update={"new_folder": None, **moving})
+    return await change(app, asked, call, words=_WORDS)
+
+
 def _folders(app: App, request: ManageRequest) -> tuple[str, str]:
     """Return the folder and its new path. Raises ``InvalidRequest``."""
     if request.folder is None or request.new_folder is None:
-        raise InvalidRequest(
-            "`move_folder` needs `folder` and `new_folder`.",
-            resolution_hint="Both are paths from the top; `list_folders` shows them, and `dry_run` what would move.",
-        )
+        raise _missing_error()
     old, new = (
         clean_folder(app, request.folder),
         clean_folder(app, request.new_folder, spelled=False),
@@ -169,6 +180,13 @@ def _folders(app: App, request: ManageRequest) -> tuple[str, str]:
         # That a name is taken would betray a hidden note.
         new = with_digits(new, seed=old)
     return old, new
+
+
+def _missing_error() -> InvalidRequest:
+    return InvalidRequest(
+        "`move_folder` needs `folder` and `new_folder`.",
+        resolution_hint="Both are paths from the top; `list_folders` shows them, and `dry_run` what would move.",
+    )
 
 
 async def _survey(app: App, old: str, new: str) -> _Move:

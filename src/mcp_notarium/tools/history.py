@@ -29,6 +29,7 @@ from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import find_new_addresses
 from mcp_notarium.tools.tool import CallContext
+from mcp_notarium.tools.tree_moves import moved_back
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -193,6 +194,8 @@ async def _as_it_was(
     lost = has_form and own is None and not native and content.text != note.text
     lost = lost and app.library.form_of(note) is not Form.LINES  # lines have no other form
     goal.said = _AS_TEXT if lost else ""
+    if last and (there := await moved_back(app, note, content, old)) != content:
+        return there
     if native or has_form or content.wording == (note.title, note.text):
         return replace(content, native=native)
     return replace(content, native=app.library.traits.exact)

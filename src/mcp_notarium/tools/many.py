@@ -37,10 +37,12 @@ from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
 from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
+from mcp_notarium.tools.tree_moves import find_place, moved
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.storage.note_lookup import TaggedNote
+    from mcp_notarium.stores.extensions import TreePlace
 
 _NAME_SHOWN = 80
 MOST = 500
@@ -73,7 +75,8 @@ class Change:
         content = replace(note.content, tags=tags if {*tags} != {*note.tags} else note.tags)
         if self.trash is not None:
             content = replace(content, trash=self.trash)
-        if self.folder is not None and note.id.rpartition("/")[0] != self.folder:
+        paths = app.library.traits.ids.paths
+        if self.folder is not None and paths and note.id.rpartition("/")[0] != self.folder:
             content = replace(content, title=f"{self.folder}/{note.title or ''}")
         return with_properties(app, content, self.properties) if self.properties else content
 
@@ -108,9 +111,12 @@ def _properties(names: Sequence[str]) -> str:
     return f"the propert{'y' if len(names) == 1 else 'ies'} {', '.join(shown)}"
 
 
-async def change(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
+async def change(
+    app: App, request: ManageRequest, call: CallContext, *, words: Words | None = None
+) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
+    place = await find_place(app, request.folder) if app.library.traits.moves else None
     asked = replace(asked, properties=await with_types(app, asked.properties))
     await require_all_notes(app, "notes can be changed together when all are here.")
     ids, unknown = await _find_targets(app, request)
@@ -118,7 +124,7 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
     moves = _find_moves(app, asked, ids, named=request.ids or ())
 
     async def draft(note_id: str) -> Draft | None:
-        return await _draft(app, asked, await find_note(app, note_id), moves)
+        return await _draft(app, asked, await find_note(app, note_id), moves, place)
 
     plan = await make_plan(app, ids, draft)
     if stay := moves.keys() & plan.refused.keys():  # links to these break
@@ -136,8 +142,11 @@ async def change(app: App, request: ManageRequest, call: CallContext) -> ManageA
         draft,
         asks=f"Change {plan.counted}: {asked.describe()}",
         more=f" Links to them change in {plan.links} notes." if plan.links else "",
+        words=words or Words(),
         said=said,
-        undoable=asked.folder is None or not app.config.policy.visibility.hides_beside_seen,
+        undoable=app.library.traits.moves
+        or asked.folder is None
+        or not app.config.policy.visibility.hides_beside_seen,
     )
 
 
@@ -156,7 +165,8 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
             resolution_hint="Use action `change` for tags, properties and folders, in a call of its own.",
         )
     if trash is None and not add and not remove and not values and request.folder is None:
-        folder = ", `folder`" if app.library.traits.ids.paths else ""
+        traits = app.library.traits
+        folder = ", `folder`" if traits.ids.paths or traits.moves else ""
         raise InvalidRequest(
             "`change` does not say what to change.",
             resolution_hint=f"Give `add_tags`, `remove_tags`, `properties`{folder}; or use `trash` or `untrash` with the same notes.",
@@ -181,6 +191,8 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
 
 def clean_folder(app: App, folder: str, *, spelled: bool = True) -> str:
     """Return the folder as notes have it, '' for the top. Raises ``InvalidRequest`` if the store has none, or nothing can be called so."""
+    if app.library.traits.moves:
+        return folder.strip()
     if not app.library.traits.ids.paths:
         raise no_folders_error(app)
     cleaned = folder.strip().strip("/")
@@ -192,13 +204,6 @@ def clean_folder(app: App, folder: str, *, spelled: bool = True) -> str:
 
 def no_folders_error(app: App) -> InvalidRequest:
     """Return the error for a folder where there are none."""
-    if app.library.traits.tree:
-        return InvalidRequest(
-            f"{app.config.store.title} has no folders, and the place of a note in its tree cannot be changed here.",
-            subcategory="no_folders",
-            resolution_hint=f"Ask the user to move it in {app.config.store.title}. `list_folders` shows the notes that have others "
-            "below them.",
-        )
     return InvalidRequest(
         f"{app.config.store.title} has no folders.",
         subcategory="no_folders",
@@ -222,7 +227,7 @@ def _find_moves(
     ``named``: what the notes were called by, perhaps by the paths that they had before a call that was cut off. Notes
     that would get the same path are left out.
     """
-    if asked.folder is None:
+    if asked.folder is None or not app.library.traits.ids.paths:
         return {}
     there = {*ids}
     paths = {*ids, *(one for one in named if one not in there and _last(one))}
@@ -240,9 +245,13 @@ def _last(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-async def _draft(app: App, asked: Change, note: Note, moves: Mapping[str, str]) -> Draft:
+async def _draft(
+    app: App, asked: Change, note: Note, moves: Mapping[str, str], place: TreePlace | None
+) -> Draft:
     """Return the checked draft of one note. Raises why it may not become so."""
     content = asked.content_for(app, note)
+    if place is not None:
+        return make_draft(app, note, await moved(app, note, content, place))
     if content.title == note.title:
         return make_draft(app, note, content)
     return await _draft_moved(app, note, content, moves, folder=asked.folder or "")

@@ -10,6 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import LONGEST_PATH
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.markup.obsidian_links import find_links
 from mcp_notarium.tools.answers import Folder, FoldersAnswer, Problem, ProblemsAnswer
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.extensions import TreeReads
 
 MOST_FOLDERS = 200
-_PATH_SHOWN = 200
 MOST_PROBLEMS = 100
 """Rows of one page, of all kinds together."""
 _KINDS = 4
@@ -63,7 +63,7 @@ async def _parents(app: App) -> list[Folder]:
     return [
         Folder(
             folder=one.id,
-            title=None if untold or not one.path else shorten(one.path, _PATH_SHOWN),
+            title=None if untold or not one.path else shorten(one.path, LONGEST_PATH),
             notes=one.notes,
             below=one.below,
         )

@@ -161,6 +161,7 @@ async def carry_out(
     """
     stamp = app.library.stamp()
     draft = agreed = await _with_loss(app, await drafting(), call)
+    await app.library.require_open(draft.note, draft.content)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
         note, links = agreed.note, agreed.elsewhere.links if agreed.elsewhere else {}
@@ -459,13 +460,13 @@ def make_draft(app: App, note: Note | None, content: Content, begun: Begun | Non
         check_front_matter(content.text)
     scope = app.config.policy.writing
     if scope.has_rules and note is not None and content != note.content:
-        scope.require_change(note.id, note.tags)
+        scope.require_change(note.id, note.tags, inside=None)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
         known_as, judged = app.library.preview(note, content, path=begun.path if begun else "")
         app.config.policy.require_write(known_as, None if note is None else old, judged)
         if scope.has_rules:
-            scope.require_result(known_as, judged.tags, new=note is None)
+            scope.require_result(known_as, judged.tags, new=note is None, inside=None)
     shares = app.library.traits.shares_by_tag
 
     def name() -> str:

@@ -146,6 +146,9 @@ class Parts:
 
     def _create_branch(self, request: Request) -> Response:
         body = self.object(request)
+        for name in ("noteId", "parentNoteId"):
+            if body.get(name) not in self.document.notes:
+                raise invalid(name, f"Note '{body.get(name)}' does not exist.")
         status = (
             200 if f"{body['parentNoteId']}_{body['noteId']}" in self.document.branches else 201
         )

@@ -66,6 +66,23 @@ def test_rules_on_paths_are_refused_where_notes_have_none(room, monkeypatch, rul
     assert loaded(room).config.policy.visibility.names_paths
 
 
+def test_a_rule_on_what_stands_below_notes_is_refused_where_nothing_does(room, monkeypatch):
+    rules = '[notes]\nwritable_below = ["Top1"]\n[profiles.a.notes]\nwritable_below = ["In2"]\n'
+    put(room / "data" / "policy.toml", rules)
+    assert "writable_below" in refused(room)
+    kind = replace(simplenote.KIND, tree=True)
+    monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
+    found = loaded(room).policy
+    assert found.policy.writing.below == ("Top1",)
+    narrowed = found.policy.narrowed("a", found.profiles["a"]).writing
+    assert (narrowed.tops, narrowed.below) == ({"Top1", "In2"}, ("In2",))
+    assert narrowed.permits("x", (), inside=("Top1", "In2"))
+    assert not narrowed.permits("x", (), inside=("In2",))
+    assert not narrowed.permits("x", ())
+    put(room / "data" / "policy.toml", "[notes]\nwritable_below = []")
+    assert "writable_below" in refused(room)
+
+
 def test_a_named_file_holds_instead_and_must_exist(room):
     put(room / "data" / "policy.toml")
     named = put(room / "mine.toml", 'mode = "read-only"')

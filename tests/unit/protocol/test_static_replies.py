@@ -85,7 +85,7 @@ def test_what_a_store_has_not_is_not_offered():
     fields = manage_form(lacking=local, tool="save")["inputSchema"]["properties"]
     assert list(fields["properties"]["properties"]) == ["pinned"]
     assert "trash" in fields
-    gone = {"trash", "untrash", "pin", "unpin", "move_folder"}
+    gone = {"trash", "untrash", "pin", "unpin"}
     actions = manage_form(lacking=trilium)["inputSchema"]["properties"]["action"]["enum"]
     assert set(actions) == set(ACTIONS) - gone
     fields = manage_form(lacking=trilium, tool="save")["inputSchema"]["properties"]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import LONGEST_PATH, Content, Note, Revision
 from mcp_notarium.errors import (
     InvalidRequest,
     NoteNotFound,
@@ -21,9 +23,10 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.search.folding import fold
-from mcp_notarium.stores.extensions import NoteIndex, ParentNote
+from mcp_notarium.stores.extensions import NoteIndex, ParentNote, TreePlace
 from mcp_notarium.stores.http import each
-from mcp_notarium.stores.trilium import note_codec, note_tree
+from mcp_notarium.stores.trilium import note_codec, note_tree, placing
+from mcp_notarium.stores.trilium.moves import Moves
 from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, missing_error
 from mcp_notarium.stores.trilium.urls import Urls
@@ -47,10 +50,12 @@ class NativeTrilium:
 
     beyond_index = True
 
-    def __init__(self, reader: NoteReader, urls: Urls, index: NoteIndex) -> None:
+    def __init__(self, reader: NoteReader, urls: Urls, index: NoteIndex, moves: Moves) -> None:
         self._reader = reader
+        self._moves = moves
         self._urls = urls
         self._index = index
+        self._placing = placing.Placing(reader, moves, self._sees)
         self._shown: dict[str, str] = {}
         """Note -> the version of it that a tool has shown last."""
 
@@ -127,6 +132,58 @@ class NativeTrilium:
         notes = await run_in_thread(partial(_readable, rows))
         shown = {one.id: one for one in notes if self._sees(one)}
         return await run_in_thread(count)
+
+    async def find_place(self, name: str) -> TreePlace:
+        """See ``TreeReads.find_place``."""
+        note_id = await self._find_named(name.strip())
+        return await self._placing.place(await self._find(note_id))
+
+    async def _find_named(self, name: str) -> str:
+        """Return the id of the note that has this id or path. Raises ``InvalidRequest``."""
+        if name in ("", "/"):
+            return ROOT
+        if name == ROOT or is_possible_id(name):
+            with suppress(NoteNotFound):
+                return (await self._find(name)).id
+        named = [
+            one.id
+            for one in await self.list_parents()
+            if name in (one.path, shorten(one.path, LONGEST_PATH))
+        ]
+        if len(named) == 1:
+            return named[0]
+        raise InvalidRequest(
+            "Several notes stand at this path." if named else "No note has this id or path.",
+            subcategory="folder",
+            resolution_hint="`list_folders` shows the notes that have others below them: give the `folder` of one, which is its id. "
+            "The id of any other note will do as well, and `/` is the top.",
+        )
+
+    async def moved(
+        self, note: Note, content: Content, place: TreePlace, *, strict: bool
+    ) -> Content | None:
+        """See ``TreeReads.moved``."""
+        row, base = await self._find_placed(note.id)
+        move = await self._placing.find_move(row, place, strict=strict)
+        return None if move is None else placing.moved_content(base, content, move)
+
+    async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
+        """See ``TreeReads.moved_back``."""
+        row, base = await self._find_placed(note.id)
+        kept = placing.read_move(move)
+        there = await self._placing.find_move(
+            row, await self.find_place(kept["new"]), strict=strict
+        )
+        return content if there is None else placing.content_back(base, content, kept, there)
+
+    async def _find_placed(self, note_id: str) -> tuple[TreeNote, Revision]:
+        """Return a note, and what the index has of it at the same place. Raises ``VersionConflict``."""
+        row = await self._find(note_id)
+        base = self._index.base(note_id)
+        if base is None or {*note_codec.places_of(base)} != {*placing.of_people(row.parents)}:
+            await self.refresh(note_id)
+            raise VersionConflict("The note has got another place meanwhile.")
+        return row, base
 
     async def search(self, query: str) -> list[TreeNote]:
         """Search in the server's own syntax, best match first. A hidden note is not among the hits, nor told by them.

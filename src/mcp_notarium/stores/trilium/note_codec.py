@@ -22,7 +22,7 @@ from mcp_notarium.markup import html_codec
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium.label_order import arrange
 
-VERSION = 1
+VERSION = 2
 ROOT = "root"
 HTML = "text"
 _JSON = "application/json"
@@ -82,6 +82,8 @@ class NoteObject:
     inherited: tuple[tuple[str, str], ...]
     tags_understood: bool
     children: int
+    places: tuple[str, ...] = ()
+    """The ids of the notes right above it, but Trilium's own."""
 
     @property
     def has_text(self) -> bool:
@@ -90,10 +92,10 @@ class NoteObject:
 
     @property
     def etag(self) -> str:
-        """Return the hash of everything that a reader or the policy sees, inherited labels too."""
+        """Return the hash of everything that a reader or the policy sees, inherited labels and places too."""
         labels = [(one.name, one.value) for one in self.labels]
         tags = [labels, self.inherited, self.tags_understood]
-        seen = [self.title, self.kind, self.mime, self.blob_id, tags]
+        seen = [self.title, self.kind, self.mime, self.blob_id, tags, sorted(self.places)]
         return hashlib.sha256(to_json(seen)).hexdigest()[:32]
 
 
@@ -158,6 +160,7 @@ def note_object(value: Any) -> NoteObject:
             inherited=tuple(dict.fromkeys(inherited)),
             tags_understood=shown == found,
             children=len(value["childNoteIds"]),
+            places=tuple(one for one in map(_text, value["parentNoteIds"]) if one[:1] != "_"),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise StoreProtocolError(
@@ -199,6 +202,12 @@ def tags_of(note: NoteObject) -> tuple[str, ...]:
     """Return the names of all labels of a note, its own first."""
     names = [*(one.name for one in note.labels), *(name for name, _ in note.inherited)]
     return tuple(dict.fromkeys(names))
+
+
+def shown_labels(labels: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those labels that are tags here, each once."""
+    shown = [one for one in labels if _LABEL_NAME.fullmatch(one[0]) and _is_tag(one[0])]
+    return list(dict.fromkeys(shown))
 
 
 def tree_note(value: Any) -> TreeNote:
@@ -303,6 +312,7 @@ def revision(note: NoteObject, content: bytes | None) -> Revision:
             [one.id, one.name, one.value, one.position, one.inheritable] for one in note.labels
         ],
         "inherited": [list(one) for one in note.inherited],
+        "places": list(note.places),
     }
     if stored is None:
         fields["unread"] = True
@@ -332,6 +342,9 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
     said = json.loads(content.native) if content.native else {}
     new = {"type": HTML, "mime": MIMES[HTML], **said}
     held = new if base is None else json.loads(base.raw)
+    move = {"move": said["move"]} if base is not None and "move" in said else {}
+    if move:
+        held, content = _moved(held, content, said["move"])
     html = said.get("stored") if held["type"] == HTML and not held.get("unread") else None
     if html is not None and not said.get("kept"):
         _require_passive(held, html)
@@ -351,7 +364,34 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
         "labels": _wanted_labels(held, content),
         "inherited": held.get("inherited", []),
         **link,
+        **move,
     }
+
+
+def _moved(
+    held: dict[str, Any], content: Content, move: Mapping[str, Any]
+) -> tuple[dict[str, Any], Content]:
+    """Return what is held of a note, and what it becomes, as if it stood at its new place: with the labels that it gets there."""
+    owned = {one[1] for one in held["labels"]}
+    above = [(name, value) for name, value in move.get("inherited", held["inherited"])]
+    loose = {name for name, _ in (*above, *held["inherited"])} - owned
+    own = [one for one in content.tags if one not in loose]
+    inherited = [one for one in above if one[0] not in own]
+    tags = tuple(dict.fromkeys((*own, *(name for name, _ in inherited))))
+    kept = {name: value for name, value in content.properties.items() if name not in loose}
+    properties = values_of(inherited).having(kept)
+    held = {**held, "inherited": [list(one) for one in inherited]}
+    return held, replace(content, tags=tags, properties=properties)
+
+
+def moved_content(base: Revision, content: Content, move: Mapping[str, Any]) -> Content:
+    """Return what a note becomes that also gets another place: see ``moves``."""
+    return _moved(json.loads(base.raw), content, move)[1]
+
+
+def places_of(revision: Revision) -> tuple[str, ...]:
+    """Return the ids of the notes right above a note."""
+    return tuple(json.loads(revision.raw)["places"])
 
 
 def content_of(body: dict[str, Any]) -> Content:
@@ -515,8 +555,11 @@ def _can_be_made(tag: str) -> bool:
 
 
 def _is_label(attribute: dict[str, Any]) -> bool:
-    name = _text(attribute["name"])
-    return attribute["type"] == "label" and not _DEFINITION.match(name) and name != _BOOKMARK
+    return attribute["type"] == "label" and _is_tag(_text(attribute["name"]))
+
+
+def _is_tag(name: str) -> bool:
+    return not _DEFINITION.match(name) and name != _BOOKMARK
 
 
 def _label(one: dict[str, Any]) -> Label:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -34,12 +34,13 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import NoteIndex
+from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
+from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
 from mcp_notarium.stores.trilium.note_codec import NoteObject
 from mcp_notarium.stores.trilium.note_reader import (
@@ -73,6 +74,7 @@ class TriliumStore:
         days=Days.MADE,
         copies=True,
         tree=KIND.tree,
+        moves=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         compares=True,
@@ -99,14 +101,15 @@ class TriliumStore:
         self._urls = urls
         self._reader = NoteReader(self._session, urls)
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
-        self._writes = NoteWrites(self._session, urls, self._reader, sleep)
+        self._moves = Moves(self._session, urls, self._reader)
+        self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
         self._revisions = Revisions(self._session, urls, self._reader)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
     def native(self, index: NoteIndex) -> NativeTrilium:
         """Return what the native tools read."""
-        return NativeTrilium(self._reader, self._urls, index)
+        return NativeTrilium(self._reader, self._urls, index, self._moves)
 
     # Reading
 
@@ -201,6 +204,27 @@ class TriliumStore:
         linked = not note.children  # defence: template-copies-no-hidden =True
         content = templates.copy(template, filling, linked=linked)
         return content, templates.NOT_LINKED if note.children else ""
+
+    # Moves
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
+        """See ``MovingStore.find_replaced``."""
+        return await self._moves.find_replaced(note_id, body)
+
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """See ``MovingStore.name_parts``."""
+        return (NAME,) if self.move_of(native) else ()
+
+    def move_of(self, body: bytes) -> str:
+        """See ``MovingStore.move_of``."""
+        said = json.loads(body) if body else {}
+        return to_json({"move": said["move"]}).decode() if "move" in said else ""
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> set[str]:
+        """See ``MovingStore.find_inside``."""
+        return await self._moves.find_inside(note_id, body, tops)
 
     # Composing
 

@@ -28,6 +28,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.trilium import note_codec, write_steps
+from mcp_notarium.stores.trilium.moves import Moves
 from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     LARGEST_CONTENT,
@@ -56,6 +57,7 @@ class NoteWrites:
     session: TriliumSession
     urls: Urls
     reader: NoteReader
+    moves: Moves
     sleep: Callable[[float], Awaitable[None]]
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
@@ -67,6 +69,8 @@ class NoteWrites:
             return await self._create(write, body)
         note = await self._read_base(write.note_id, write.base_etag)
         steps = write_steps.changes(self.urls, note, body, write.write_id)
+        if "move" in body:
+            return await self._move(note, body, steps)
         if not steps:
             held = await self.reader.revision(note, known=_sent_bytes(body))
             return Acknowledgement(held, PushStatus.UNCHANGED)
@@ -75,6 +79,23 @@ class NoteWrites:
             # Whoever writes from here on is overwritten: compared again, as late as can be.
             note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
+
+    async def _move(
+        self, note: NoteObject, body: dict[str, Any], steps: list[Request]
+    ) -> Acknowledgement:
+        """Change the labels of a note, and then its place. What labels that gives it is nobody's change."""
+        if steps:
+            changed = await self._carry_out(note.id, body, steps, base=note)
+            try:
+                note = await self._read_base(note.id, changed.revision.etag)
+                note = await self.moves.carry_out(note, body["move"])
+            except (StoreError, LoginRequired, NoteNotFound) as error:
+                raise OutcomeUnknown("the note has its labels, and not yet its place") from error
+        else:
+            note = await self.moves.carry_out(note, body["move"])
+        note, content = await self.reader.content(note, known=_sent_bytes(body))
+        alone = write_steps.is_as_sent(body, note, content, new=True)
+        return Acknowledgement(await read_content(note, content), PushStatus.STORED, alone=alone)
 
     async def make_day(self, day: str) -> str:
         """Let the server make the calendar's note of a day, with its month and year, unless it is there; return its id.

@@ -1,0 +1,275 @@
+"""Give a note of Trilium another place in the tree, so that it never has none.
+
+The API has no request that moves. It makes a second place, and deletes the first; with its last one it would delete the note, and all
+below it. So the new place is read back before the old one goes, each time that goes, by the id that the server gives it. A move that was
+cut off between the two leaves the note at both places; what repeats it reads which there are, and goes on. Places below Trilium's own
+notes (bookmarks, shared notes) do not count: the server deletes a note that has no others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypedDict
+
+from mcp_notarium.errors import (
+    LoginRequired,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreError,
+    StoreProtocolError,
+    StoreRejected,
+    VersionConflict,
+)
+from mcp_notarium.stores.extensions import Replaced
+from mcp_notarium.stores.http import Reply, Request, each
+from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.trilium import note_codec
+from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject
+from mcp_notarium.stores.trilium.note_reader import NoteReader
+from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
+from mcp_notarium.stores.trilium.urls import Urls
+
+NAME = "place in the tree"
+_JSON = {"content-type": "application/json"}
+_DEEPEST = 200
+"""Levels of notes above another that are followed."""
+
+
+class Move(TypedDict, total=False):
+    """Hold what a body says of a move: ids of the notes above, and what the new place has.
+
+    ``inherited``: the labels that the note gets there. ``position``: None is the end.
+    """
+
+    old: str
+    new: str
+    inherited: list[list[str]]
+    prefix: str | None
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Move notes for the store."""
+
+    session: TriliumSession
+    urls: Urls
+    reader: NoteReader
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
+        """Return the place that a body replaces now, as ``compose`` takes it; None if it moves nothing.
+
+        Raises ``VersionConflict`` if the note has left the place that it is to be moved from.
+        """
+        move: Move | None = json.loads(body).get("move")
+        if move is None:
+            return None
+        row = await self.reader.object(note_id, cached=False)
+        note = note_codec.note_object(row)
+        if has_arrived(note, move):
+            return Replaced()
+        if move["old"] not in note.places:
+            raise VersionConflict("the note has got another place", details={"id": note_id})
+        branch = await self._read_branch(row, move["old"])
+        back = Move(old=move["new"], new=move["old"])
+        back["inherited"] = [list(one) for one in note.inherited]
+        back["prefix"], back["position"] = branch.get("prefix"), branch.get("notePosition")
+        return Replaced(to_json({"move": back}), (NAME,))
+
+    async def find_above(self, *note_ids: str) -> dict[str, list[str]]:
+        """Return notes and all above them, with the ids of those right above each.
+
+        Raises ``NoteNotFound``, and ``StoreProtocolError`` for too many levels.
+        """
+        above: dict[str, list[str]] = {ROOT: []}
+        level = [one for one in note_ids if one != ROOT]
+        for _ in range(_DEEPEST):
+            above |= dict(await each(level, self._read_parents))
+            level = [*{up for one in level for up in above[one] if up not in above}]
+            if not level:
+                return above
+        raise StoreProtocolError("there are too many notes above this one")
+
+    async def _read_parents(self, note_id: str) -> tuple[str, list[str]]:
+        row = await self.reader.object(note_id, cached=False)
+        parents = [one for one in row.get("parentNoteIds") or () if isinstance(one, str)]
+        return note_id, [one for one in parents if not one.startswith("_")]
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> set[str]:
+        """See ``MovingStore.find_inside``. Each note above is read, for no answer of an earlier moment tells where it stands."""
+        said = json.loads(body) if body is not None else {}
+        move: Move | None = said.get("move")
+        if not note_id or move is not None:
+            below = move["new"] if move is not None else said["parent"]
+            above = await self.find_above(below, *([note_id] if note_id else ()))
+            others = [one for one in above.get(note_id, ()) if move and one != move["old"]]
+            starts = [below, *others]
+        else:
+            above, starts = await self.find_above(note_id), [note_id]
+        return {top for top in tops if _is_inside(starts, top, above)}
+
+    async def carry_out(self, note: NoteObject, move: Move) -> NoteObject:
+        """Move a note that was just read, unless it has arrived; return it as it is then.
+
+        Raises ``StoreRejected`` before anything is sent, and ``OutcomeUnknown`` if a part of it was done.
+        """
+        if has_arrived(note, move):
+            return note
+        begun = move["new"] in note.places
+        try:
+            if not begun:
+                await self._require_fit(note, move)
+                await self._add(note, move)
+                begun = True
+            return await self._remove_old(note.id, move)
+        except (StoreError, LoginRequired, NoteNotFound) as error:
+            if not begun or isinstance(error, OutcomeUnknown):
+                raise
+            raise OutcomeUnknown("the note has its new place, and the old one as well") from error
+
+    async def _require_fit(self, note: NoteObject, move: Move) -> None:
+        """Raise ``StoreRejected`` for a place that is no place, or below the note itself: the server looks at neither."""
+        try:
+            above = await self.find_above(move["new"])
+        except NoteNotFound:
+            raise StoreRejected(
+                "the note to move it below does not exist any more; nothing was moved",
+                subcategory="folder",
+                resolution_hint="`list_folders` shows the notes that have others below them.",
+            ) from None
+        # defence: no-note-below-itself
+        if note.id in above:
+            raise below_itself_error()
+
+    async def _add(self, note: NoteObject, move: Move) -> None:
+        """Make the second place. The same request again changes nothing."""
+        place: dict[str, Any] = {"noteId": note.id, "parentNoteId": move["new"]}
+        row = await self.reader.object(note.id, cached=False)
+        old = await self._read_branch(row, move["old"])
+        prefix = move["prefix"] if "prefix" in move else old.get("prefix")
+        place |= {"prefix": prefix} if prefix else {}
+        if move.get("position") is not None:
+            place["notePosition"] = move["position"]
+        request = Request(
+            "POST",
+            self.urls.api("branches"),
+            headers=_JSON,
+            body=to_json(place),
+            write=True,
+            withdrawable=True,
+        )
+        reply = await self.session.send(request)
+        if not reply.ok:
+            raise refusal_of(reply)
+        if move.get("position") is not None:
+            await self.session.send(
+                Request("POST", self.urls.api("refresh-note-ordering", move["new"]), headers=_JSON)
+            )
+
+    async def _remove_old(self, note_id: str, move: Move) -> NoteObject:
+        """Delete the old place of a note that is seen to have the new one."""
+        branch = await self._require_both(note_id, move)
+        if branch is not None:
+            request = Request(
+                "DELETE",
+                self.urls.api("branches", branch),
+                write=True,
+                before_again=partial(self._compare_again, note_id, move),
+            )
+            try:
+                reply: Reply | None = await self.session.send(request)
+            except _CarriedOut:
+                reply = None
+            if reply is not None and not reply.ok:
+                raise refusal_of(reply)
+        return await self._read_back(note_id, move)
+
+    async def _require_both(self, note_id: str, move: Move) -> str | None:
+        """Return the id of the old place, if the note has the new one too; None: the old one is gone.
+
+        Raises ``StoreProtocolError`` if the new one is not there.
+        """
+        row = await self.reader.object(note_id, cached=False)
+        await self._read_branch(row, move["new"])  # defence: last-place-stays
+        if move["old"] not in note_codec.note_object(row).places:
+            return None
+        return str((await self._read_branch(row, move["old"]))["branchId"])
+
+    async def _read_branch(self, row: dict[str, Any], parent: str) -> dict[str, Any]:
+        """Return the branch from a note to one above it, by the id that the note names. Raises ``StoreProtocolError`` for another one."""
+        parents, branches = row.get("parentNoteIds"), row.get("parentBranchIds")
+        if not (isinstance(parents, list) and isinstance(branches, list)):
+            raise StoreProtocolError("Trilium names no places of the note")
+        branch_id = dict(zip(parents, branches, strict=False)).get(parent)
+        if not isinstance(branch_id, str):
+            raise StoreProtocolError("Trilium does not name the place of the note")
+        reply = await self.session.send(Request("GET", self.urls.api("branches", branch_id)))
+        found = value_of(reply)
+        keys = ("branchId", "noteId", "parentNoteId")
+        wanted = (branch_id, row["noteId"], parent)
+        if not isinstance(found, dict) or tuple(map(found.get, keys)) != wanted:
+            raise StoreProtocolError("Trilium answered another place than the one asked for")
+        return found
+
+    async def _compare_again(self, note_id: str, move: Move, in_doubt: bool) -> None:  # noqa: FBT001
+        """Raise what keeps the deletion of the old place from being sent again."""
+        del in_doubt
+        if await self._require_both(note_id, move) is None:
+            raise _CarriedOut
+
+    async def _read_back(self, note_id: str, move: Move) -> NoteObject:
+        """Return the note after its move. One that is gone was taken from its new place at this moment: it is brought back."""
+        try:
+            note = note_codec.note_object(await self.reader.object(note_id, cached=False))
+        except NoteNotFound:
+            await self._bring_back(note_id)
+            raise OutcomeUnknown(
+                "somebody has taken the note from its new place at this moment"
+            ) from None
+        if not has_arrived(note, move):
+            raise OutcomeUnknown("the note was moved by somebody else at this moment")
+        return note
+
+    async def _bring_back(self, note_id: str) -> None:
+        """Ask for a note again that went with its last place; servers before 0.102 cannot."""
+        url = self.urls.api("notes", note_id, "undelete")
+        await self.session.send(Request("POST", url, headers=_JSON, write=True))
+
+
+class _CarriedOut(Exception):
+    """An earlier try of the deletion was carried out."""
+
+
+def _is_inside(starts: Iterable[str], top: str, above: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether every way up from these notes leads through ``top``."""
+    seen, waiting, found = set[str](), [*starts], False
+    while waiting:
+        one = waiting.pop()
+        if one == top:
+            found = True
+        elif not above.get(one):  # the root, or a note that stands nowhere
+            return False
+        elif one not in seen:
+            seen.add(one)
+            waiting += above[one]
+    return found
+
+
+def has_arrived(note: NoteObject, move: Move) -> bool:
+    """Tell whether the note has left its old place for the new one."""
+    return move["new"] in note.places and move["old"] not in note.places
+
+
+def below_itself_error() -> NotariumError:
+    """Return the error for a note that would stand below itself."""
+    return StoreRejected(
+        "a note cannot stand below itself; nothing was moved",
+        subcategory="folder",
+        resolution_hint="`list_folders` shows the notes that have others below them.",
+    )
