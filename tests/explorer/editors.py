@@ -59,9 +59,7 @@ class Editors:
             "copy and remove": self._copy,
             "exchange": self._exchange,
             "take a name": self._take_name,
-            "edit above front matter": lambda one, word: self._rename_over(
-                one, lambda text: f"{word}\n{text}"
-            ),
+            "edit above front matter": self._edit_above,
         }
 
     def write_anew(self, name: str, text: str) -> None:
@@ -86,6 +84,11 @@ class Editors:
         return self._path(note_id).read_bytes().decode()
 
     # At once.
+
+    def _edit_above(self, note_id: str, word: str) -> None:
+        if self._text(note_id).startswith("---"):  # its block is text from now on
+            self._world.oracle.tags.taken_back.add(note_id)
+        self._rename_over(note_id, lambda text: f"{word}\n{text}")
 
     def _rename_over(self, note_id: str, change: Callable[[str], str]) -> None:
         below = self._path(note_id).relative_to(self._disk.root).as_posix()

@@ -53,6 +53,9 @@ class Hiding:
         rules, computer = server.policy.visibility, server.machine.name
         if self._rules.get(computer) != rules.digest:
             self._open[computer], self._rules[computer] = set(), rules.digest
+            for note_id, content in self._world.place.contents().items():
+                if not rules.sees(note_id, content.tags):  # its versions go
+                    self._world.oracle.unmade.add(note_id)
         for note in server.notes():
             if not rules.sees(note.id, note.tags):
                 self._world.oracle.breaks(

@@ -134,6 +134,16 @@ class Oracle:
         sure = [word for word, certain in added if certain][-1:]
         self.forgive(" ".join([*sure, *(word for word, certain in added if not certain)]))
 
+    def renamed(self, server: Server, old: str, new: str) -> None:
+        """Expect the versions of a note under its new id; the old one may become another note's."""
+        if old in self.unmade:
+            self.unmade.add(new)
+        if new != old:
+            kept = self.made.pop((server.machine.name, old), [])
+            self.made[server.machine.name, new] = kept + self.made.get(
+                (server.machine.name, new), []
+            )
+
     def see_history(
         self,
         server: Server,
@@ -347,6 +357,10 @@ class Oracle:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
         held = server.contents()
+        if len(seen) < len(store):  # a copy of a note that is hidden since is hidden with it
+            seen = {
+                one: content for one, content in seen.items() if one in held or not is_copy(content)
+            }
         if held != seen:
             raise Broken(
                 f"the index is not what the store has: {server.name} has {_texts(held.values())}, "

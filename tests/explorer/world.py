@@ -511,8 +511,8 @@ class World:
             version = read.value["local_version"]
             title = self.word("name")
             saved = await server.call("save", id=note, title=title, local_version=version)
-            if note in self.oracle.unmade and saved.ok:
-                self.oracle.unmade.add(str(saved.value["id"]))
+            if saved.ok:
+                self.oracle.renamed(server, str(note), str(saved.value["id"]))
 
     async def _tag(self, server: Server) -> None:
         note = self.some_note(server)
