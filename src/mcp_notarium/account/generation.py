@@ -16,7 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.account.audit_anchor import Anchor, audit_keys, carry_chain
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.chain_copy import carry_chain
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey

@@ -26,7 +26,8 @@ from mcp_notarium.account import (
     startup_hints,
     startup_table,
 )
-from mcp_notarium.account.audit_anchor import Anchor, audit_keys, carry_chain
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.chain_copy import carry_chain
 from mcp_notarium.account.copies import (
     Copies,
     DatabaseCopy,

@@ -10,8 +10,6 @@ import errno
 import os
 import re
 import shutil
-import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +22,6 @@ StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
-_LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
 
 open_regular = SYSTEM.open_regular
 flush_file = SYSTEM.flush_file
@@ -77,38 +74,6 @@ def _sync_rename(path: Path, at: StepHook) -> None:
 def _compare(path: Path, content: bytes) -> None:
     if read_private(path, most=len(content)) != content:
         raise OSError(errno.EIO, "it reads back differently from the disk")
-
-
-def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most: int) -> None:
-    """Write what ``change`` makes of a file's content over it, in place; None: it stays. Nothing is flushed.
-
-    One process at a time does so. Another one that reads meanwhile may see a part of each.
-    Raises ``OSError``; ``FileNotFoundError`` if the file is missing.
-    """
-    descriptor = SYSTEM.open_private(path, os.O_RDWR)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        _lock(descriptor)
-        content = change(os.read(descriptor, most + 1))
-        if content is not None:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Take the lock of an open file until it is closed. Raises ``BlockingIOError`` if that takes too long."""
-    for left in reversed(range(_LOCK_TRIES)):
-        try:
-            SYSTEM.lock(descriptor, exclusive=True)
-        except BlockingIOError:
-            if not left:
-                raise
-            time.sleep(_LOCK_PAUSE)
-        else:
-            return
 
 
 def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:

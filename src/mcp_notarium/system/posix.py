@@ -36,6 +36,7 @@ class Posix:
     pager = "less -R"
     can_pass_descriptors = True
     can_select_streams = True
+    _flush_content = staticmethod(os.fsync)
 
     def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
         """Open it without waiting for a pipe; what was opened is looked at."""
@@ -104,9 +105,6 @@ class Posix:
             self._flush_content(descriptor)
         finally:
             os.close(descriptor)
-
-    def _flush_content(self, descriptor: int) -> None:
-        self.flush(descriptor)
 
     def flush_folder(self, folder: Path) -> None:
         """Use ``fsync`` on the folder itself."""
@@ -203,13 +201,13 @@ class Posix:
         try:
             before = termios.tcgetattr(descriptor)
             hidden = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-            termios.tcsetattr(descriptor, termios.TCSAFLUSH, hidden)
+            try:  # a signal may come at any moment
+                termios.tcsetattr(descriptor, termios.TCSAFLUSH, hidden)
+                yield
+            finally:
+                _restore(descriptor, before, termios.TCSAFLUSH)
         except termios.error as error:
             raise OSError(errno.ENOTTY, "the terminal is gone") from error
-        try:
-            yield
-        finally:
-            _restore(descriptor, before, termios.TCSAFLUSH)
 
     @contextmanager
     def kept_terminal(self, descriptor: int) -> Iterator[None]:
