@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium import system
 from mcp_notarium.cli import install as installing
 from mcp_notarium.cli import setup
 from mcp_notarium.clients import client_files, json_members, known_clients
@@ -79,7 +78,7 @@ ADDED |= dict.fromkeys(("cursor", "gemini", "windsurf"), ADDED["claude-desktop"]
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
-    monkeypatch.setattr(system, "PLATFORM", "linux")
+    monkeypatch.setattr(known_clients, "PLATFORM", "linux")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
@@ -314,12 +313,12 @@ def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, caps
     ],
 )
 def test_each_system_has_its_own_place(monkeypatch, platform, environ, name, path):
-    monkeypatch.setattr(system, "PLATFORM", platform)
+    monkeypatch.setattr(known_clients, "PLATFORM", platform)
     assert known_clients.client(name).path(environ) == Path(path).expanduser()
 
 
 def test_the_folder_of_a_packaged_program_is_found_on_windows(monkeypatch, tmp_path):
-    monkeypatch.setattr(system, "PLATFORM", "win32")
+    monkeypatch.setattr(known_clients, "PLATFORM", "win32")
     folder = tmp_path / "Packages" / "Claude_pzs8" / "LocalCache" / "Roaming" / "Claude"
     environ = {"APPDATA": str(tmp_path / "r"), "LOCALAPPDATA": str(tmp_path)}
     desktop = known_clients.client("claude-desktop")

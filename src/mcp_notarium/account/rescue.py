@@ -66,6 +66,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.schema import RENUMBERING
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 from mcp_notarium.stores.kind import Truth
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.account.opener import StartupActions
@@ -350,7 +351,7 @@ def _switch(
         unmark_damage(folder)
         for file in replaced:
             if file.exists():
-                file.rename(target / file.name)
+                SYSTEM.move(file, target / file.name)
         sync_folder(target)
         sync_folder(folder.path)
         options.at(Step.REMOVE)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_notarium import system
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import PLATFORM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
 
 
 def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
-    platform = system.PLATFORM
+    platform = PLATFORM
     if platform == "win32":
         roaming = environ.get("APPDATA", "") or "~/AppData/Roaming"
         return roaming, roaming

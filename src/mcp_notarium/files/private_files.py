@@ -61,7 +61,7 @@ def _write_and_rename(path: Path, content: bytes, at: StepHook) -> None:
         at("verify")
         SYSTEM.move(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        SYSTEM.remove(temporary)
         raise
 
 
@@ -89,7 +89,7 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     try:
         _sync_rename(path, at)
     except BaseException:
-        path.unlink(missing_ok=True)  # its name may not be on the disk
+        SYSTEM.remove(path)  # its name may not be on the disk
         raise
 
 
@@ -166,7 +166,7 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
             SYSTEM.flush(file.fileno())  # defence: files-flushed
             at("sync")
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        SYSTEM.remove(temporary)
         raise
     return temporary
 

@@ -283,9 +283,7 @@ def _read_only_uri(path: Path, *, without_log: bool) -> str:
         return f"{name}&immutable=1"
     try:
         with suppress(FileExistsError):
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-            flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-            os.close(os.open(index, flags, 0o600))
+            os.close(SYSTEM.open_private(index, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except OSError:
         raise LockedError(
             Verdict.UNSAFE_PATH,

@@ -90,11 +90,19 @@ class PrivateFiles(Protocol):
         """Wait until the names in a folder are on the disk."""
         ...
 
+    def flush_below(self, folder: Path) -> None:
+        """Wait until all files below a folder are on the disk."""
+        ...
+
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder on one disk; a file at ``new`` is replaced, in one step.
 
         Both are as they were if it raises ``OSError``.
         """
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a link and not what it leads to; nothing if there is none."""
         ...
 
 

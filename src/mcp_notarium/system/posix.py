@@ -114,9 +114,19 @@ class Posix:
         finally:
             os.close(descriptor)
 
+    def flush_below(self, folder: Path) -> None:
+        """Flush each: ``sync`` need not wait for the disk."""
+        for path in folder.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                self.flush_file(path)
+
     def move(self, old: Path, new: Path) -> None:
         """Use ``rename``, also while programs have the files open."""
         old.rename(new)
+
+    def remove(self, path: Path) -> None:
+        """Use ``unlink``, also while programs have it open."""
+        path.unlink(missing_ok=True)
 
     def machine(self) -> str:
         """Ask ``uname``."""

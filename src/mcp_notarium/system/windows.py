@@ -244,6 +244,12 @@ class Windows:
     def flush_folder(self, folder: Path) -> None:
         """Do nothing: NTFS logs names, and :meth:`move` waits for the disk."""
 
+    def flush_below(self, folder: Path) -> None:
+        """Flush each."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self.flush_file(path)
+
     def move(self, old: Path, new: Path) -> None:
         """Use ``MoveFileEx``; try again for a second while another program has one of them open.
 
@@ -255,6 +261,10 @@ class Windows:
                 "MoveFileExW", long_path(old), long_path(new), flags, path=new
             )
         )
+
+    def remove(self, path: Path) -> None:
+        """Use ``DeleteFile``; try again as :meth:`move` does."""
+        self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
 
     def _patiently(self, do: Callable[[], object]) -> None:
         for left in reversed(range(_TRIES)):

@@ -38,6 +38,7 @@ from mcp_notarium.files.private_files import (
     sync_folder,
 )
 from mcp_notarium.stores import registry
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.transfer import markdown_folder
 
 _VERSION = 1
@@ -144,9 +145,8 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
                 out.write(file.data)
             os.utime(to, (file.modified_at, file.modified_at))
             report(number, total)
-        if hasattr(os, "sync"):
-            os.sync()  # one flush for all of the files
-        unfinished.rename(path)
+        SYSTEM.flush_below(unfinished)
+        SYSTEM.move(unfinished, path)
         sync_folder(path.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from mcp_notarium import system
 from mcp_notarium.clients import known_clients
 from mcp_notarium.secret import Secret
 
@@ -21,7 +20,7 @@ def write(path, text):
 
 @pytest.fixture(autouse=True)
 def _places(tmp_path, monkeypatch):
-    monkeypatch.setattr(system, "PLATFORM", "linux")
+    monkeypatch.setattr(known_clients, "PLATFORM", "linux")
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "here").mkdir()
