@@ -211,7 +211,7 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
 
 def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
     """Check a folder above: nobody but root and the user may replace it."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         # defence: no-link-above-folder =True
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -225,9 +225,8 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
             "a folder above the cache belongs to another user",
             f"It is {display_path(path)}. {ELSEWHERE}",
         )
-    if access.others_replace and not SYSTEM.is_group_private(
-        path, found
-    ):  # defence: folders-above-not-others
+    changeable = access.others_replace and not SYSTEM.is_group_private(path, found)
+    if changeable:  # defence: folders-above-not-others
         command = SYSTEM.explain_privacy(path, display_path(path), folder=True, reading=False)
         return Problem(
             "a folder above the cache can be changed by others", f"Run `{command}`. Or: {ELSEWHERE}"
@@ -237,7 +236,7 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
 
 def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
     """Check the account folder or the quarantine: a folder, and the user's alone."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         return _link(path)  # defence: own-folder-is-no-link =None
     if not stat.S_ISDIR(found.st_mode):
         return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
@@ -246,7 +245,7 @@ def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
 
 def _check_file(path: Path, found: os.stat_result) -> Problem | None:
     """Check a file of ours: a plain one with one name, and the user's alone."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         return _link(path)  # defence: own-file-is-no-link =None
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
@@ -268,9 +267,7 @@ def _check_private(path: Path, found: os.stat_result, *, what: str) -> Problem |
     return None
 
 
-def _link(path: Path) -> Problem | None:
-    if not path.is_symlink():
-        return None
+def _link(path: Path) -> Problem:
     return Problem(
         f"`{path.name}` is a symbolic link",
         f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {move_command(path)}.",

@@ -51,6 +51,10 @@ class PrivateFiles(Protocol):
         """Tell who may use an open file, or what is at a path. ``found``: its ``fstat`` or ``lstat``."""
         ...
 
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell from its ``lstat`` whether something stands for another name."""
+        ...
+
     def make_private(self, descriptor: int) -> None:
         """Take all rights on an open file of the user from others."""
         ...

@@ -67,6 +67,10 @@ class Posix:
             others_replace=changed and not mode & stat.S_ISVTX,
         )
 
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell a symbolic link."""
+        return stat.S_ISLNK(found.st_mode)
+
     def make_private(self, descriptor: int) -> None:
         """Set mode 0600."""
         os.fchmod(descriptor, 0o600)

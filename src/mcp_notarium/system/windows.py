@@ -3,7 +3,7 @@
 Sources (Microsoft Learn): "CreateFileW function" (sharing, FILE_FLAG_OPEN_REPARSE_POINT), "Reparse Point Tags", "LockFileEx
 function", "MoveFileExW function", "_commit" (FlushFileBuffers), "OpenProcess function", "WaitForSingleObject function",
 "GetProcessMemoryInfo function", "SetErrorMode function", "WerSetFlags function", "SetConsoleMode function", "Maximum Path
-Length Limitation", "KNOWNFOLDERID". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may
+Length Limitation", "KNOWNFOLDERID", "icacls". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may
 read this one's memory.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from mcp_notarium.system.port import Access
-from mcp_notarium.system.windows_access import AccessLists
+from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID, AccessLists
 from mcp_notarium.system.windows_kernel import (
     INVALID_PARAMETER,
     IO_PENDING,
@@ -195,19 +195,26 @@ class Windows:
             place = self._kernel.libraries.handle(place)
         return self._lists.read(place)
 
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
+        return bool(getattr(found, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER_NAME)
+
     def make_private(self, descriptor: int) -> None:
         """Give it the list of rights of a new file."""
         self._lists.make_private(self._kernel.libraries.handle(descriptor))
 
     def explain_privacy(self, path: Path, _quoted: str, *, folder: bool, reading: bool) -> str:
-        """Return ``icacls`` with what a new one would get."""
-        del reading
+        """Return ``icacls`` with what a new one would get, or without the groups that hold everybody."""
+        if not reading:
+            groups = " ".join(f'"*{sid}"' for sid in EVERYBODY)
+            return f'icacls "{path}" /inheritance:d /remove:g {groups}'
         inherited = "(OI)(CI)" if folder else ""
-        return f'icacls "{path}" /inheritance:r /grant:r "%USERNAME%:{inherited}F" "*S-1-5-18:{inherited}F"'
+        mine, systems = (f'"*{sid}:{inherited}F"' for sid in (self._lists.user, SYSTEM_SID))
+        return f'icacls "{path}" /inheritance:r /grant:r {mine} {systems}'
 
     def explain_ownership(self, path: Path, _quoted: str) -> str:
         """Return ``icacls`` as an administrator runs it."""
-        return f'icacls "{path}" /setowner "%USERNAME%"'
+        return f'icacls "{path}" /setowner "*{self._lists.user}"'
 
     def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
         """Say no: the list of rights names each group."""

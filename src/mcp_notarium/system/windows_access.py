@@ -27,17 +27,21 @@ _OF_OBJECTS = {5, 11}
 _INHERIT_ONLY = 0x8
 _HEADER, _MASK = 4, 4
 _MOST_TOKEN = 256
+_DELETE = 0x10000
 _READ = 0x80000000 | 0x10000000 | 0x1  # GENERIC_READ, GENERIC_ALL, FILE_READ_DATA
 _CHANGE = (
     0x40000000  # GENERIC_WRITE
     | 0x10000000  # GENERIC_ALL
     | 0x40000  # WRITE_DAC
     | 0x80000  # WRITE_OWNER
-    | 0x10000  # DELETE
+    | _DELETE
 )
 _ADD = 0x2 | 0x4  # FILE_WRITE_DATA or FILE_ADD_FILE, FILE_APPEND_DATA or FILE_ADD_SUBDIRECTORY
 _REPLACE = _CHANGE | 0x40  # FILE_DELETE_CHILD; whoever only adds an entry changes none of ours
 
+EVERYBODY = ("S-1-1-0", "S-1-5-11", "S-1-5-32-545")
+"""Everyone, Authenticated Users, Users."""
+SYSTEM_SID = "S-1-5-18"
 _ADMINS = re.compile(
     r"S-1-5-18|S-1-5-32-(544|551)"  # SYSTEM; Administrators, Backup Operators
     r"|S-1-5-21(-\d+){3}-(500|512|519)"  # Administrator, Domain Admins, Enterprise Admins
@@ -160,7 +164,7 @@ class AccessLists:
             is_private=not rights,
             others_read=bool(rights & _READ),
             others_change=bool(rights & (_CHANGE | _ADD)),
-            others_replace=bool(rights & _REPLACE),
+            others_replace=bool(rights & (_REPLACE & ~_DELETE if _is_root(place) else _REPLACE)),
         )
 
     def _rights_of_others(self, entries: ctypes.c_void_p) -> int:
@@ -189,3 +193,8 @@ class AccessLists:
         sid = self._text(entry + _HEADER + _MASK)
         known = sid == self.user or sid in _WHOEVER_OWNS or _ADMINS.fullmatch(sid)
         return 0 if known else mask
+
+
+def _is_root(place: Path | int) -> bool:
+    """Tell a drive: nobody renames it, whatever its list permits."""
+    return isinstance(place, Path) and place.parent == place

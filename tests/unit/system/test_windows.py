@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,27 @@ def test_the_list_of_rights_tells_what_others_may(windows, model, tmp_path, text
 def test_the_owner_is_told(windows, model, tmp_path, sid, owner):
     model.lists[str(tmp_path)] = f"O:{sid}(A;;FA;;;SY)"
     assert windows.access(tmp_path, tmp_path.lstat()).owner == owner
+
+
+def test_a_drive_that_all_may_change_is_no_folder_that_others_replace(windows, model, tmp_path):
+    model.lists = dict.fromkeys(("/", str(tmp_path)), f"O:{ADMINS}(A;;0x1301bf;;;S-1-5-11)")
+    assert not windows.access(Path("/"), tmp_path.lstat()).others_replace
+    assert windows.access(tmp_path, tmp_path.lstat()).others_replace
+
+
+def test_the_commands_that_help_name_the_user_by_a_number(windows):
+    place = Path("C:/a b")
+    said = windows.explain_privacy(place, "", folder=True, reading=True)
+    assert f'icacls "{place}" /inheritance:r /grant:r "*{USER}:(OI)(CI)F"' in said
+    assert EVERYBODY in windows.explain_privacy(place, "", folder=True, reading=False)
+    assert windows.explain_ownership(place, "").endswith(f'/setowner "*{USER}"')
+
+
+def test_a_junction_is_a_link_and_a_file_of_the_cloud_is_none(windows):
+    told = [
+        windows.is_link(SimpleNamespace(st_reparse_tag=tag)) for tag in (LINK, 0xA0000003, CLOUD, 0)
+    ]
+    assert told == [True, True, False, False]
 
 
 def test_an_open_file_is_taken_from_others(windows, model, tmp_path):
