@@ -160,8 +160,8 @@ def _find_folder_problem(path: Path) -> ConfigError | None:
             )
         if not access.others_replace:
             continue
-        # defence: policy-folders -SYSTEM.is_group_private
-        if folder in {place, real} or not SYSTEM.is_group_private(folder, status):
+        shared = not SYSTEM.is_group_private(folder, status)
+        if folder in {place, real} or shared:  # defence: policy-folders -shared
             quoted = display_path(folder)
             command = SYSTEM.explain_privacy(folder, quoted, folder=True, reading=False)
             return _policy_error(path, "others may change a folder above it", f"Run `{command}`.")

@@ -135,7 +135,7 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
 def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report: Report) -> None:
     remove_unfinished(path)
     unfinished = name_unfinished(path)
-    unfinished.mkdir(mode=0o700)
+    SYSTEM.make_private_folder(unfinished)
     try:
         for number, file in enumerate(files, 1):
             to = unfinished / file.path
