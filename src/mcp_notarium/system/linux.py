@@ -6,7 +6,6 @@ Directory Specification.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import sys
@@ -56,6 +55,8 @@ class Linux(Posix):
 
     def forbid_tracing(self) -> None:
         """Make the process not dumpable."""
+        import ctypes  # noqa: PLC0415 - not before the first answer
+
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # defence: process-not-dumpable
 
     def memory_used(self) -> int | None:
@@ -68,6 +69,8 @@ class Linux(Posix):
 
     def release_memory(self) -> bool:
         """Trim the heap: after a first load glibc keeps some 15 MB for threads that have ended."""
+        import ctypes  # noqa: PLC0415 - the same
+
         try:
             return bool(ctypes.CDLL(None).malloc_trim(0))
         except (OSError, AttributeError):

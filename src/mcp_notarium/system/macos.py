@@ -6,7 +6,6 @@ System Programming Guide" for the Application Support folder.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -29,6 +28,8 @@ def _control(descriptor: int, command: int) -> int:
 
 
 def _load() -> Any:
+    import ctypes  # noqa: PLC0415 - not before the first answer
+
     return ctypes.CDLL(None)
 
 
@@ -72,6 +73,8 @@ class MacOS(Posix):
 
     def forbid_tracing(self) -> None:
         """Deny debuggers; reading another process's memory needs a right that macOS gives to few."""
+        import ctypes  # noqa: PLC0415 - the same
+
         with suppress(OSError, AttributeError):
             deny = self._load().ptrace
             deny.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
@@ -80,6 +83,8 @@ class MacOS(Posix):
 
     def _environment(self) -> Any:
         """Ask for the list: a library has no ``environ`` of its own here."""
+        import ctypes  # noqa: PLC0415 - the same
+
         find = self._load()._NSGetEnviron  # noqa: SLF001 - Apple's name
         find.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))
         return find().contents

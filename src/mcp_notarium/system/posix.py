@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -186,6 +185,8 @@ class Posix:
 
     def split_command(self, words: str) -> list[str]:
         """Split as a POSIX shell does."""
+        import shlex  # noqa: PLC0415 - a server needs none
+
         return shlex.split(words)
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:
