@@ -33,7 +33,7 @@ MENTIONED = {
     "mcp_notarium.audit.verification: fault.number": _A_FIELD,
     "mcp_notarium.audit.verification: other.number": _A_FIELD,
     "mcp_notarium.audit.verification: record.number": _A_FIELD,
-    "mcp_notarium.account.audit_anchor: fault.number": _A_FIELD,
+    "mcp_notarium.account.chain_copy: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
     "mcp_notarium.cli.audit_lines: record.number": _A_FIELD,
@@ -56,10 +56,9 @@ BY_NAME = {
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.terminal: getattr(self._stream, name)": "a stream that stands for another",
-    "mcp_notarium.files.private_files: getattr(os, name, 0)": _A_FLAG,
-    "mcp_notarium.logs.setup: getattr(os, name, 0)": _A_FLAG,
     "mcp_notarium.logs.setup: getattr(self.stream, name)": "a stream that stands for another",
     "mcp_notarium.protocol.server: getattr(signal, name, None)": _A_FLAG,
+    "mcp_notarium.system.windows_kernel: getattr(self.libraries.load(library), name)": "a function of the table",
 }
 """``module: expression`` -> why it looks up an attribute by a name that is not a literal."""
 

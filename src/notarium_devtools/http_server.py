@@ -7,7 +7,6 @@ keeps a log of requests without secrets. An ``Api`` decides the answers.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -342,9 +341,9 @@ def _head(response: Response) -> h11.Response:
 
 def _bound(port: int) -> socket.socket:
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name == "posix":
-        # Without it the port stays blocked while old connections fade out; elsewhere the flag
-        # would let strangers take the port over.
+    if not hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
+        # Without it the port stays blocked while old connections fade out; on Windows, which has the other
+        # option, the flag would let strangers take the port over.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         held.bind(("127.0.0.1", port))

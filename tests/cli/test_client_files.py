@@ -78,7 +78,7 @@ ADDED |= dict.fromkeys(("cursor", "gemini", "windsurf"), ADDED["claude-desktop"]
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(known_clients, "PLATFORM", "linux")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
@@ -313,12 +313,12 @@ def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, caps
     ],
 )
 def test_each_system_has_its_own_place(monkeypatch, platform, environ, name, path):
-    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(known_clients, "PLATFORM", platform)
     assert known_clients.client(name).path(environ) == Path(path).expanduser()
 
 
 def test_the_folder_of_a_packaged_program_is_found_on_windows(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(known_clients, "PLATFORM", "win32")
     folder = tmp_path / "Packages" / "Claude_pzs8" / "LocalCache" / "Roaming" / "Claude"
     environ = {"APPDATA": str(tmp_path / "r"), "LOCALAPPDATA": str(tmp_path)}
     desktop = known_clients.client("claude-desktop")

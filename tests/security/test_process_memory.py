@@ -32,7 +32,7 @@ pytestmark = [
 
 # Where the kernel lets only parents trace (Yama), this process lets everybody.
 _OPEN = "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)\n"
-_UNPROTECTED = "from mcp_notarium.sandbox import confinement as hardening; hardening.forbid_dumping = lambda: None\n"
+_UNPROTECTED = "from mcp_notarium.sandbox import confinement as hardening; type(hardening.SYSTEM).forbid_tracing = lambda _: None\n"
 _MAIN = "import sys; from mcp_notarium.__main__ import main; sys.exit(main())\n"
 _PEER = Path(peer.__file__).read_text()
 _CLOSED = {"EPERM", "EACCES"}

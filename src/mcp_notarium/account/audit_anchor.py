@@ -1,4 +1,4 @@
-"""Keep the end of the audit chain outside the database, in ``audit_anchor.json``, and carry a chain over.
+"""Keep the end of the audit chain outside the database, in ``audit_anchor.json``.
 
 A chain cannot prove that its tail was not cut; this file can. After each flush of the database the chain's
 end is written over the old one, without a flush: the anchor may be behind the database, never ahead. It is written only
@@ -9,34 +9,31 @@ replaced by copies of the same older day; a head that you noted elsewhere does.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
+import os
 import re
+import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from mcp_notarium.audit.chain import (
-    ActName,
-    AuditEntry,
     AuditKeys,
-    ChainMac,
     Head,
-    Record,
     begin_mac,
     end_mac,
-    rechain,
 )
-from mcp_notarium.audit.verification import ChainVerifier
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import (
-    change_private,
     read_private,
     replace_private,
     temporary_pattern,
@@ -45,6 +42,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.storage.audit_log import ANCHORED, AuditTable
 from mcp_notarium.storage.database import Database
+from mcp_notarium.system import SYSTEM
 
 _FORMAT = "mcp-notarium-audit-anchor"
 _MAX_BYTES = 1024
@@ -52,6 +50,7 @@ _LENGTH = 448
 """Bytes of the file, filled with line feeds: it is written over in place, and a disk writes 512 bytes at once."""
 _MAC = re.compile(r"[0-9a-f]{64}")
 _NUMBERS = ("count", "at", "begun", "checkpoint", "replaced", "met", "met_at")
+_LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
 _READS, _PAUSE = 5, 0.002
 """Another process may be writing just when it is read."""
 
@@ -319,101 +318,33 @@ LOOK = "Run `mcp-notarium audit verify`."
 _MARK = "INSERT OR REPLACE INTO sync_metadata(key, value) VALUES (?, ?)"
 
 
-def carry_chain(
-    anchor: Anchor | None,
-    old: tuple[Database, AuditKeys],
-    new: tuple[Database, AuditKeys],
-    *,
-    at: float,
-    why: str,
-    rescuing: bool = False,
-) -> bool:
-    """Copy the chain of a database, with new MACs and a record of what is wrong with it or its ``anchor`` (None: do not ask it).
+def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most: int) -> None:
+    """Write what ``change`` makes of a file's content over it, in place; None: it stays. Nothing is flushed.
 
-    Return whether it is all that the anchor knows. ``rescuing``: the old database is damaged; copy what can be read.
+    One process at a time does so. Another one that reads meanwhile may see a part of each.
+    Raises ``OSError``; ``FileNotFoundError`` if the file is missing.
     """
-    source = AuditTable(old[0], old[1].chain_mac)
-    anchored, wrong, older = None, [], False
+    descriptor = SYSTEM.open_private(path, os.O_RDWR)
     try:
-        said = None if anchor is None else anchor.read(old[0])
-        if said is not None:
-            anchored = said.head
-            older = bool(said.replaced) or said.head.count > source.head().count
-            if said.replaced:
-                wrong.append("another file was put in the place of the database")
-    except AnchorUnusable as error:
-        wrong.append(error.message)
-    except CacheError:
-        if not rescuing:
-            raise
-    target = AuditTable(new[0], new[1].chain_mac)
-    complete = carry_over(
-        source, target, at=at, why=why, anchored=anchored, wrong=wrong, rescuing=rescuing
-    )
-    return complete and not older
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        _lock(descriptor)
+        content = change(os.read(descriptor, most + 1))
+        if content is not None:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
-_UNREADABLE = "not all of it could be read"
-_BATCH = 500
-
-
-def carry_over(
-    source: AuditTable,
-    target: AuditTable,
-    *,
-    at: float,
-    why: str,
-    anchored: Head | None,
-    wrong: Iterable[str] = (),
-    rescuing: bool = False,
-) -> bool:
-    """Copy the whole chain under the target's key and end it with a record that links the two.
-
-    Return whether all of it could be read.
-
-    The old chain is verified on the way (with ``anchored``, its anchor). Its faults, and those in
-    ``wrong``, go into that record: a new MAC must not hide them. ``target`` is empty and new.
-    ``rescuing``: the source is damaged; what can be read of it is copied.
-    """
-    check, faults = ChainVerifier(source.chain_mac, anchored), [*wrong]
-    records = _readable(source, faults) if rescuing else source.records()
-    for batch in _rechain_in_batches(records, check, target.chain_mac):
-        target.insert_chained(batch)
-    found = check.result()
-    faults += [f"{fault.kind.value} at {fault.number}" for fault in found.faults[:10]]
-    if found.head.count == 0 and not faults:
-        target.begin(at, facts={"why": why})
-        return True
-    facts = {
-        "why": why,
-        "old_count": found.head.count,
-        "old_head": found.head.mac,
-        "faults": faults,
-    }
-    target.append([AuditEntry(at=at, act=ActName.CARRIED, facts=facts)], durable=True)
-    return _UNREADABLE not in faults
-
-
-def _readable(source: AuditTable, faults: list[str]) -> Iterator[Record]:
-    """Yield the records up to the first unreadable page; such a page is a fault."""
-    try:
-        yield from source.records()
-    except CacheError:
-        faults.append(_UNREADABLE)
-
-
-def _rechain_in_batches(
-    records: Iterable[Record], check: ChainVerifier, chain_mac: ChainMac
-) -> Iterator[list[Record]]:
-    """Yield the records under another key, some hundred at a time; ``check`` sees the old ones."""
-    batch: list[Record] = []
-    previous: str | None = None
-    for record in records:
-        check.feed(record)
-        # After a pruning the first record follows a removed one.
-        batch.append(rechain(record, record.previous if previous is None else previous, chain_mac))
-        previous = batch[-1].mac
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    yield batch
+def _lock(descriptor: int) -> None:
+    """Take the lock of an open file until it is closed. Raises ``BlockingIOError`` if that takes too long."""
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            SYSTEM.lock(descriptor, exclusive=True)
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return

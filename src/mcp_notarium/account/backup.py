@@ -64,7 +64,9 @@ from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.table_copy import OnProgress
 from mcp_notarium.stores.kind import LentTables
+from mcp_notarium.system import SYSTEM
 
+_NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR
 _KEY_FILE = "notarium_keys.json"
 _ZIP = b"PK"
 _DATABASE = re.compile(r"\d{8}T\d{6}Z-\d+\.sqlite\.encrypted")
@@ -108,17 +110,17 @@ def back_up(
         copies.require_authentic(copy, data_key)  # defence: backup-read-back
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         with (
-            os.fdopen(os.open(archive, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "r+b") as file,
+            os.fdopen(SYSTEM.open_private(archive, _NEW), "r+b") as file,
             zipfile.ZipFile(file, "w") as written,
         ):
             written.writestr(_KEY_FILE, key_file_codec.serialise(keyfile))
             written.write(copy, f"{stamp}-{change}.sqlite.encrypted")
             written.close()
             file.flush()
-            os.fsync(file.fileno())
-        copy.unlink()
+            SYSTEM.flush(file.fileno())
+        SYSTEM.remove(copy)
         sync_folder(to.parent)  # a kill from here on leaves nothing beside the backup
-        archive.rename(to)
+        SYSTEM.move(archive, to)
         sync_folder(to.parent)
     return keyfile
 
@@ -143,7 +145,7 @@ def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
             yield paths
     finally:
         for path in paths:
-            path.unlink(missing_ok=True)
+            SYSTEM.remove(path)
 
 
 def restore(
@@ -243,14 +245,14 @@ def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
     unfinished = folder.copies / f".new-{secrets.token_hex(8)}"
     try:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        with os.fdopen(os.open(unfinished, flags, 0o600), "wb") as out:
+        with os.fdopen(SYSTEM.open_private(unfinished, flags), "wb") as out:
             shutil.copyfileobj(member, out, 1 << 20)
             out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(folder.copies / name)
+            SYSTEM.flush(out.fileno())
+        SYSTEM.move(unfinished, folder.copies / name)
         sync_folder(folder.copies)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        SYSTEM.remove(unfinished)
         raise
 
 

@@ -34,6 +34,7 @@ from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.integrity import SALT_SIZE
 from mcp_notarium.stores.kind import LentTables
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
@@ -199,15 +200,15 @@ def make_copy(
                 demand(copy)
         stamp = datetime.fromtimestamp(now, UTC).strftime(_STAMP)
         target = folder.copies / f"{stamp}-{change}{_END}"
-        unfinished.rename(target)
+        SYSTEM.move(unfinished, target)
         sync_folder(folder.copies)
         sync_folder(folder.path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        SYSTEM.remove(unfinished)
         raise
     others = [one for one in list_copies(folder) if one.path != target and not one.kept]
     for old in others[keep - 1 :]:
-        old.path.unlink(missing_ok=True)
+        SYSTEM.remove(old.path)
     return target
 
 
@@ -244,7 +245,8 @@ def keep_newest(folder: AccountFolder, data_key: DataKey) -> None:
     found = list_copies(folder)
     copy = next((one for one in found if one.is_authentic(data_key)), next(iter(found), None))
     if copy is not None and not copy.kept:
-        copy.path.rename(copy.path.with_name(copy.path.name.removesuffix(_END) + _KEPT + _END))
+        name = copy.path.name.removesuffix(_END) + _KEPT + _END
+        SYSTEM.move(copy.path, copy.path.with_name(name))
         sync_folder(folder.copies)
 
 
@@ -262,7 +264,7 @@ def remove_others(folder: AccountFolder, kept: Path | None) -> None:
     """Remove every copy but ``kept``."""
     for old in list_copies(folder):
         if old.path != kept:
-            old.path.unlink(missing_ok=True)
+            SYSTEM.remove(old.path)
     _remove_unfinished(folder)
 
 

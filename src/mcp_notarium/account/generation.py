@@ -16,7 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.account.audit_anchor import Anchor, audit_keys, carry_chain
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.chain_copy import carry_chain
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -46,6 +47,7 @@ from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database_opener import Database, companions
 from mcp_notarium.storage.note_table import VERSION_FLOOR
 from mcp_notarium.storage.table_copy import OnProgress
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.account.key_changes import ChangeOptions
@@ -200,7 +202,7 @@ def create_plain(
     meta = _origin(settings, now, version_floor)
     database_opener.create(unfinished, None, meta=meta).close()
     at("database")
-    unfinished.rename(path)
+    SYSTEM.move(unfinished, path)
     sync_folder(folder.path)
     at("switch")
     return NewCache(database_opener.connect(path, None))
@@ -223,7 +225,7 @@ def binding_rows(keyfile: KeyFile) -> dict[str, str]:
 def remove_prepared(folder: AccountFolder, keyfile: KeyFile) -> None:
     """Remove what was created and is not active; the original is untouched."""
     for file in (*companions(folder.database(keyfile.generation)), folder.prepared_key_file):
-        file.unlink(missing_ok=True)
+        SYSTEM.remove(file)
 
 
 def record_key_sequence(database: Database, keyfile: KeyFile) -> None:
@@ -410,7 +412,7 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
     row = opened.row("SELECT value FROM sync_metadata WHERE key = ?", (_RETIRED,))
     if row is not None and row[0] != in_force.generation:
         for file in companions(folder.database(row[0])):
-            file.unlink(missing_ok=True)
+            SYSTEM.remove(file)
         sync_folder(folder.path)
 
 

@@ -27,6 +27,7 @@ from mcp_notarium.files.private_files import disk_errors, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.journal_table import JournalTable
+from mcp_notarium.system import SYSTEM
 
 _UNUSABLE = "the cache cannot be destroyed"
 _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
@@ -145,10 +146,9 @@ def _remove_locks(folder: AccountFolder) -> None:
 
 def _remove(path: Path) -> bool:
     """Remove a file, or a link and not what it leads to, for good; False if it was not there."""
-    try:
-        path.unlink()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return False
+    SYSTEM.remove(path)
     sync_folder(path.parent)  # a key must not come back after its database has gone
     return True
 

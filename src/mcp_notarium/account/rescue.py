@@ -26,7 +26,8 @@ from mcp_notarium.account import (
     startup_hints,
     startup_table,
 )
-from mcp_notarium.account.audit_anchor import Anchor, audit_keys, carry_chain
+from mcp_notarium.account.audit_anchor import Anchor, audit_keys
+from mcp_notarium.account.chain_copy import carry_chain
 from mcp_notarium.account.copies import (
     Copies,
     DatabaseCopy,
@@ -65,6 +66,7 @@ from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.storage.schema import RENUMBERING
 from mcp_notarium.storage.table_copy import OnProgress, SalvageReport
 from mcp_notarium.stores.kind import Truth
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.account.opener import StartupActions
@@ -349,7 +351,7 @@ def _switch(
         unmark_damage(folder)
         for file in replaced:
             if file.exists():
-                file.rename(target / file.name)
+                SYSTEM.move(file, target / file.name)
         sync_folder(target)
         sync_folder(folder.path)
         options.at(Step.REMOVE)

@@ -58,6 +58,7 @@ from mcp_notarium.storage.audit_log import AuditTable
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.database_opener import companions
 from mcp_notarium.storage.table_copy import OnProgress
+from mcp_notarium.system import SYSTEM
 
 _UNUSABLE = "the cache cannot be re-encrypted"
 _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generate)."
@@ -181,7 +182,7 @@ def _reencrypt(
 
     def clear() -> None:
         for file in replaced:
-            file.unlink(missing_ok=True)
+            SYSTEM.remove(file)
         sync_folder(folder.path)
         options.at(Step.REMOVE)
 
@@ -414,7 +415,7 @@ def _copy_database(path: Path, copy: Path) -> Path:
     with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
         shutil.copyfileobj(source, target)
         target.flush()
-        os.fsync(target.fileno())
+        SYSTEM.flush(target.fileno())
     sync_folder(copy.parent)
     return copy
 

@@ -5,13 +5,12 @@ Needs no key and changes nothing, so that it works for a locked account, too.
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.account import key_changes
@@ -27,6 +26,7 @@ from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import KEYS, Check, counted
 from mcp_notarium.sandbox.confinement import describe_effect
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -91,12 +91,13 @@ def _check_databases(folder: AccountFolder, generation: str) -> Check:
 
 def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
-    if os.name != "posix":
-        yield Check("permissions", OK, "left to the system's own rules for your folder")
-        return
     places = [config.account_dir, *config.account_dir.rglob("*")]
     places += [config.log_file] if config.log_file is not None else []
-    seen = [path for path in places if path.exists() and path.lstat().st_mode & 0o077]
+    seen = [
+        path
+        for path in places
+        if path.exists() and not SYSTEM.access(path, path.lstat()).is_private
+    ]
     if not seen:
         yield Check(
             "permissions",
@@ -104,8 +105,13 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check
             f"{counted(len(places), 'file or folder', 'files and folders')}, for you alone",
         )
         return
-    commands = "; ".join(f"chmod go= {shlex.quote(str(path))}" for path in seen[:3])
+    commands = "; ".join(map(_private_command, seen[:3]))
     yield Check("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
+
+
+def _private_command(path: Path) -> str:
+    quoted, folder = shlex.quote(str(path)), path.is_dir()
+    return SYSTEM.explain_privacy(path, quoted, folder=folder, reading=True)
 
 
 def _check_locks(_config: Config, folder: AccountFolder) -> Iterator[Check]:
@@ -209,5 +215,5 @@ def check_sandbox(mode: Sandbox) -> Check:
         return Check("sandbox", BAD, error.message, error.person_hint)
     if effect is None:
         return Check("sandbox", WARN, "off: a server keeps all its rights (NOTARIUM_SANDBOX=off)")
-    weak = "not confined" in effect and sys.platform == "linux"
+    weak = "not confined" in effect and SYSTEM.can_confine
     return Check("sandbox", WARN if weak else OK, f"{mode}: {effect}")

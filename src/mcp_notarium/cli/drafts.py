@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shlex
-import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from mcp_notarium.errors import InvalidRequest, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors, read_private, replace_private
+from mcp_notarium.system import SYSTEM
 
 FOLDER = "drafts"
 _SUFFIX = ".md"
@@ -168,14 +168,10 @@ def describe_kept(account_dir: Path) -> list[str]:
 
 
 def _lock(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = SYSTEM.open_private(path, os.O_RDWR | os.O_CREAT)
         try:
-            if sys.platform != "win32":
-                import fcntl  # noqa: PLC0415 - POSIX only
-
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            SYSTEM.lock(descriptor, exclusive=True)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
                     return descriptor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -17,8 +16,8 @@ from mcp_notarium.cli.drafts import Draft
 from mcp_notarium.cli.terminal import can_ask, talk
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.logs.redaction import one_line
+from mcp_notarium.system import SYSTEM
 
-_USUAL = ("sensible-editor", "editor", "nano", "vim", "vi") if os.name == "posix" else ("notepad",)
 _HOW = "Set EDITOR to the command of your editor, such as `EDITOR=nano`, or `EDITOR='code --wait'`."
 _AT_ONCE = 1.0
 """Seconds in which nobody has edited anything: the editor is a window of a program that goes on."""
@@ -28,7 +27,7 @@ def edit(draft: Draft) -> int:
     """Run the editor on the draft and return its exit code; below 0 for a signal. Raises ``ConfigError``."""
     command = editor_command()
     options: dict[str, Any] = {}
-    if os.name == "posix":
+    if SYSTEM.can_pass_descriptors:
         options["pass_fds"] = (draft.descriptor,)
     if not sys.stdout.isatty() and sys.stderr.isatty():
         options["stdout"] = sys.stderr.fileno()  # `id=$(mcp-notarium new)`
@@ -55,7 +54,7 @@ def editor_command() -> list[str]:
     for name in ("VISUAL", "EDITOR"):
         if words := os.environ.get(name, "").strip():
             return _split(name, words)
-    for name in _USUAL:
+    for name in SYSTEM.editors:
         if shutil.which(name):
             return [name]
     raise ConfigError("no editor is set, and none was found", resolution_hint=_HOW)
@@ -64,7 +63,7 @@ def editor_command() -> list[str]:
 def _split(name: str, words: str) -> list[str]:
     """Return the parts of a command. Raises ``ConfigError`` if it is none, or not here."""
     try:
-        command = [one.strip('"') for one in shlex.split(words, posix=os.name == "posix")]
+        command = SYSTEM.split_command(words)
     except ValueError as error:
         raise ConfigError(f"{name} is no command: {error}", resolution_hint=_HOW) from None
     if not command or shutil.which(os.path.expanduser(command[0])) is None:  # noqa: PTH111 - '~' alone is a name
@@ -103,14 +102,8 @@ def _ctrl_c_for_the_editor() -> Iterator[None]:
 @contextmanager
 def _terminal_as_it_was() -> Iterator[None]:
     """Give the terminal its settings back: an editor that was killed cannot."""
-    if os.name != "posix" or not sys.stdin.isatty():
+    if not sys.stdin.isatty():
         yield
         return
-    import termios  # noqa: PLC0415 - POSIX only
-
-    before = termios.tcgetattr(sys.stdin)
-    try:
+    with SYSTEM.kept_terminal(sys.stdin.fileno()):
         yield
-    finally:
-        with suppress(termios.error):
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -27,6 +27,7 @@ from mcp_notarium.config.accounts import Account
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import listed
+from mcp_notarium.system import SYSTEM
 
 NONE = "none"
 _NAMES = tuple(one.name for one in CLIENTS)
@@ -278,7 +279,7 @@ def server_command(account: Account) -> list[str]:
     Raises ``ConfigError`` as :func:`require_lasting` does.
     """
     require_lasting()
-    script = Path(sys.executable).with_name("mcp-notarium" + (".exe" if os.name == "nt" else ""))
+    script = Path(sys.executable).with_name("mcp-notarium" + SYSTEM.program_suffix)
     start = [str(script)] if script.exists() else [sys.executable, "-m", "mcp_notarium"]
     return [*start, "--account", account.name]
 

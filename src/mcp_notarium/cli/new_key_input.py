@@ -28,9 +28,9 @@ from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import create_private
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import SYSTEM
 
 _MOST = 64 * 1024
-_OTHERS_READ = 0o044
 
 
 @dataclass
@@ -163,18 +163,18 @@ def _read_stdin() -> Secret:
 def _read_file(path: Path, option: str) -> Secret:
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            status = os.fstat(file.fileno())
+            access = SYSTEM.access(file.fileno(), status)
             found = _without_line_end(file.read(_MOST))
     except OSError as error:
         raise ConfigError(
             f"the file of `{option}` cannot be read: {os_errors.describe(error)}",
             resolution_hint="Check its path and its permissions.",
         ) from error
-    if os.name == "posix" and stat.S_ISREG(mode) and mode & _OTHERS_READ:
-        talk(
-            f"note: others on this machine can read {path} (mode {stat.S_IMODE(mode):04o}); "
-            f"`chmod 600 {shlex.quote(str(path))}` keeps them out."
-        )
+    if stat.S_ISREG(status.st_mode) and access.others_read:
+        quoted = shlex.quote(str(path))
+        command = SYSTEM.explain_privacy(path, quoted, folder=False, reading=True)
+        talk(f"note: others on this machine can read {path}; `{command}` keeps them out.")
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.system import SYSTEM
 
 _BELOW = 1
 """Rows of a terminal that a prompt takes."""
@@ -154,7 +154,7 @@ def _pager() -> list[str]:
     if os.environ.get("TERM", "dumb") == "dumb":
         return []
     with suppress(ValueError):
-        words = shlex.split(os.environ.get("PAGER", "less -R"), posix=os.name == "posix")
+        words = SYSTEM.split_command(os.environ.get("PAGER", SYSTEM.pager))
         return [] if words[:1] == ["cat"] else words
     return []
 

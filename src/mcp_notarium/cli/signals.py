@@ -6,7 +6,6 @@ right wherever the interruption came.
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.system import SYSTEM
 
 _INTERRUPTED = 128
 """A shell's exit code for a signal is this plus its number."""
@@ -122,16 +122,19 @@ def wait_for_input(stream: TextIO) -> None:
     """Wait until ``stream`` can be read or a signal has come, even just before the call.
 
     Python only records a signal and handles it between two steps of the program. A system call that begins
-    after the record is not interrupted, so each signal also writes to a pipe that ends the wait here.
+    after the record is not interrupted, so each signal also writes to a socket that ends the wait here.
     """
-    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+    if not SYSTEM.can_select_streams or threading.current_thread() is not threading.main_thread():
         return
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)  # Python writes signal numbers to it, which must never block
-    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    import socket  # noqa: PLC0415 - only where something is asked
+
+    reading, wake = socket.socketpair()
+    woken = reading.fileno()
+    wake.setblocking(False)  # noqa: FBT003 - Python writes signal numbers to it, which must never block
+    before = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     try:
         select.select([stream.fileno(), woken], [], [])  # defence: signal-before-the-prompt -woken
     finally:
         signal.set_wakeup_fd(before)
-        os.close(wake)
-        os.close(woken)
+        wake.close()
+        reading.close()

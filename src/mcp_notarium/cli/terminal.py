@@ -6,7 +6,6 @@ anyway, unless they have something to print: then they report that they cannot.
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from mcp_notarium.files import os_errors
 from mcp_notarium.keys.key_file_store import NOT_COPIED
 from mcp_notarium.protocol import stdio
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import SYSTEM
 
 _NARROWEST = 20
 _USUAL_WIDTH = 80
@@ -191,21 +191,8 @@ def _next_line() -> str:
 
 
 def _read_hidden(prompt: str) -> str:
-    if os.name != "posix":
-        return getpass.getpass(prompt, stream=sys.stderr) + "\n"
-    import termios  # noqa: PLC0415 - POSIX only
-
-    try:
-        before = termios.tcgetattr(sys.stdin)
-        hidden = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-        try:
-            termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, hidden)
-            line = _read_shown(prompt)
-        finally:
-            with suppress(termios.error):
-                termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
-    except termios.error:  # the terminal is gone
-        raise EOFError from None
+    with SYSTEM.hidden_input(sys.stdin.fileno()):
+        line = _read_shown(prompt)
     talk("")
     return line
 

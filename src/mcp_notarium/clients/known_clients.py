@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any, Literal
 
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import PLATFORM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
 
 
 def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
-    platform: str = sys.platform
+    platform = PLATFORM
     if platform == "win32":
         roaming = environ.get("APPDATA", "") or "~/AppData/Roaming"
         return roaming, roaming

@@ -7,7 +7,6 @@ the file, and so does the file of ``--env-file``: if it names a store, no accoun
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
+from mcp_notarium.system import SYSTEM
 
 KeyPlace = Literal["keychain", "file", "passphrase"]
 """Where the key is: in the system's keychain, in a file, or in nobody's hands but the user's."""
@@ -60,22 +60,7 @@ class Account:
 
 def config_dir(environ: Mapping[str, str]) -> Path:
     """Return the platform's folder for settings of this user. Raises ``RuntimeError`` without a home folder."""
-    return user_folder("config", environ, "XDG_CONFIG_HOME", "~/.config")
-
-
-def user_folder(what: str, environ: Mapping[str, str], variable: str, usual: str) -> Path:
-    """Return the platform's folder of this user for ``config`` or ``data``; on Linux by the XDG rule.
-
-    Importing platformdirs costs as much as the rest of a start.
-    """
-    platform: str = sys.platform
-    if platform == "linux":
-        home = environ.get(variable, "").strip()
-        return Path(home or usual).expanduser() / "mcp-notarium"
-    import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
-
-    find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path
-    return find("mcp-notarium", appauthor=False)
+    return SYSTEM.user_folder("config", environ)
 
 
 def choose_account(

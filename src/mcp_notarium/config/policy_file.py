@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
-from mcp_notarium.files.private_files import is_group_private
+from mcp_notarium.system import SYSTEM
 
 FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"
@@ -28,8 +26,6 @@ READ_ONLY_VARIABLE = "NOTARIUM_READ_ONLY"
 PROFILE_VARIABLE = "NOTARIUM_PROFILE"
 
 _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
-_OTHERS = 0o077
-_OTHERS_CHANGE = 0o022
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +140,17 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
 
 def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
     """Return why the file or a folder above it may not be trusted, and the command that repairs it."""
-    if sys.platform == "win32":  # pragma: no cover - modes and owners mean nothing there
-        return None
-    ours = opened.status.st_uid == os.geteuid()
-    if not ours and opened.status.st_uid != 0:
+    access = opened.access
+    if access.owner == "other":
         return _policy_error(path, "it belongs to another user", _replace_hint(path))
     if opened.status.st_nlink != 1:
         return _policy_error(path, "it has a second name (hard link)", _replace_hint(path))
     # defence: policy-file-private
-    if opened.status.st_mode & (_OTHERS if ours else _OTHERS_CHANGE):
+    ours = access.owner == "user"
+    if not access.is_private if ours else access.others_change:
         what = "others may read or change it" if ours else "others may change it"
-        return _policy_error(
-            path, what, f"Run `chmod {'600' if ours else 'go-w'} {display_path(path)}`."
-        )
+        command = SYSTEM.explain_privacy(path, display_path(path), folder=False, reading=ours)
+        return _policy_error(path, what, f"Run `{command}`.")
     return _find_folder_problem(path)
 
 
@@ -170,16 +164,18 @@ def _find_folder_problem(path: Path) -> ConfigError | None:
     # defence: policy-link-folders -*real.parents
     for folder in dict.fromkeys((place, real, *place.parents, *real.parents)):
         status = folder.stat()
-        if status.st_uid not in {0, os.geteuid()}:
+        access = SYSTEM.access(folder, status)
+        if access.owner == "other":
             return _policy_error(
                 path, "a folder above it belongs to another user", _replace_hint(path)
             )
-        if not status.st_mode & _OTHERS_CHANGE or status.st_mode & stat.S_ISVTX:
+        if not access.others_replace:
             continue
-        # defence: policy-folders -is_group_private
-        if folder in {place, real} or not is_group_private(folder, status):
-            hint = f"Run `chmod go-w {display_path(folder)}`."
-            return _policy_error(path, "others may change a folder above it", hint)
+        shared = not SYSTEM.is_group_private(folder, status)
+        if folder in {place, real} or shared:  # defence: policy-folders -shared
+            quoted = display_path(folder)
+            command = SYSTEM.explain_privacy(folder, quoted, folder=True, reading=False)
+            return _policy_error(path, "others may change a folder above it", f"Run `{command}`.")
     return None
 
 

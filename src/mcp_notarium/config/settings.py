@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 from mcp_notarium.config import policy_file
-from mcp_notarium.config.accounts import user_folder
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
@@ -16,6 +15,7 @@ from mcp_notarium.domain.write_scope import ANYTHING
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
+from mcp_notarium.system import SYSTEM
 
 _KEY = "DB_ENCRYPTION_KEY"
 
@@ -94,7 +94,7 @@ class Config:
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Return the platform's folder for application data of this user. Raises ``RuntimeError``."""
-    return user_folder("data", environ, "XDG_DATA_HOME", "~/.local/share")
+    return SYSTEM.user_folder("data", environ)
 
 
 def fill_defaults(picks: dict[str, Pick], environ: Mapping[str, str]) -> None:

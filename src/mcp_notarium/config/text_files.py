@@ -8,8 +8,6 @@ nothing.
 from __future__ import annotations
 
 import os
-import stat
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,31 +15,31 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import open_regular
+from mcp_notarium.system import SYSTEM, Access
 
 MAXIMUM_BYTES = 64 * 1024
 
-_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _COPY = "Put a copy of your own in its place, or name a file by `--env-file`."
 _NAME_IT = "Name a file by `--env-file` instead."
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """Hold a file's text and the result of ``fstat``."""
+    """Hold a file's text, the result of ``fstat``, and who may use it."""
 
     text: str
     status: os.stat_result
+    access: Access
 
     @property
     def readable_by_others(self) -> bool:
-        """Return whether group or others may read it; False on Windows, where modes mean nothing."""
-        return sys.platform != "win32" and bool(self.status.st_mode & _OTHERS_READ)
+        """Return whether others may read it."""
+        return self.access.others_read
 
     @property
     def foreign(self) -> bool:
         """Return whether it belongs to neither us nor root."""
-        return not _is_ours(self.status, or_root=True)
+        return self.access.owner == "other"
 
 
 def read_text_file(path: Path, *, follow: bool) -> TextFile:
@@ -51,10 +49,11 @@ def read_text_file(path: Path, *, follow: bool) -> TextFile:
     """
     with open_regular(path, follow=follow) as file:
         status = os.fstat(file.fileno())
+        access = SYSTEM.access(file.fileno(), status)
         content = file.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:
         raise ValueError("it is too large")
-    return TextFile(_decode(content), status)
+    return TextFile(_decode(content), status, access)
 
 
 def read_named_file(path: Path, *, called: str, name: str) -> TextFile:
@@ -90,7 +89,7 @@ def read_found_file(path: Path) -> TextFile:
         raise
     except (OSError, ValueError) as error:
         raise _open_error(path, _describe_error(error)) from error
-    if problem := _find_file_problem(path, opened.status) or in_folder:  # defence: dotenv-of-others
+    if problem := _find_file_problem(path, opened.access) or in_folder:  # defence: dotenv-of-others
         raise problem
     return opened
 
@@ -102,11 +101,11 @@ def _open_error(path: Path, reason: str) -> ConfigError:
     return ConfigError(reason)
 
 
-def _find_file_problem(path: Path, status: os.stat_result) -> ConfigError | None:
-    if not _is_ours(status, or_root=False):
+def _find_file_problem(path: Path, access: Access) -> ConfigError | None:
+    if access.owner != "user":
         return ConfigError("it belongs to another user", resolution_hint=_COPY)
-    if _writable_by_others(status):
-        return _writable_error("others may write to it", path)
+    if access.others_change:
+        return _writable_error("others may write to it", path, folder=False)
     return None
 
 
@@ -122,31 +121,19 @@ def _decode(content: bytes) -> str:
 
 def _find_folder_problem(folder: Path) -> ConfigError | None:
     try:
-        status = folder.stat()
+        access = SYSTEM.access(folder, folder.stat())
     except OSError:
         return ConfigError("its folder cannot be examined", resolution_hint=_NAME_IT)
-    if not _is_ours(status, or_root=True):
+    if access.owner == "other":
         return ConfigError("its folder belongs to another user", resolution_hint=_NAME_IT)
-    if _writable_by_others(status):
-        return _writable_error("others may write to its folder", folder)
+    if access.others_change:
+        return _writable_error("others may write to its folder", folder, folder=True)
     return None
 
 
-def _writable_error(reason: str, path: Path) -> ConfigError:
-    return ConfigError(
-        reason,
-        resolution_hint=f"Run `chmod go-w {display_path(path)}`, or name a file by `--env-file`.",
-    )
-
-
-def _is_ours(status: os.stat_result, *, or_root: bool) -> bool:
-    if sys.platform == "win32":
-        return True
-    return status.st_uid == os.geteuid() or (or_root and status.st_uid == 0)
-
-
-def _writable_by_others(status: os.stat_result) -> bool:
-    return sys.platform != "win32" and bool(status.st_mode & _OTHERS_WRITE)
+def _writable_error(reason: str, path: Path, *, folder: bool) -> ConfigError:
+    command = SYSTEM.explain_privacy(path, display_path(path), folder=folder, reading=False)
+    return ConfigError(reason, resolution_hint=f"Run `{command}`, or name a file by `--env-file`.")
 
 
 def _describe_error(error: Exception) -> str:

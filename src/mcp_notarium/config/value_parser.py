@@ -7,11 +7,11 @@ or an address: it may be a secret that was pasted into the wrong line.
 
 from __future__ import annotations
 
-import os
 import re
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.system import SYSTEM
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}\.[0-9]{1,300}", re.ASCII)
@@ -81,7 +81,7 @@ def _parse_text(variable: Variable, text: str, _warnings: list[str]) -> str:
 
 
 def _parse_path(variable: Variable, text: str, warnings: list[str]) -> str:
-    found = _DRIVE.match(text) if os.name == "posix" else None
+    found = None if SYSTEM.has_drives else _DRIVE.match(text)
     if found is not None:
         in_wsl = (
             f" In WSL the drive is below /mnt/{found['drive'].lower()}." if found["drive"] else ""

@@ -1,7 +1,7 @@
 """Name the files of an account folder, and check that it may be trusted and used.
 
 Nobody but the user may read it. Nobody but the user (or root) may rename anything above it; a group of the
-user alone counts as the user, see ``private_files.is_group_private``. No symbolic link leads out of it.
+user alone counts as the user, see ``system.linux``. No symbolic link leads out of it.
 This module changes nothing except by :func:`create_folder`, and for a moment by :func:`find_obstacle`.
 """
 
@@ -18,7 +18,8 @@ from pathlib import Path
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
-from mcp_notarium.files.private_files import disk_errors, is_group_private
+from mcp_notarium.files.private_files import disk_errors
+from mcp_notarium.system import SYSTEM
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
@@ -98,7 +99,8 @@ def create_folder(folder: AccountFolder) -> None:
     """Create the folder and what is missing above it, 0700 each; existing ones stay as they are."""
     missing = [folder.path, *folder.path.parents]
     for path in reversed([one for one in missing if not one.exists()]):
-        path.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            SYSTEM.make_private_folder(path)
 
 
 def check_folder(account_dir: Path) -> AccountFolder:
@@ -112,9 +114,6 @@ def check_folder(account_dir: Path) -> AccountFolder:
 def find_problem(folder: AccountFolder) -> Problem | None:
     """Find why the folder may not be trusted, or None. Checks every parent and every file of ours."""
     try:
-        if os.name != "posix":
-            # Windows: the profile folder's access list keeps others out; only links are looked for.
-            return next(filter(None, map(_link, (folder.path.parent, folder.path))), None)
         for path, check in _checks(folder):
             with suppress(FileNotFoundError):
                 if (problem := check(path, path.lstat())) is not None:
@@ -212,7 +211,7 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
 
 def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
     """Check a folder above: nobody but root and the user may replace it."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         # defence: no-link-above-folder =True
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -220,54 +219,55 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
             f"`{path.name}`, above the cache, is not a folder",
             f"Set NOTARIUM_DATA_DIR to a folder, or move the file away: {move_command(path)}.",
         )
-    if found.st_uid not in {0, os.geteuid()}:
+    access = SYSTEM.access(path, found)
+    if access.owner == "other":
         return Problem(
             "a folder above the cache belongs to another user",
             f"It is {display_path(path)}. {ELSEWHERE}",
         )
-    changeable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    if changeable and not is_group_private(path, found):  # defence: folders-above-not-others
+    changeable = access.others_replace and not SYSTEM.is_group_private(path, found)
+    if changeable:  # defence: folders-above-not-others
+        command = SYSTEM.explain_privacy(path, display_path(path), folder=True, reading=False)
         return Problem(
-            "a folder above the cache can be changed by others",
-            f"Run `chmod go-w {display_path(path)}`. Or: {ELSEWHERE}",
+            "a folder above the cache can be changed by others", f"Run `{command}`. Or: {ELSEWHERE}"
         )
     return None
 
 
 def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
     """Check the account folder or the quarantine: a folder, and the user's alone."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         return _link(path)  # defence: own-folder-is-no-link =None
     if not stat.S_ISDIR(found.st_mode):
         return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
-    return _check_private(path, found, what="the cache folder", mode="700")
+    return _check_private(path, found, what="the cache folder")
 
 
 def _check_file(path: Path, found: os.stat_result) -> Problem | None:
     """Check a file of ours: a plain one with one name, and the user's alone."""
-    if stat.S_ISLNK(found.st_mode):
+    if SYSTEM.is_link(found):
         return _link(path)  # defence: own-file-is-no-link =None
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(
             f"`{path.name}` is not a plain file with one name",
             f"Move it away: {move_command(path)}.",
         )
-    return _check_private(path, found, what=f"`{path.name}`", mode="600")
+    return _check_private(path, found, what=f"`{path.name}`")
 
 
-def _check_private(path: Path, found: os.stat_result, *, what: str, mode: str) -> Problem | None:
-    if found.st_uid != os.geteuid():  # defence: owner-is-the-user
-        command = f"sudo chown {os.geteuid()} {display_path(path)}"
+def _check_private(path: Path, found: os.stat_result, *, what: str) -> Problem | None:
+    access = SYSTEM.access(path, found)
+    if access.owner != "user":  # defence: owner-is-the-user
+        command = SYSTEM.explain_ownership(path, display_path(path))
         return Problem(f"{what} belongs to another user", f"Run `{command}`.")
-    if found.st_mode & 0o077:  # defence: modes-private
-        command = f"chmod {mode} {display_path(path)}"
+    if not access.is_private:  # defence: modes-private
+        folder = stat.S_ISDIR(found.st_mode)
+        command = SYSTEM.explain_privacy(path, display_path(path), folder=folder, reading=True)
         return Problem(f"{what} can be read or changed by others", f"Run `{command}`.")
     return None
 
 
-def _link(path: Path) -> Problem | None:
-    if not path.is_symlink():
-        return None
+def _link(path: Path) -> Problem:
     return Problem(
         f"`{path.name}` is a symbolic link",
         f"Set NOTARIUM_DATA_DIR to the real folder, or move the link away: {move_command(path)}.",
@@ -276,4 +276,5 @@ def _link(path: Path) -> Problem | None:
 
 def _system_link(path: Path, found: os.stat_result) -> bool:
     """Check for links that the system itself made, such as /tmp and /var on macOS."""
-    return found.st_uid == 0 and (os.geteuid() != 0 or path.parent == Path("/"))
+    owner = SYSTEM.access(path, found).owner
+    return owner == "admin" or (owner == "user" and found.st_uid == 0 and path.parent == Path("/"))

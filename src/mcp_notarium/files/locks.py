@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.system import SYSTEM
 
 KEY_LOCK_SECONDS = 5.0
 """A waiting process answers no call, and may try again: better refused than stuck."""
@@ -26,7 +26,6 @@ SHARE_SECONDS = 5.0
 EXCLUDE_SECONDS = 2.0  # a server stays for hours
 _POLL = 0.02
 _PROC = Path("/proc")
-_KIND, _PID, _PLACE = 1, 4, 5
 
 
 def key_lock(
@@ -86,16 +85,12 @@ def busy_error(message: str) -> LockedError:
 
 
 class ServerLock:
-    """Hold ``server.lock``, shared or exclusive, until :meth:`release` or the process's end.
-
-    On Windows it holds nothing: an open database cannot be renamed there in the first place.
-    """
+    """Hold ``server.lock``, shared or exclusive, until :meth:`release` or the process's end."""
 
     def __init__(self, folder: AccountFolder) -> None:
         self._path = folder.server_lock
         self._descriptor: int | None = None
-        if sys.platform != "win32":
-            self._open()
+        self._open()
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
         """Take the lock shared. Raises ``LockedError`` (BUSY) and releases it while another is exclusive."""
@@ -119,25 +114,18 @@ class ServerLock:
                 os.close(descriptor)
 
     def _open(self) -> None:
-        # defence: lock-follows-no-link -O_NOFOLLOW
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(self._path, flags, 0o600)
+            self._descriptor = SYSTEM.open_private(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
             # Nobody moves anything on a read-only disk.
 
     def _take(self, *, exclusive: bool, timeout: float) -> None:
-        if sys.platform == "win32":
-            return
-        import fcntl  # noqa: PLC0415 - POSIX only
-
-        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         deadline = time.monotonic() + timeout
         while self._descriptor is not None:
             try:
-                fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
+                SYSTEM.lock(self._descriptor, exclusive=exclusive)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise busy_error(
@@ -169,18 +157,11 @@ class LockHolder:
 
 
 def find_holders(lock: Path, *, proc: Path = _PROC) -> list[LockHolder]:
-    """Find the other processes that hold a ``flock`` on this file, by pid.
+    """Find the other processes that hold a lock on this file, by pid.
 
     Read from ``/proc``, so on Linux only; elsewhere, or where it is closed, none is found.
     """
-    try:
-        place = lock.stat()
-        lines = (proc / "locks").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return []
-    wanted = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
-    pids = {int(parts[_PID]) for line in lines if _is_on(parts := line.split(), wanted)}
-    others = [pid for pid in sorted(pids - {os.getpid()}) if pid > 0]
+    others = sorted(SYSTEM.lock_holders(lock, proc=proc) - {os.getpid()})
     return [LockHolder(pid, _starter(pid, proc), _profile(pid, proc)) for pid in others]
 
 
@@ -188,11 +169,6 @@ def describe_holders(lock: Path) -> str:
     """Return the end of a sentence that names who holds it: ': process 1; process 2', or ''."""
     found = "; ".join(str(one) for one in find_holders(lock))
     return f": {found}" if found else ""
-
-
-def _is_on(parts: list[str], wanted: str) -> bool:
-    # "3: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF"; one that waits has "->" in second place.
-    return len(parts) > _PLACE and parts[_KIND] == "FLOCK" and parts[_PLACE] == wanted
 
 
 def _starter(pid: int, proc: Path) -> str:

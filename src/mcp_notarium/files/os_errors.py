@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from mcp_notarium.errors import FREE_SPACE
+from mcp_notarium.system import SYSTEM
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Numbers of the errors that say there is no space."""
@@ -95,7 +96,7 @@ def _permission(path: Path) -> str:
             break
         last = one
         needed = _FOLDER if stat.S_ISDIR(found.st_mode) else _FILE
-        ours = os.name == "posix" and found.st_uid == os.geteuid()
+        ours = SYSTEM.has_modes and SYSTEM.access(one, found).owner == "user"
         if ours and stat.S_IMODE(found.st_mode) & needed != needed:
             return f"Run `chmod u+{'rwx' if needed == _FOLDER else 'rw'} {display_path(one)}`."
     return f"You may not use {display_path(last)}. {ELSEWHERE}"

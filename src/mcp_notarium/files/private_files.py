@@ -1,8 +1,7 @@
 """Read and write private files: no link is followed, and a crash leaves the old file or the new one.
 
 Every file is created 0600 under a name nobody can guess, flushed, read back and only then renamed.
-This module knows no file's meaning. It also checks whether a group is the user's alone, so that "group may
-write" lets nobody else in.
+This module knows no file's meaning.
 """
 
 from __future__ import annotations
@@ -11,25 +10,22 @@ import errno
 import os
 import re
 import shutil
-import stat
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors
+from mcp_notarium.system import SYSTEM
 
 StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
-_LOCK_TRIES, _LOCK_PAUSE = 20, 0.001
-# defence: private-file-no-link -O_NOFOLLOW
-_FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
-_NO_LIST = {errno.ENODATA, errno.ENOTSUP} if sys.platform == "linux" else set()
+
+open_regular = SYSTEM.open_regular
+flush_file = SYSTEM.flush_file
+sync_folder = SYSTEM.flush_folder
 
 
 def ignore_step(_step: str) -> None:
@@ -48,21 +44,6 @@ def read_private(path: Path, *, most: int) -> bytes | None:
         return None
 
 
-def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
-    """Open a regular file for reading; never wait for a pipe. Raises ``OSError`` as :func:`read_private`.
-
-    ``follow``: also through a symbolic link.
-    """
-    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
-    if follow:
-        flags &= ~getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)  # ``os.fdopen`` would leave a folder open
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return os.fdopen(descriptor, "rb")
-
-
 def replace_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
     """Replace the file at ``path`` by ``content``, whole or not at all; flushed when it returns.
 
@@ -78,9 +59,9 @@ def _write_and_rename(path: Path, content: bytes, at: StepHook) -> None:
     try:
         _compare(temporary, content)  # defence: key-change-read-back
         at("verify")
-        temporary.replace(path)
+        SYSTEM.move(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        SYSTEM.remove(temporary)
         raise
 
 
@@ -93,43 +74,6 @@ def _sync_rename(path: Path, at: StepHook) -> None:
 def _compare(path: Path, content: bytes) -> None:
     if read_private(path, most=len(content)) != content:
         raise OSError(errno.EIO, "it reads back differently from the disk")
-
-
-def change_private(path: Path, change: Callable[[bytes], bytes | None], *, most: int) -> None:
-    """Write what ``change`` makes of a file's content over it, in place; None: it stays. Nothing is flushed.
-
-    One process at a time does so, except on Windows. Another one that reads meanwhile may see a part of each.
-    Raises ``OSError``; ``FileNotFoundError`` if the file is missing.
-    """
-    flags = os.O_RDWR | sum(getattr(os, name, 0) for name in _FLAGS)
-    descriptor = os.open(path, flags)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        _lock(descriptor)
-        content = change(os.read(descriptor, most + 1))
-        if content is not None:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Take the lock of an open file until it is closed. Raises ``BlockingIOError`` if that takes too long."""
-    if sys.platform == "win32":
-        return
-    import fcntl  # noqa: PLC0415 - POSIX only
-
-    for left in reversed(range(_LOCK_TRIES)):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not left:
-                raise
-            time.sleep(_LOCK_PAUSE)
-        else:
-            return
 
 
 def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) -> None:
@@ -145,7 +89,7 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     try:
         _sync_rename(path, at)
     except BaseException:
-        path.unlink(missing_ok=True)  # its name may not be on the disk
+        SYSTEM.remove(path)  # its name may not be on the disk
         raise
 
 
@@ -163,17 +107,6 @@ def remove_unfinished(path: Path) -> None:
 def name_unfinished(path: Path) -> Path:
     """Return a new temporary name for ``path``, beside it."""
     return path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder. Windows cannot; there renames are journalled."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def temporary_pattern(name: str) -> str:
@@ -223,42 +156,6 @@ def disk_errors(what: str) -> Iterator[None]:
         ) from None
 
 
-def is_group_private(path: Path, found: os.stat_result) -> bool:
-    """Check a folder that its group may write to and others may not; Linux only, never for root.
-
-    Distributions with a group for each user set umask 002, and every new folder is group-writable there.
-    The answer is no if that cannot be found out. The rule is the one OpenSSH has on Debian: every listed
-    and every primary member is checked. A directory service that does not list its users can hide one.
-    """
-    if sys.platform != "linux" or not os.geteuid() or found.st_mode & 0o002:
-        return False
-    return _is_private(found.st_gid) and not _has_access_list(path)
-
-
-def _is_private(group: int) -> bool:
-    import grp  # noqa: PLC0415 - POSIX only, and seldom needed
-    import pwd  # noqa: PLC0415 - the same
-
-    try:
-        me, ours = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
-    except KeyError:
-        return False
-    if me.pw_gid != group or ours.gr_name != me.pw_name or set(ours.gr_mem) - {me.pw_name}:
-        return False
-    return all(one.pw_uid == me.pw_uid for one in pwd.getpwall() if one.pw_gid == group)
-
-
-def _has_access_list(path: Path) -> bool:
-    """Check for an access list: with one the group's bits are a mask and do not say who has access."""
-    if sys.platform != "linux":
-        return True
-    try:
-        os.getxattr(path, "system.posix_acl_access", follow_symlinks=False)
-    except OSError as error:
-        return error.errno not in _NO_LIST
-    return True
-
-
 def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
     descriptor, temporary = _create_temporary(path)
     try:
@@ -266,41 +163,19 @@ def _write_temporary(path: Path, content: bytes, at: StepHook) -> Path:
             file.write(content)
             file.flush()
             at("write")
-            _flush(file.fileno())  # defence: files-flushed
+            SYSTEM.flush(file.fileno())  # defence: files-flushed
             at("sync")
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        SYSTEM.remove(temporary)
         raise
     return temporary
 
 
 def _create_temporary(path: Path) -> tuple[int, Path]:
     # defence: temporary-file-is-new -O_EXCL
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | sum(getattr(os, name, 0) for name in _FLAGS)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     for _ in range(_TRIES):
         temporary = name_unfinished(path)
         with suppress(FileExistsError):
-            # defence: temporary-file-private 0o600=0o666
-            return os.open(temporary, flags, 0o600), temporary
+            return SYSTEM.open_private(temporary, flags), temporary
     raise FileExistsError(errno.EEXIST, "no free temporary name")
-
-
-def flush_file(path: Path) -> None:
-    """Flush what was written to an existing file. Raises ``OSError``."""
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-    try:
-        if sys.platform == "linux":
-            os.fdatasync(descriptor)
-        else:
-            _flush(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _flush(descriptor: int) -> None:
-    if sys.platform == "darwin":
-        import fcntl  # noqa: PLC0415 - POSIX only
-
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync does not reach the platter
-    else:
-        os.fsync(descriptor)

@@ -17,6 +17,7 @@ from mcp_notarium.errors import Unfinished
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.system import SYSTEM
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 
@@ -28,7 +29,7 @@ def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | 
         return None
     target = create_folder(folder, now)
     for path in existing:
-        path.rename(target / path.name)
+        SYSTEM.move(path, target / path.name)
     sync_folder(target)
     sync_folder(folder.path)
     return target

@@ -22,6 +22,7 @@ from mcp_notarium.files.private_files import (
     sync_folder,
     temporary_pattern,
 )
+from mcp_notarium.system import SYSTEM
 
 NOT_COPIED = (
     "The disk did not take the copy of the key file (`notarium_keys.json.bak`). The change is active "
@@ -101,7 +102,7 @@ def prepare(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_st
 
 def commit(folder: AccountFolder) -> None:
     """Rename the prepared key file over the key file: the commit point. Raises ``OSError`` if that fails."""
-    folder.prepared_key_file.replace(folder.key_file)
+    SYSTEM.move(folder.prepared_key_file, folder.key_file)
 
 
 def make_durable(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> bool:

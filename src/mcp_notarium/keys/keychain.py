@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import os
 import stat
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from typing import Protocol, TypeVar
 
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import SYSTEM
 
 _Answer = TypeVar("_Answer")
 
@@ -277,11 +277,8 @@ def find_session_bus() -> None:
     Many MCP clients pass on HOME and PATH and little else. The bus of a login session then still lies
     at its fixed place, where other programs look for it too; the library that ``keyring`` uses does not.
     """
-    if sys.platform != "linux" or os.environ.get(_BUS_ADDRESS):
-        return
-    runtime = os.environ.get(_RUNTIME_DIR) or f"/run/user/{os.getuid()}"
-    bus = Path(runtime, "bus")
-    if _is_our_socket(bus):
+    bus = SYSTEM.session_bus(os.environ)
+    if bus is not None and _is_our_socket(bus):
         os.environ[_BUS_ADDRESS] = f"unix:path={bus}"
 
 
@@ -291,4 +288,4 @@ def _is_our_socket(path: Path) -> bool:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid()
+    return stat.S_ISSOCK(found.st_mode) and SYSTEM.access(path, found).owner == "user"

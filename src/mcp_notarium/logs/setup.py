@@ -28,6 +28,7 @@ from mcp_notarium.logs.logger import (
     scrub_for_pipe,
     scrub_for_terminal,
 )
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     import asyncio
@@ -160,12 +161,9 @@ def open_log_file(path: Path) -> int:
     The folder must exist. A link, another user's file or anything that is not a regular file is
     refused. If others may read an existing file of ours, that permission is removed.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"):
-        flags |= getattr(os, name, 0)
     try:
         _check_folder(path)
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = SYSTEM.open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     except OSError as error:
         raise _log_file_error(path, error.strerror or type(error).__name__) from error
     try:
@@ -188,22 +186,21 @@ def _write_to_stream(stream: TextIO, line: str) -> None:
 
 def _check_folder(path: Path) -> None:
     mode = path.parent.stat().st_mode
-    if sys.platform != "win32":
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise _log_file_error(path, "everybody may write to its folder")
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and SYSTEM.has_modes:
+        raise _log_file_error(path, "everybody may write to its folder")
 
 
 def _check_file(path: Path, descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise _log_file_error(path, "it is not a regular file")
-    if sys.platform != "win32":
-        if status.st_uid != os.geteuid():
-            raise _log_file_error(path, "it belongs to another user")
-        if status.st_nlink > 1:
-            raise _log_file_error(path, "it has a second name (hard link)")
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            os.fchmod(descriptor, 0o600)
+    access = SYSTEM.access(descriptor, status)
+    if access.owner != "user":
+        raise _log_file_error(path, "it belongs to another user")
+    if status.st_nlink > 1:
+        raise _log_file_error(path, "it has a second name (hard link)")
+    if not access.is_private:
+        SYSTEM.make_private(descriptor)
 
 
 def _log_file_error(path: Path, reason: str) -> ConfigError:

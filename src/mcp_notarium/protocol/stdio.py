@@ -24,6 +24,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mcp_notarium.system import SYSTEM
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -62,12 +64,7 @@ def take_descriptors() -> tuple[int, int]:
     open_missing_streams()
     incoming, outgoing = os.dup(_STDIN), os.dup(_STDOUT)
     for fd in (incoming, outgoing):
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415 - exists on Windows only
-
-            msvcrt.setmode(fd, os.O_BINARY)
-        else:
-            os.set_blocking(fd, True)  # or "nothing yet" would look like the end
+        SYSTEM.prepare_stream(fd)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, _STDIN)
     os.close(null)

@@ -14,14 +14,15 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, create_folder
 from mcp_notarium.sandbox import landlock, seccomp
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.config import Config, Sandbox
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 """OpenSSL and Python's TLS would take trusted certificates from them, or write the session's keys."""
-_PR_SET_DUMPABLE = 4
 _PRIVATE_UMASK = 0o077
 
 _FILTERED = "seccomp: programs, listening, protocols"
@@ -64,17 +64,8 @@ def harden_process() -> None:
     """Make new files private, forbid core files and tracing, and drop the TLS variables."""
     os.umask(_PRIVATE_UMASK)  # defence: process-umask
     wipe_environment(*CERTIFICATES)  # defence: certificate-variables-wiped
-    if sys.platform != "win32":
-        import resource  # noqa: PLC0415 - POSIX only
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # defence: no-core-files
-    forbid_dumping()
-
-
-def forbid_dumping() -> None:
-    """Forbid other processes of the same user to trace this one or read its memory. Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # defence: process-not-dumpable
+    SYSTEM.forbid_dumps()
+    SYSTEM.forbid_tracing()
 
 
 def hide_secrets(*names: str) -> None:
@@ -82,7 +73,7 @@ def hide_secrets(*names: str) -> None:
 
     ``/proc/PID/environ`` shows the bytes that a process was started with, whatever is set later.
     """
-    _overwrite_variables(names)
+    SYSTEM.overwrite_variables(names)
 
 
 def wipe_environment(*names: str) -> None:
@@ -90,35 +81,9 @@ def wipe_environment(*names: str) -> None:
 
     Copies that Python made before (in ``os.environ`` itself) are released, not overwritten.
     """
-    _overwrite_variables(names)
+    SYSTEM.overwrite_variables(names)
     for name in names:
         os.environ.pop(name, None)
-
-
-def _overwrite_variables(names: Iterable[str]) -> None:
-    """Overwrite the values where they stand; a variable may have been given more than once."""
-    if sys.platform == "win32":
-        return
-    libc = ctypes.CDLL(None)
-    wanted = tuple(os.fsencode(name) + b"=" for name in names)
-    if sys.platform == "darwin":
-        libc._NSGetEnviron.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))  # noqa: SLF001 - Apple's name
-        entries = libc._NSGetEnviron().contents  # noqa: SLF001
-    else:
-        entries = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")
-    for address in _walk(entries):
-        held = ctypes.string_at(address)
-        if held.startswith(wanted):
-            start = held.index(b"=") + 1
-            ctypes.memset(address + start, 0, len(held) - start)  # defence: environment-wiped
-
-
-def _walk(entries: Any) -> Iterator[int]:
-    """Yield the addresses in a list that ends with 0."""
-    number = 0
-    while entries and entries[number]:
-        yield entries[number]
-        number += 1
 
 
 class Confinement:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 
+from mcp_notarium.system import SYSTEM
+
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION = 1
+_PATH_ONLY = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH_BENEATH, _NET_PORT = 1, 2
 _PR_SET_NO_NEW_PRIVS = 38
 _CONNECT, _BIND = 1 << 1, 1 << 0
@@ -78,7 +80,7 @@ class Allowed:
 
 def version() -> int:
     """Return the kernel's version of Landlock; 0 where there is none."""
-    if sys.platform != "linux":
+    if not SYSTEM.can_confine:
         return 0
     libc = ctypes.CDLL(None, use_errno=True)
     found: int = libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
@@ -120,7 +122,7 @@ def _ruleset(rights: Access, known: int) -> int:
 def _allow_paths(ruleset: int, paths: Iterable[Path], access: Access) -> None:
     for path in paths:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(path, _PATH_ONLY)
             try:
                 rights = access if path.is_dir() else access & _OF_FILES
                 _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)

@@ -14,9 +14,10 @@ import ctypes
 import errno
 import os
 import struct
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from mcp_notarium.system import SYSTEM
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _PR_SET_NO_NEW_PRIVS = 38
@@ -200,17 +201,17 @@ AARCH64 = Architecture(0xC00000B7, _numbers(_REFUSED, 1), _numbers(_INSPECTED, 1
 
 def architecture() -> Architecture | None:
     """Return the architecture this process runs on; None where its call numbers are not known here."""
-    if sys.platform != "linux" or struct.calcsize("P") != 8:  # noqa: PLR2004 - bytes of an address
+    if not SYSTEM.can_confine or struct.calcsize("P") != 8:  # noqa: PLR2004 - bytes of an address
         return None
-    return {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine)
+    return {"x86_64": X86_64, "aarch64": AARCH64}.get(SYSTEM.machine())
 
 
 def explain_missing_support() -> str:
     """Explain why no filter is possible here; empty where one is."""
-    if sys.platform != "linux":
+    if not SYSTEM.can_confine:
         return "this system has no seccomp"
     if architecture() is None:
-        return f"the system calls of {os.uname().machine} are not known"
+        return f"the system calls of {SYSTEM.machine()} are not known"
     libc = ctypes.CDLL(None, use_errno=True)
     # Without a filter: only a kernel that knows them looks where it should be.
     libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, None)

@@ -11,7 +11,6 @@ import errno
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -26,6 +25,7 @@ from mcp_notarium.storage.authorizer import Authorizer
 from mcp_notarium.storage.database import BUSY_SECONDS, MEMORY, Database
 from mcp_notarium.storage.integrity import PAGE_SIZE
 from mcp_notarium.storage.write_ahead_log import has_header
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.driver import Connection
@@ -188,7 +188,7 @@ def _require_private(path: Path) -> None:
             resolution_hint="Restore it from a backup. If the notes are at a note store, "
             "`mcp-notarium reset-cache` loads all again.",
         ) from None
-    reason = _unsafe(found)
+    reason = _unsafe(path, found)
     if reason:
         raise LockedError(
             Verdict.UNSAFE_PATH,
@@ -200,18 +200,17 @@ def _require_private(path: Path) -> None:
         raise CacheDamaged("the cache file is shorter than one page")
 
 
-def _unsafe(found: os.stat_result) -> str | None:
-    if stat.S_ISLNK(found.st_mode):
+def _unsafe(path: Path, found: os.stat_result) -> str | None:
+    if SYSTEM.is_link(found):
         return "is a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
     if found.st_nlink != 1:
         return "has a second name (hard link)"
-    if os.name != "posix":
-        return None
-    if found.st_uid != os.geteuid():
+    access = SYSTEM.access(path, found)
+    if access.owner != "user":
         return "belongs to another user"
-    return "is readable by others" if found.st_mode & 0o077 else None
+    return None if access.is_private else "is readable by others"
 
 
 def _open(
@@ -284,9 +283,7 @@ def _read_only_uri(path: Path, *, without_log: bool) -> str:
         return f"{name}&immutable=1"
     try:
         with suppress(FileExistsError):
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-            flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-            os.close(os.open(index, flags, 0o600))
+            os.close(SYSTEM.open_private(index, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except OSError:
         raise LockedError(
             Verdict.UNSAFE_PATH,
@@ -339,7 +336,7 @@ def _configure(database: Database, page_cache: int) -> None:
         database.run(f"PRAGMA {pragma}")
     if database.read_only:
         return
-    if sys.platform == "darwin":
+    if SYSTEM.flushes_fully:
         for pragma in ("fullfsync = ON", "checkpoint_fullfsync = ON"):
             database.run(f"PRAGMA {pragma}")
     mode = database.row("PRAGMA journal_mode = WAL")

@@ -27,7 +27,7 @@ OnProgress = Callable[[int, int], None]
 
 
 _COPIED = {name: table.key for name, table in TABLES.items() if table.key}
-"""The target fills the others by itself, except for the audit chain (``carry_over`` of ``account/audit_anchor``)."""
+"""The target fills the others by itself, except for the audit chain (``account/chain_copy``)."""
 
 
 def copy_into(

@@ -11,8 +11,6 @@ a moment before.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +38,7 @@ from mcp_notarium.sync.pull_decisions import (
     deduplicate,
     plan,
 )
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.threads import run_in_thread
 
 Bookmark = Callable[[SyncProgress], None]
@@ -225,6 +224,7 @@ _LAST_SECONDS = 1.0
 _REST_SECONDS = 1.0
 """Time without a written note after which the full-text index is merged: each slice holds up who writes."""
 _Result = TypeVar("_Result")
+release_memory = SYSTEM.release_memory
 
 
 class BatchApplier:
@@ -405,17 +405,3 @@ class ThreadConnection:
 def _alone(work: Callable[[Cache], _Result], cache: Cache, in_use: threading.Lock) -> _Result:
     with in_use:
         return work(cache)
-
-
-def release_memory() -> bool:
-    """Return free heap memory to the system; True if there was any. Never fails.
-
-    After a first load glibc keeps some 15 MB for threads that have ended. Other C libraries return
-    it by themselves.
-    """
-    if sys.platform != "linux":
-        return False
-    try:
-        return bool(ctypes.CDLL(None).malloc_trim(0))
-    except (OSError, AttributeError):
-        return False

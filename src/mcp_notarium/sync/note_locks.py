@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from mcp_notarium.stores.contract import WITHDRAWN
+from mcp_notarium.system import SYSTEM
 
 T = TypeVar("T")
 _Locks = WeakValueDictionary[str, asyncio.Lock]
@@ -168,15 +169,7 @@ def process_ended(owner: str) -> bool:
     Only processes of this machine are checked. For others, and where the system cannot be asked
     without harm, the answer is False and the lease decides.
     """
-    if os.name != "posix":  # elsewhere signal 0 is not a question
-        return False
     machine, _, rest = owner.rpartition(":")[0].rpartition(":")
     if machine != socket.gethostname() or not rest.isdecimal() or int(rest) < 1:
         return False
-    try:
-        os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
+    return SYSTEM.has_ended(int(rest))

@@ -10,13 +10,10 @@ hold no note text, path or secret.
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
@@ -24,6 +21,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import LOOKING, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools import folders, history, many, places, properties, tags, undo_many
 from mcp_notarium.tools.answers import (
     Duplicate,
@@ -316,18 +314,8 @@ def collect_stats(app: App) -> Stats:
 
 
 def _rss_mb() -> float | None:
-    """Return resident memory: now on Linux, the peak on other POSIX systems, else None."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return round(pages * os.sysconf("SC_PAGE_SIZE") / _MB, 1)
-    except (OSError, ValueError, IndexError, AttributeError):
-        pass
-    try:
-        import resource  # noqa: PLC0415 - does not exist on Windows
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kilobytes elsewhere
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MB, 1)
+    used = SYSTEM.memory_used()
+    return None if used is None else round(used / _MB, 1)
 
 
 _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[Answers]]] = {

@@ -38,6 +38,7 @@ from mcp_notarium.files.private_files import (
     sync_folder,
 )
 from mcp_notarium.stores import registry
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.transfer import markdown_folder
 
 _VERSION = 1
@@ -134,7 +135,7 @@ def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) 
 def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report: Report) -> None:
     remove_unfinished(path)
     unfinished = name_unfinished(path)
-    unfinished.mkdir(mode=0o700)
+    SYSTEM.make_private_folder(unfinished)
     try:
         for number, file in enumerate(files, 1):
             to = unfinished / file.path
@@ -144,9 +145,8 @@ def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report:
                 out.write(file.data)
             os.utime(to, (file.modified_at, file.modified_at))
             report(number, total)
-        if hasattr(os, "sync"):
-            os.sync()  # one flush for all of the files
-        unfinished.rename(path)
+        SYSTEM.flush_below(unfinished)
+        SYSTEM.move(unfinished, path)
         sync_folder(path.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing

@@ -9,11 +9,10 @@ from contextlib import closing
 import pytest
 
 from mcp_notarium.account import audit_anchor, opener
-from mcp_notarium.account.audit_anchor import Anchored
+from mcp_notarium.account.audit_anchor import Anchored, change_private
 from mcp_notarium.app import open_app
 from mcp_notarium.audit.chain import AuditEntry, Head
 from mcp_notarium.errors import LockedError, RollbackSeen, Verdict
-from mcp_notarium.files.private_files import change_private
 from mcp_notarium.storage import database as storage
 from support import put_back_child
 from support.account import folder_of

@@ -11,8 +11,8 @@ import pytest
 from mcp_notarium.config.policy_file import read_policy
 from mcp_notarium.domain.policy import Mode
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.files import private_files
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from mcp_notarium.system import SYSTEM
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="private groups are Linux's")
 
@@ -33,7 +33,7 @@ def _system(monkeypatch, tmp_path):
         folder = tmp_path
 
         def answer(self):
-            return private_files.is_group_private(self.folder, self.folder.stat())
+            return SYSTEM.is_group_private(self.folder, self.folder.stat())
 
     made = System()
     tmp_path.chmod(0o775)

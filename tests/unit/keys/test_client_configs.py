@@ -20,7 +20,7 @@ def write(path, text):
 
 @pytest.fixture(autouse=True)
 def _places(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(known_clients, "PLATFORM", "linux")
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "here").mkdir()

@@ -327,6 +327,6 @@ def test_a_link_to_a_socket_is_no_bus(listening):
 
 @LINUX_ONLY
 def test_somebody_elses_bus_is_not_trusted(listening, monkeypatch):
-    monkeypatch.setattr(os, "getuid", lambda: listening.stat().st_uid + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: listening.stat().st_uid + 1)
     find_session_bus()
     assert os.environ[ADDRESS] == ""

@@ -104,7 +104,7 @@ def test_a_hardened_process_is_not_dumpable():
 
 def test_the_files_under_proc_of_a_hardened_process_belong_to_root():
     # Not dumpable: the kernel hands /proc/PID to root, so that a peer of the same user is refused.
-    code = "hardening.forbid_dumping()\ns = os.stat('/proc/self/environ')\nprint(s.st_uid, oct(s.st_mode))"
+    code = "hardening.SYSTEM.forbid_tracing()\ns = os.stat('/proc/self/environ')\nprint(s.st_uid, oct(s.st_mode))"
     uid, mode = child(code).split()
     assert uid == "0"
     assert stat.S_IMODE(int(mode, 8)) == 0o400
@@ -140,7 +140,7 @@ def test_a_command_that_sees_a_secret_is_closed_to_others(arguments, tmp_path):
 def test_server_and_commands_overwrite_every_secret_of_their_environment(act, tmp_path):
     """Seen by the process itself, which is left readable for that."""
     secrets = {name: f"canary-of-{name}-5e1f" for name in secret_names()}
-    code = "hardening.forbid_dumping = lambda: None\nfrom mcp_notarium.__main__ import main\n"
+    code = "type(hardening.SYSTEM).forbid_tracing = lambda _: None\nfrom mcp_notarium.__main__ import main\n"
     look = "\nimport os\nprint('environ', open('/proc/self/environ', 'rb').read(), os.environ)"
     place = {"HOME": str(tmp_path), "NOTARIUM_DATA_DIR": str(tmp_path / "cache")}
     shown = child(

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from mcp_notarium.account.audit_anchor import carry_over
+from mcp_notarium.account.chain_copy import carry_over
 from mcp_notarium.audit.chain import OPEN, ActName, AuditEntry, AuditKeys, ChainMac, Head
 from mcp_notarium.audit.verification import MOST_FAULTS, FaultKind
 from mcp_notarium.domain.note import Content

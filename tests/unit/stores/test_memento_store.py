@@ -286,7 +286,7 @@ def test_a_link_or_a_file_of_somebody_else_is_never_opened(app, tmp_path, monkey
     (tmp_path / "link.db").symlink_to(app.path)
     with pytest.raises(StoreUnavailable, match="a link"):
         listing(opens(tmp_path / "link.db"))
-    monkeypatch.setattr(database_file.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(StoreUnavailable, match="another user"):
         listing(opens(app.path))
 

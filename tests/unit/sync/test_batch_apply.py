@@ -1,6 +1,7 @@
 """Many notes at once: stored beside the event loop, through a connection that is gone afterwards."""
 
 import asyncio
+import ctypes
 import os
 import platform
 import threading
@@ -113,7 +114,7 @@ def test_a_c_library_without_it_is_no_failure(monkeypatch, gone):
     def missing(_name):
         raise gone
 
-    monkeypatch.setattr(batch_apply.ctypes, "CDLL", missing)
+    monkeypatch.setattr(ctypes, "CDLL", missing)
     assert batch_apply.release_memory() is False
 
 

@@ -32,6 +32,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.stores.memento.note_codec import REQUIRED
+from mcp_notarium.system import SYSTEM
 
 READ_SECONDS = 3.0
 WRITE_SECONDS = 5.0
@@ -188,7 +189,7 @@ class DatabaseFile:
             raise _unavailable(
                 f"MEMENTO_DATABASE names no file, but a link, a folder or so: {display_path(self._path)}"
             )
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():  # defence: app-file-is-the-users
+        if SYSTEM.access(self._path, found).owner != "user":  # defence: app-file-is-the-users
             raise _unavailable(
                 f"MEMENTO_DATABASE names a file of another user: {display_path(self._path)}"
             )

@@ -6,13 +6,13 @@ Only folders that are there are returned. A list that cannot be read is as good 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.stores.kind import Place
+from mcp_notarium.system import SYSTEM
 
 _MOST_BYTES = 4 * 1024 * 1024
 _LIST = "obsidian.json"
@@ -51,14 +51,8 @@ def _read_list(path: Path) -> list[Place]:
 
 def _obsidian_folders(environ: Mapping[str, str]) -> list[Path]:
     home = Path.home()
-    platform: str = sys.platform
-    if platform == "win32":
-        return [Path(environ.get("APPDATA", "") or home / "AppData/Roaming") / "obsidian"]
-    if platform == "darwin":
-        return [home / "Library/Application Support/obsidian"]
-    xdg = environ.get("XDG_CONFIG_HOME", "").strip()
     return [
-        (Path(xdg) if xdg else home / ".config") / "obsidian",
+        SYSTEM.app_folder(environ) / "obsidian",
         home / ".var/app/md.obsidian.Obsidian/config/obsidian",
         home / "snap/obsidian/current/.config/obsidian",
     ]

@@ -1,0 +1,223 @@
+"""Define what differs between systems: the port that ``linux``, ``macos`` and ``windows`` implement.
+
+A method raises ``OSError`` where the system refuses; its number (``errno``) means the same on every system. Others
+turn it into words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Hold who may use a file or folder. "Others" are all but its user and the system's administrators."""
+
+    owner: Literal["user", "admin", "other"]
+    """The administrator is root, or Windows' own accounts. A user who is root is the user."""
+    is_private: bool
+    """Others have no right at all."""
+    others_read: bool
+    others_change: bool
+    """Others may write to a file, or add to a folder."""
+    others_replace: bool
+    """Others may put something else in the place of what is in a folder."""
+
+
+class PrivateFiles(Protocol):
+    """Read, create, lock, flush and move files that belong to one user."""
+
+    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+        """Open a regular file for reading; never wait for a pipe, and let no other program inherit it.
+
+        Raises ``OSError`` for a folder or anything else, and for a symbolic link unless ``follow``.
+        """
+        ...
+
+    def open_private(self, path: Path, flags: int) -> int:
+        """Open a file by ``os.open``'s flags, through no link; a new one is the user's alone from its first moment."""
+        ...
+
+    def make_private_folder(self, path: Path) -> None:
+        """Create a folder that is the user's alone. Raises ``FileExistsError``."""
+        ...
+
+    def access(self, place: Path | int, found: os.stat_result) -> Access:
+        """Tell who may use an open file, or what is at a path. ``found``: its ``fstat`` or ``lstat``."""
+        ...
+
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell from its ``lstat`` whether something stands for another name."""
+        ...
+
+    def make_private(self, descriptor: int) -> None:
+        """Take all rights on an open file of the user from others."""
+        ...
+
+    def explain_privacy(self, path: Path, quoted: str, *, folder: bool, reading: bool) -> str:
+        """Return the command that takes the rights of others on a path: all, or only to change it."""
+        ...
+
+    def explain_ownership(self, path: Path, quoted: str) -> str:
+        """Return the command that makes what is at a path the user's own."""
+        ...
+
+    def is_group_private(self, path: Path, found: os.stat_result) -> bool:
+        """Check that the group that may write to a folder is the user alone."""
+        ...
+
+    def lock(self, descriptor: int, *, exclusive: bool) -> None:
+        """Lock an open file until it is closed, or change its lock. Raises ``BlockingIOError`` instead of waiting.
+
+        The lock is the open file's, not the process's, and ends with it. Bytes of the file can be read and written.
+        """
+        ...
+
+    def lock_holders(self, path: Path, *, proc: Path = Path("/proc")) -> set[int]:
+        """Return the processes that hold a lock on a file, as far as ``/proc`` tells."""
+        ...
+
+    def flush(self, descriptor: int) -> None:
+        """Wait until what was written to an open file is on the disk."""
+        ...
+
+    def flush_file(self, path: Path) -> None:
+        """Wait until what was written to an existing file is on the disk."""
+        ...
+
+    def flush_folder(self, folder: Path) -> None:
+        """Wait until the names in a folder are on the disk."""
+        ...
+
+    def flush_below(self, folder: Path) -> None:
+        """Wait until all files below a folder are on the disk."""
+        ...
+
+    def move(self, old: Path, new: Path) -> None:
+        """Rename a file or folder on one disk; a file at ``new`` is replaced, in one step.
+
+        Both are as they were if it raises ``OSError``.
+        """
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or a link and not what it leads to; nothing if there is none."""
+        ...
+
+
+class Processes(Protocol):
+    """Protect this process, and ask about others."""
+
+    @property
+    def can_confine(self) -> bool:
+        """Tell whether its kernel may have Landlock and seccomp."""
+        ...
+
+    def machine(self) -> str:
+        """Return the system's name of the processor."""
+        ...
+
+    def forbid_dumps(self) -> None:
+        """Let no crash write the memory of this process."""
+        ...
+
+    def forbid_tracing(self) -> None:
+        """Let no other process of the user trace this one or read its memory, where the system can."""
+        ...
+
+    def overwrite_variables(self, names: Iterable[str]) -> None:
+        """Overwrite the values of variables in what other processes can read of this one."""
+        ...
+
+    def memory_used(self) -> int | None:
+        """Return the bytes of memory in use; the peak where the system tells no more, None where not even that."""
+        ...
+
+    def release_memory(self) -> bool:
+        """Return free heap memory to the system; True if there was any. Never fails."""
+        ...
+
+    def has_ended(self, pid: int) -> bool:
+        """Tell whether no process of this number runs; False where that cannot be told."""
+        ...
+
+
+class Desktop(Protocol):
+    """Name places and programs as users of the system know them, and set up their terminal."""
+
+    @property
+    def has_modes(self) -> bool:
+        """Tell whether modes say who may use a file."""
+        ...
+
+    @property
+    def has_drives(self) -> bool:
+        """Tell whether paths begin with the letter of a drive."""
+        ...
+
+    @property
+    def flushes_fully(self) -> bool:
+        """Tell whether a flush has to be asked for twice: SQLite needs ``PRAGMA fullfsync``."""
+        ...
+
+    @property
+    def program_suffix(self) -> str:
+        """Return the end of the names of programs."""
+        ...
+
+    @property
+    def editors(self) -> tuple[str, ...]:
+        """Return the usual editors, the best first."""
+        ...
+
+    @property
+    def pager(self) -> str:
+        """Return the command of the usual pager."""
+        ...
+
+    @property
+    def can_pass_descriptors(self) -> bool:
+        """Tell whether a program that is started can inherit an open file by its number."""
+        ...
+
+    @property
+    def can_select_streams(self) -> bool:
+        """Tell whether ``select`` waits for streams that are no sockets."""
+        ...
+
+    def split_command(self, words: str) -> list[str]:
+        """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
+        ...
+
+    def app_folder(self, environ: Mapping[str, str]) -> Path:
+        """Return the folder in which programs keep their settings for the user."""
+        ...
+
+    def user_folder(self, what: Literal["config", "data"], environ: Mapping[str, str]) -> Path:
+        """Return our own folder for settings or data. Raises ``RuntimeError`` without a home folder."""
+        ...
+
+    def session_bus(self, environ: Mapping[str, str]) -> Path | None:
+        """Return where the session's D-Bus may be that ``environ`` does not name; None where keychains need none."""
+        ...
+
+    def prepare_stream(self, descriptor: int) -> None:
+        """Let a stream of the protocol carry bytes as they are, and wait for them."""
+        ...
+
+    def hidden_input(self, descriptor: int) -> AbstractContextManager[None]:
+        """Show nothing of what is typed meanwhile. Raises ``OSError`` if the terminal is gone."""
+        ...
+
+    def kept_terminal(self, descriptor: int) -> AbstractContextManager[None]:
+        """Give a terminal its settings back afterwards."""
+        ...
+
+
+class System(PrivateFiles, Processes, Desktop, Protocol):
+    """Hold all of it."""

@@ -1,0 +1,253 @@
+"""Implement what Linux, macOS and other POSIX systems share.
+
+Sources: POSIX.1-2017 (``open``, ``fsync``, ``rename``, ``termios.h``, ``kill``), Linux man pages flock(2) and open(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from mcp_notarium.system.port import Access
+
+assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
+
+# defence: private-file-no-link -O_NOFOLLOW
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ALL, _READ, _CHANGE = 0o077, 0o044, 0o022
+
+
+class Posix:
+    """Implement the port by POSIX alone: no confinement, and no protection of the memory."""
+
+    can_confine = False
+    has_modes = True
+    has_drives = False
+    flushes_fully = False
+    program_suffix = ""
+    editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
+    pager = "less -R"
+    can_pass_descriptors = True
+    can_select_streams = True
+    _flush_content = staticmethod(os.fsync)
+
+    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+        """Open it without waiting for a pipe; what was opened is looked at."""
+        descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)  # ``os.fdopen`` would leave a folder open
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+
+    def open_private(self, path: Path, flags: int) -> int:
+        """Open it with mode 0600."""
+        # defence: temporary-file-private 0o600=0o666
+        return os.open(path, flags | _FLAGS, 0o600)
+
+    def make_private_folder(self, path: Path) -> None:
+        """Create it with mode 0700."""
+        path.mkdir(mode=0o700)
+
+    def access(self, _place: Path | int, found: os.stat_result) -> Access:
+        """Read owner and mode. In a folder with the sticky bit only owners take their entries away."""
+        mode, me = found.st_mode, os.geteuid()
+        changed = bool(mode & _CHANGE)
+        return Access(
+            owner="user" if found.st_uid == me else "other" if found.st_uid else "admin",
+            is_private=not mode & _ALL,
+            others_read=bool(mode & _READ),
+            others_change=changed,
+            others_replace=changed and not mode & stat.S_ISVTX,
+        )
+
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell a symbolic link."""
+        return stat.S_ISLNK(found.st_mode)
+
+    def make_private(self, descriptor: int) -> None:
+        """Set mode 0600."""
+        os.fchmod(descriptor, 0o600)
+
+    def explain_privacy(self, _path: Path, quoted: str, *, folder: bool, reading: bool) -> str:
+        """Return ``chmod`` with a mode, or without the right to write."""
+        mode = ("700" if folder else "600") if reading else "go-w"
+        return f"chmod {mode} {quoted}"
+
+    def explain_ownership(self, _path: Path, quoted: str) -> str:
+        """Return ``chown``."""
+        return f"sudo chown {os.geteuid()} {quoted}"
+
+    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
+        """Say no: only distributions of Linux have a group for each user."""
+        return False
+
+    def lock(self, descriptor: int, *, exclusive: bool) -> None:
+        """Use ``flock``: it is bound to the open file, and the kernel drops it with it."""
+        import fcntl  # noqa: PLC0415 - not every start takes a lock
+
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+
+    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
+        """Return none: only Linux tells."""
+        return set()
+
+    def flush(self, descriptor: int) -> None:
+        """Use ``fsync``."""
+        os.fsync(descriptor)
+
+    def flush_file(self, path: Path) -> None:
+        """Open it again, for writing as some systems require, and flush it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._flush_content(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def flush_folder(self, folder: Path) -> None:
+        """Use ``fsync`` on the folder itself."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def flush_below(self, folder: Path) -> None:
+        """Flush each: ``sync`` need not wait for the disk."""
+        for path in folder.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                self.flush_file(path)
+
+    def move(self, old: Path, new: Path) -> None:
+        """Use ``rename``, also while programs have the files open."""
+        old.rename(new)
+
+    def remove(self, path: Path) -> None:
+        """Use ``unlink``, also while programs have it open."""
+        path.unlink(missing_ok=True)
+
+    def machine(self) -> str:
+        """Ask ``uname``."""
+        return os.uname().machine
+
+    def forbid_dumps(self) -> None:
+        """Limit core files to nothing."""
+        import resource  # noqa: PLC0415 - a server needs it once
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # defence: no-core-files
+
+    def forbid_tracing(self) -> None:
+        """Do nothing: POSIX has no such call."""
+
+    def overwrite_variables(self, names: Iterable[str]) -> None:
+        """Overwrite the values where they stand; a variable may have been given more than once."""
+        import ctypes  # noqa: PLC0415 - a server needs it once
+
+        wanted = tuple(os.fsencode(name) + b"=" for name in names)
+        for address in _walk(self._environment()):
+            held = ctypes.string_at(address)
+            if held.startswith(wanted):
+                start = held.index(b"=") + 1
+                ctypes.memset(address + start, 0, len(held) - start)  # defence: environment-wiped
+
+    def _environment(self) -> Any:
+        import ctypes  # noqa: PLC0415 - as above
+
+        return ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+
+    def memory_used(self) -> int | None:
+        """Return the peak: POSIX has no more. The unit is 1 KiB."""
+        return self._peak() * 1024
+
+    def _peak(self) -> int:
+        import resource  # noqa: PLC0415 - seldom needed
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def release_memory(self) -> bool:
+        """Leave it to the C library."""
+        return False
+
+    def has_ended(self, pid: int) -> bool:
+        """Send no signal: the kernel only looks whether it could."""
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except (PermissionError, OverflowError):
+            return False
+        return False
+
+    def split_command(self, words: str) -> list[str]:
+        """Split as a POSIX shell does."""
+        import shlex  # noqa: PLC0415 - a server needs none
+
+        return shlex.split(words)
+
+    def app_folder(self, environ: Mapping[str, str]) -> Path:
+        """Follow the XDG Base Directory Specification."""
+        return Path(environ.get("XDG_CONFIG_HOME", "").strip() or "~/.config").expanduser()
+
+    def user_folder(self, what: Literal["config", "data"], environ: Mapping[str, str]) -> Path:
+        """Follow the same specification."""
+        if what == "config":
+            return self.app_folder(environ) / "mcp-notarium"
+        home = environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
+        return Path(home).expanduser() / "mcp-notarium"
+
+    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
+        """Return nothing: only Linux has a fixed place."""
+        return None
+
+    def prepare_stream(self, descriptor: int) -> None:
+        """Let reads wait, or "nothing yet" would look like the end."""
+        os.set_blocking(descriptor, True)
+
+    @contextmanager
+    def hidden_input(self, descriptor: int) -> Iterator[None]:
+        """Switch the echo off, and what was typed before away."""
+        import termios  # noqa: PLC0415 - seldom needed
+
+        try:
+            before = termios.tcgetattr(descriptor)
+            hidden = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+            try:  # a signal may come at any moment
+                termios.tcsetattr(descriptor, termios.TCSAFLUSH, hidden)
+                yield
+            finally:
+                _restore(descriptor, before, termios.TCSAFLUSH)
+        except termios.error as error:
+            raise OSError(errno.ENOTTY, "the terminal is gone") from error
+
+    @contextmanager
+    def kept_terminal(self, descriptor: int) -> Iterator[None]:
+        """Give it its settings back when what was written is shown."""
+        import termios  # noqa: PLC0415 - seldom needed
+
+        before = termios.tcgetattr(descriptor)
+        try:
+            yield
+        finally:
+            _restore(descriptor, before, termios.TCSADRAIN)
+
+
+def _restore(descriptor: int, before: list[Any], when: int) -> None:
+    import termios  # noqa: PLC0415 - seldom needed
+
+    try:
+        termios.tcsetattr(descriptor, when, before)
+    except termios.error:
+        return  # the terminal is gone
+
+
+def _walk(entries: Any) -> Iterator[int]:
+    """Yield the addresses in a list that ends with 0."""
+    number = 0
+    while entries and entries[number]:
+        yield entries[number]
+        number += 1

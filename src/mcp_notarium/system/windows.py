@@ -1,0 +1,390 @@
+"""Implement what Windows does in its own way.
+
+Sources (Microsoft Learn): "CreateFileW function" (sharing, FILE_FLAG_OPEN_REPARSE_POINT), "Reparse Point Tags", "LockFileEx
+function", "MoveFileExW function", "_commit" (FlushFileBuffers), "OpenProcess function", "WaitForSingleObject function",
+"GetProcessMemoryInfo function", "SetErrorMode function", "WerSetFlags function", "SetConsoleMode function", "Maximum Path
+Length Limitation", "KNOWNFOLDERID", "icacls". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may
+read this one's memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from ctypes import wintypes as w
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from mcp_notarium.system.port import Access
+from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID, AccessLists
+from mcp_notarium.system.windows_kernel import (
+    INVALID_PARAMETER,
+    IO_PENDING,
+    LOCK_VIOLATION,
+    AttributeTag,
+    FileId,
+    Kernel,
+    MemoryCounters,
+    Overlapped,
+    windows_error,
+)
+
+_GENERIC_READ, _GENERIC_WRITE = 0x80000000, 0x40000000
+_APPEND_ONLY = (
+    0x4 | 0x100000 | 0x80 | 0x20000
+)  # FILE_APPEND_DATA, SYNCHRONIZE, READ_ATTRIBUTES, READ_CONTROL
+_CHANGE_LIST = 0x40000  # WRITE_DAC
+_SHARE_ALL = 0x1 | 0x2 | 0x4
+"""With FILE_SHARE_DELETE another process may rename or remove what this one has open, as on POSIX."""
+_CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
+_NO_REPARSE, _NORMAL = 0x00200000, 0x80
+_TYPE_DISK = 1
+_TAG_INFO, _ID_INFO = 9, 18
+_DIRECTORY, _REPARSE = 0x10, 0x400
+_STANDS_FOR_ANOTHER_NAME = 0x20000000
+"""The bit of ``IsReparseTagNameSurrogate``: links and mount points have it, files of OneDrive have not."""
+_MOVE_REPLACE, _MOVE_WRITE_THROUGH = 0x1, 0x8
+_LOCK_AT_ONCE, _LOCK_EXCLUSIVE = 0x1, 0x2
+_LOCK_OFFSET = 0x7FFFFFFF
+"""Upper half of the offset of the one byte that is locked: far behind the end, for nobody can read a locked byte."""
+_SYNCHRONIZE, _QUERY_LIMITED = 0x100000, 0x1000
+_SIGNALLED = 0
+_NO_FAULT_BOX = 0x1 | 0x2  # SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX
+_NO_HEAP = 0x1
+_ECHO = 0x4
+_LONGEST = 240
+_TRIES, _PAUSE = 20, 0.05
+_HELD = {errno.EACCES, errno.EBUSY, errno.EAGAIN}
+"""Errors while an antivirus, a backup or an indexer has a file for a moment; a lack of rights looks the same."""
+
+
+class Windows:
+    """Implement the port by the Windows API; ``pause`` waits so many seconds."""
+
+    can_confine = False
+    has_modes = False
+    has_drives = True
+    flushes_fully = False
+    program_suffix = ".exe"
+    editors = ("notepad",)
+    pager = "more"
+    can_pass_descriptors = False
+    can_select_streams = False
+
+    def __init__(
+        self, kernel: Kernel | None = None, *, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._kernel = kernel or Kernel()
+        self._lists = AccessLists(self._kernel)
+        self._pause = pause
+
+    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+        """Open it, and look at what was opened; other programs may still rename and remove it."""
+        if follow:
+            handle = self._create(path, _GENERIC_READ, _OPEN_EXISTING, _NORMAL)
+            try:
+                self._demand_regular(handle, path)
+            except BaseException:
+                self._kernel.call("CloseHandle", handle)
+                raise
+        else:
+            handle = self._open_itself(path, _GENERIC_READ, _OPEN_EXISTING, None)
+        flags = os.O_RDONLY | _binary()
+        return os.fdopen(self._kernel.libraries.descriptor(handle, flags), "rb")
+
+    def open_private(self, path: Path, flags: int) -> int:
+        """Open it with the list of rights that makes a new one the user's alone."""
+        append = flags & os.O_APPEND
+        wanted = _APPEND_ONLY if append else _GENERIC_READ
+        if flags & (os.O_RDWR | os.O_WRONLY) and not append:
+            wanted |= _GENERIC_WRITE
+        if not flags & os.O_CREAT:
+            how = _OPEN_EXISTING
+        else:
+            how = _CREATE_NEW if flags & os.O_EXCL else _OPEN_ALWAYS
+        with self._lists.attributes(folder=False) as attributes:
+            new = attributes if flags & os.O_CREAT else None
+            handle = self._open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
+        kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
+        return self._kernel.libraries.descriptor(handle, kept | _binary())
+
+    def _open_itself(self, path: Path, access: int, how: int, attributes: object) -> int:
+        """Open a regular file, and not what a link in its place names.
+
+        A file that is stored in another way (OneDrive, deduplication) has a reparse point that is no name. It is
+        opened again for its content, and must be the same file.
+        """
+        handle = self._create(path, access, how, _NO_REPARSE, attributes)
+        try:
+            tag = self._tag(handle, path)
+            if tag.FileAttributes & _REPARSE and tag.ReparseTag & _STANDS_FOR_ANOTHER_NAME:
+                raise OSError(errno.ELOOP, "it is a link", str(path))
+            if not tag.FileAttributes & _REPARSE:
+                self._demand_regular(handle, path)
+                kept, handle = handle, 0
+                return kept
+            again = self._create(path, access, _OPEN_EXISTING, _NORMAL)
+            try:
+                self._demand_regular(again, path)
+                self._demand_same(again, handle, path)
+            except BaseException:
+                self._kernel.call("CloseHandle", again)
+                raise
+            return again
+        finally:
+            if handle:
+                self._kernel.call("CloseHandle", handle)
+
+    def _demand_same(self, one: int, other: int, path: Path) -> None:
+        if self._identity(one, path) != self._identity(other, path):
+            raise OSError(errno.ELOOP, "it was replaced by a link", str(path))
+
+    def _create(
+        self, path: Path, access: int, how: int, flags: int, attributes: object = None
+    ) -> int:
+        new = ctypes.byref(attributes) if isinstance(attributes, ctypes.Structure) else None
+        return self._kernel.demand(
+            "CreateFileW", long_path(path), access, _SHARE_ALL, new, how, flags, None, path=path
+        )
+
+    def _demand_regular(self, handle: int, path: Path) -> None:
+        """Raise ``OSError`` for a folder, a pipe or a device."""
+        try:
+            is_disk = self._kernel.call("GetFileType", handle) == _TYPE_DISK
+            if is_disk and not self._tag(handle, path).FileAttributes & _DIRECTORY:
+                return
+        except OSError:
+            pass
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+    def _tag(self, handle: int, path: Path) -> AttributeTag:
+        found = AttributeTag()
+        self._inform(handle, _TAG_INFO, found, path)
+        return found
+
+    def _identity(self, handle: int, path: Path) -> tuple[int, bytes]:
+        found = FileId()
+        self._inform(handle, _ID_INFO, found, path)
+        return found.VolumeSerialNumber, bytes(found.FileId)
+
+    def _inform(self, handle: int, what: int, found: ctypes.Structure, path: Path) -> None:
+        self._kernel.demand(
+            "GetFileInformationByHandleEx",
+            handle,
+            what,
+            ctypes.byref(found),
+            ctypes.sizeof(found),
+            path=path,
+        )
+
+    def make_private_folder(self, path: Path) -> None:
+        """Create it with a list of rights that what is created in it inherits."""
+        with self._lists.attributes(folder=True) as attributes:
+            self._kernel.demand(
+                "CreateDirectoryW", long_path(path), ctypes.byref(attributes), path=path
+            )
+
+    def access(self, place: Path | int, _found: os.stat_result) -> Access:
+        """Read its list of rights: modes mean nothing here."""
+        if isinstance(place, int):
+            place = self._kernel.libraries.handle(place)
+        return self._lists.read(place)
+
+    def is_link(self, found: os.stat_result) -> bool:
+        """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
+        return bool(getattr(found, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER_NAME)
+
+    def make_private(self, descriptor: int) -> None:
+        """Give it the list of rights of a new file."""
+        self._lists.make_private(self._kernel.libraries.handle(descriptor))
+
+    def explain_privacy(self, path: Path, _quoted: str, *, folder: bool, reading: bool) -> str:
+        """Return ``icacls`` with what a new one would get, or without the groups that hold everybody."""
+        if not reading:
+            groups = " ".join(f'"*{sid}"' for sid in EVERYBODY)
+            return f'icacls "{path}" /inheritance:d /remove:g {groups}'
+        inherited = "(OI)(CI)" if folder else ""
+        mine, systems = (f'"*{sid}:{inherited}F"' for sid in (self._lists.user, SYSTEM_SID))
+        return f'icacls "{path}" /inheritance:r /grant:r {mine} {systems}'
+
+    def explain_ownership(self, path: Path, _quoted: str) -> str:
+        """Return ``icacls`` as an administrator runs it."""
+        return f'icacls "{path}" /setowner "*{self._lists.user}"'
+
+    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
+        """Say no: the list of rights names each group."""
+        return False
+
+    def lock(self, descriptor: int, *, exclusive: bool) -> None:
+        """Lock one byte far behind the end. A lock that is held already is given up first."""
+        handle = self._kernel.libraries.handle(descriptor)
+        with suppress(OSError):  # it holds none
+            self._kernel.demand("UnlockFileEx", handle, 0, 1, 0, ctypes.byref(_lock_place()))
+        how = _LOCK_AT_ONCE | (_LOCK_EXCLUSIVE if exclusive else 0)
+        if not self._kernel.call("LockFileEx", handle, how, 0, 1, 0, ctypes.byref(_lock_place())):
+            code = self._kernel.libraries.last_error()
+            if code in {LOCK_VIOLATION, IO_PENDING}:
+                raise BlockingIOError(errno.EAGAIN, "another process has the lock")
+            raise windows_error(code)
+
+    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
+        """Return none: only Linux tells."""
+        return set()
+
+    def flush(self, descriptor: int) -> None:
+        """Use ``_commit``, which is ``FlushFileBuffers``: it reaches the drive, and its buffer."""
+        os.fsync(descriptor)
+
+    def flush_file(self, path: Path) -> None:
+        """Open it again for writing, and flush it."""
+        descriptor = self.open_private(path, os.O_RDWR)
+        try:
+            self.flush(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def flush_folder(self, folder: Path) -> None:
+        """Do nothing: NTFS logs names, and :meth:`move` waits for the disk."""
+
+    def flush_below(self, folder: Path) -> None:
+        """Flush each."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self.flush_file(path)
+
+    def move(self, old: Path, new: Path) -> None:
+        """Use ``MoveFileEx``; try again for a second while another program has one of them open.
+
+        It changes nothing unless it succeeds. A folder has to go where nothing is.
+        """
+        flags = _MOVE_WRITE_THROUGH | (0 if old.is_dir() else _MOVE_REPLACE)
+        self._patiently(
+            lambda: self._kernel.demand(
+                "MoveFileExW", long_path(old), long_path(new), flags, path=new
+            )
+        )
+
+    def remove(self, path: Path) -> None:
+        """Use ``DeleteFile``; try again as :meth:`move` does."""
+        self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
+
+    def _patiently(self, do: Callable[[], object]) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                do()
+            except OSError as error:
+                if error.errno not in _HELD or not left:
+                    raise
+                self._pause(_PAUSE)
+            else:
+                return
+
+    def machine(self) -> str:
+        """Return what the variable says."""
+        return os.environ.get("PROCESSOR_ARCHITECTURE", "")
+
+    def forbid_dumps(self) -> None:
+        """Let Windows Error Reporting neither ask nor take the heap along."""
+        with suppress(OSError, AttributeError):
+            self._kernel.call("SetErrorMode", _NO_FAULT_BOX)
+            self._kernel.call("WerSetFlags", _NO_HEAP)
+
+    def forbid_tracing(self) -> None:
+        """Do nothing: the owner of a process can always give himself the rights on it."""
+
+    def overwrite_variables(self, _names: Iterable[str]) -> None:
+        """Do nothing: a variable that Python removes is removed from the process's own block."""
+
+    def memory_used(self) -> int | None:
+        """Return the working set."""
+        found = MemoryCounters(cb=ctypes.sizeof(MemoryCounters))
+        try:
+            process = self._kernel.call("GetCurrentProcess")
+            self._kernel.demand(
+                "K32GetProcessMemoryInfo", process, ctypes.byref(found), ctypes.sizeof(found)
+            )
+        except OSError:
+            return None
+        return int(found.WorkingSetSize)
+
+    def release_memory(self) -> bool:
+        """Leave it to the C library."""
+        return False
+
+    def has_ended(self, pid: int) -> bool:
+        """Open the process: one that has ended may still have its number, and is signalled."""
+        handle = self._kernel.call("OpenProcess", _SYNCHRONIZE | _QUERY_LIMITED, False, pid)  # noqa: FBT003 - by position
+        if not handle:
+            return self._kernel.libraries.last_error() == INVALID_PARAMETER
+        try:
+            return bool(self._kernel.call("WaitForSingleObject", handle, 0) == _SIGNALLED)
+        finally:
+            self._kernel.call("CloseHandle", handle)
+
+    def split_command(self, words: str) -> list[str]:
+        """Split at blanks outside quotes; a backslash is part of a path."""
+        return [one.strip('"') for one in shlex.split(words, posix=False)]
+
+    def app_folder(self, environ: Mapping[str, str]) -> Path:
+        """Return the folder of settings that roam."""
+        return Path(environ.get("APPDATA", "").strip() or Path.home() / "AppData" / "Roaming")
+
+    def user_folder(self, what: Literal["config", "data"], _environ: Mapping[str, str]) -> Path:
+        """Return the folder that stays on this machine, wherever it was moved."""
+        import platformdirs  # noqa: PLC0415 - slow, and needed once
+
+        find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path
+        return find("mcp-notarium", appauthor=False)
+
+    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
+        """Return nothing: the Credential Manager needs none."""
+        return None
+
+    def prepare_stream(self, descriptor: int) -> None:
+        """Let line ends pass as they are."""
+        self._kernel.libraries.set_binary(descriptor)
+
+    @contextmanager
+    def hidden_input(self, descriptor: int) -> Iterator[None]:
+        """Switch the console's echo off."""
+        with self.kept_terminal(descriptor):
+            handle = self._kernel.libraries.handle(descriptor)
+            self._kernel.demand("SetConsoleMode", handle, self._console_mode(handle) & ~_ECHO)
+            yield
+
+    @contextmanager
+    def kept_terminal(self, descriptor: int) -> Iterator[None]:
+        """Give the console its mode back."""
+        handle = self._kernel.libraries.handle(descriptor)
+        before = self._console_mode(handle)
+        try:
+            yield
+        finally:
+            self._kernel.call("SetConsoleMode", handle, before)
+
+    def _console_mode(self, handle: int) -> int:
+        mode = w.DWORD()
+        self._kernel.demand("GetConsoleMode", handle, ctypes.byref(mode))
+        return int(mode.value)
+
+
+def long_path(path: Path) -> str:
+    r"""Return the path as Windows takes it however long it is: ``\\?\`` before an absolute one with backslashes."""
+    text = str(path)
+    if len(text) < _LONGEST or text.startswith("\\\\?\\"):
+        return text
+    text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
+    return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
+
+
+def _lock_place() -> Overlapped:
+    return Overlapped(0, 0, 0, _LOCK_OFFSET, None)
+
+
+def _binary() -> int:
+    return getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)

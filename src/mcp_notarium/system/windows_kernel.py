@@ -1,0 +1,255 @@
+"""Declare the functions of Windows that ``windows`` and ``windows_access`` call, and turn their errors into ``OSError``.
+
+Sources: the page of Microsoft Learn that bears the function's name; "System Error Codes" for the numbers; "_get_osfhandle",
+"_open_osfhandle" and "_setmode" for the C library's descriptors. Nothing is loaded before the first call, so that the
+module can be imported on any system.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from ctypes import wintypes as w
+from typing import Any
+
+if sys.platform == "win32":
+    import msvcrt
+
+ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 5, 32, 33
+INVALID_PARAMETER, IO_PENDING = 87, 997
+INVALID_HANDLE = ctypes.c_void_p(-1).value
+
+_ERRNO = {
+    1: errno.EINVAL,  # ERROR_INVALID_FUNCTION: the file system does not know it
+    2: errno.ENOENT,
+    3: errno.ENOENT,
+    4: errno.EMFILE,
+    ACCESS_DENIED: errno.EACCES,
+    6: errno.EBADF,
+    8: errno.ENOMEM,
+    17: errno.EXDEV,
+    19: errno.EROFS,
+    21: errno.EIO,  # ERROR_NOT_READY
+    23: errno.EIO,  # ERROR_CRC
+    SHARING_VIOLATION: errno.EBUSY,
+    LOCK_VIOLATION: errno.EAGAIN,
+    39: errno.ENOSPC,
+    80: errno.EEXIST,
+    INVALID_PARAMETER: errno.EINVAL,
+    112: errno.ENOSPC,
+    123: errno.EINVAL,  # ERROR_INVALID_NAME
+    145: errno.ENOTEMPTY,
+    183: errno.EEXIST,
+    206: errno.ENAMETOOLONG,
+    267: errno.ENOTDIR,
+    303: errno.EBUSY,  # ERROR_DELETE_PENDING
+    1117: errno.EIO,
+    1314: errno.EPERM,
+}
+_WORDS = {
+    SHARING_VIOLATION: "another program has it open",
+    LOCK_VIOLATION: "another program has locked it",
+    303: "it is being deleted, and another program has it open",
+}
+
+
+class Overlapped(ctypes.Structure):
+    """``OVERLAPPED``: of it only the offset of a lock is used."""
+
+    _fields_ = (
+        ("Internal", ctypes.c_size_t),
+        ("InternalHigh", ctypes.c_size_t),
+        ("Offset", w.DWORD),
+        ("OffsetHigh", w.DWORD),
+        ("hEvent", w.HANDLE),
+    )
+
+
+class SecurityAttributes(ctypes.Structure):
+    """``SECURITY_ATTRIBUTES``: who may use what is created."""
+
+    _fields_ = (
+        ("nLength", w.DWORD),
+        ("lpSecurityDescriptor", w.LPVOID),
+        ("bInheritHandle", w.BOOL),
+    )
+
+
+class AttributeTag(ctypes.Structure):
+    """``FILE_ATTRIBUTE_TAG_INFO``."""
+
+    _fields_ = (("FileAttributes", w.DWORD), ("ReparseTag", w.DWORD))
+
+
+class FileId(ctypes.Structure):
+    """``FILE_ID_INFO``."""
+
+    _fields_ = (("VolumeSerialNumber", ctypes.c_ulonglong), ("FileId", ctypes.c_ubyte * 16))
+
+
+class MemoryCounters(ctypes.Structure):
+    """``PROCESS_MEMORY_COUNTERS``."""
+
+    _fields_ = (
+        ("cb", w.DWORD),
+        ("PageFaultCount", w.DWORD),
+        ("PeakWorkingSetSize", ctypes.c_size_t),
+        ("WorkingSetSize", ctypes.c_size_t),
+        ("QuotaPeakPagedPoolUsage", ctypes.c_size_t),
+        ("QuotaPagedPoolUsage", ctypes.c_size_t),
+        ("QuotaPeakNonPagedPoolUsage", ctypes.c_size_t),
+        ("QuotaNonPagedPoolUsage", ctypes.c_size_t),
+        ("PagefileUsage", ctypes.c_size_t),
+        ("PeakPagefileUsage", ctypes.c_size_t),
+    )
+
+
+class SizeOfList(ctypes.Structure):
+    """``ACL_SIZE_INFORMATION``."""
+
+    _fields_ = (("AceCount", w.DWORD), ("AclBytesInUse", w.DWORD), ("AclBytesFree", w.DWORD))
+
+
+_POINTER = w.LPVOID
+FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
+    "CreateFileW": (
+        "kernel32",
+        w.HANDLE,
+        (w.LPCWSTR, w.DWORD, w.DWORD, _POINTER, w.DWORD, w.DWORD, w.HANDLE),
+    ),
+    "CloseHandle": ("kernel32", w.BOOL, (w.HANDLE,)),
+    "CreateDirectoryW": ("kernel32", w.BOOL, (w.LPCWSTR, _POINTER)),
+    "MoveFileExW": ("kernel32", w.BOOL, (w.LPCWSTR, w.LPCWSTR, w.DWORD)),
+    "GetFileType": ("kernel32", w.DWORD, (w.HANDLE,)),
+    "GetFileInformationByHandleEx": (
+        "kernel32",
+        w.BOOL,
+        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD),
+    ),
+    "LockFileEx": (
+        "kernel32",
+        w.BOOL,
+        (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, w.DWORD, _POINTER),
+    ),
+    "UnlockFileEx": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, _POINTER)),
+    "OpenProcess": ("kernel32", w.HANDLE, (w.DWORD, w.BOOL, w.DWORD)),
+    "WaitForSingleObject": ("kernel32", w.DWORD, (w.HANDLE, w.DWORD)),
+    "GetCurrentProcess": ("kernel32", w.HANDLE, ()),
+    "K32GetProcessMemoryInfo": ("kernel32", w.BOOL, (w.HANDLE, _POINTER, w.DWORD)),
+    "SetErrorMode": ("kernel32", w.UINT, (w.UINT,)),
+    "WerSetFlags": ("kernel32", ctypes.c_long, (w.DWORD,)),
+    "GetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
+    "SetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD)),
+    "LocalFree": ("kernel32", _POINTER, (_POINTER,)),
+    "OpenProcessToken": ("advapi32", w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
+    "GetTokenInformation": (
+        "advapi32",
+        w.BOOL,
+        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD, _POINTER),
+    ),
+    "ConvertSidToStringSidW": ("advapi32", w.BOOL, (_POINTER, _POINTER)),
+    "ConvertStringSecurityDescriptorToSecurityDescriptorW": (
+        "advapi32",
+        w.BOOL,
+        (w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
+    ),
+    "GetSecurityDescriptorDacl": ("advapi32", w.BOOL, (_POINTER, _POINTER, _POINTER, _POINTER)),
+    "GetNamedSecurityInfoW": (
+        "advapi32",
+        w.DWORD,
+        (w.LPCWSTR, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
+    ),
+    "GetSecurityInfo": (
+        "advapi32",
+        w.DWORD,
+        (w.HANDLE, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
+    ),
+    "SetSecurityInfo": (
+        "advapi32",
+        w.DWORD,
+        (w.HANDLE, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER),
+    ),
+    "GetAclInformation": ("advapi32", w.BOOL, (_POINTER, _POINTER, w.DWORD, ctypes.c_int)),
+    "GetAce": ("advapi32", w.BOOL, (_POINTER, w.DWORD, _POINTER)),
+}
+"""Name -> library, type of the result, types of the arguments. Pointers to structures are given as ``byref``."""
+
+
+def windows_error(code: int, path: object = None) -> OSError:
+    """Return the error for a code of Windows; its words, where there are none of ours, hold the code."""
+    number = _ERRNO.get(code, errno.EIO)
+    words = _WORDS.get(code) or f"{os.strerror(number).lower()} (Windows error {code})"
+    return OSError(number, words, None if path is None else str(path))
+
+
+class Libraries:
+    """Load the libraries of Windows and the functions of its C library."""
+
+    def load(self, name: str) -> Any:
+        """Load one of them; it keeps the last error of its calls."""
+        if sys.platform == "win32":
+            return ctypes.WinDLL(name, use_last_error=True)
+        else:  # noqa: RET505 - mypy reads one branch
+            raise _not_windows()
+
+    def last_error(self) -> int:
+        """Return the code of the last call of this thread that failed."""
+        if sys.platform == "win32":
+            return ctypes.get_last_error()
+        else:  # noqa: RET505 - as above
+            raise _not_windows()
+
+    def handle(self, descriptor: int) -> int:
+        """Return the handle of an open file."""
+        if sys.platform == "win32":
+            return msvcrt.get_osfhandle(descriptor)
+        else:  # noqa: RET505 - as above
+            raise _not_windows()
+
+    def descriptor(self, handle: int, flags: int) -> int:
+        """Return a descriptor for a handle, which is closed with it."""
+        if sys.platform == "win32":
+            return msvcrt.open_osfhandle(handle, flags)
+        else:  # noqa: RET505 - as above
+            raise _not_windows()
+
+    def set_binary(self, descriptor: int) -> None:
+        """Let line ends pass as they are."""
+        if sys.platform == "win32":
+            msvcrt.setmode(descriptor, os.O_BINARY)
+
+
+def _not_windows() -> OSError:
+    return OSError(errno.ENOSYS, "this system is not Windows")
+
+
+class Kernel:
+    """Call the functions of the table by name; each is loaded at its first call."""
+
+    def __init__(self, libraries: Libraries | None = None) -> None:
+        self.libraries = libraries or Libraries()
+        self._functions: dict[str, Any] = {}
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function and return what it returns."""
+        found = self._functions.get(name)
+        if found is None:
+            library, result, types = FUNCTIONS[name]
+            found = getattr(self.libraries.load(library), name)
+            found.restype, found.argtypes = result, types
+            self._functions[name] = found
+        return found(*arguments)
+
+    def demand(self, name: str, *arguments: Any, path: object = None) -> int:
+        """Call a function that returns 0, or no handle, if it fails. Raises ``OSError`` then."""
+        result = self.call(name, *arguments)
+        if not result or result == INVALID_HANDLE:
+            raise windows_error(self.libraries.last_error(), path)
+        return int(result)
+
+    def demand_success(self, name: str, *arguments: Any, path: object = None) -> None:
+        """Call a function that returns the code of its error, or 0. Raises ``OSError`` for a code."""
+        if code := int(self.call(name, *arguments)):
+            raise windows_error(code, path)
