@@ -50,6 +50,7 @@ class Simulated:
         self.ended: set[int] = set()
         self.running: set[int] = {4711}
         self.console = 0x1F7
+        self.typed = b"typed ahead"
         self._error = 0
         self._open: dict[int, tuple[int, str, bool]] = {}
         self._locks: dict[tuple[str, int], list[tuple[int, bool]]] = {}
@@ -247,6 +248,10 @@ class Simulated:
 
     def _SetConsoleMode(self, _handle, mode):
         self.console = mode
+        return 1
+
+    def _FlushConsoleInputBuffer(self, _handle):
+        self.typed = b""
         return 1
 
     def _LocalFree(self, _place):

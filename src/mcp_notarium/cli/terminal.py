@@ -131,14 +131,8 @@ def show_once(words: str, secret: Secret) -> None:
 def forget_typed() -> None:
     """Drop what was typed before a question was shown: it was no answer to it."""
     with suppress(OSError, ValueError):
-        if not sys.stdin.isatty():
-            return
-        try:
-            import termios  # noqa: PLC0415 - POSIX only
-        except ImportError:
-            return
-        with suppress(termios.error):
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # defence: typed-ahead-forgotten
+        if sys.stdin.isatty():
+            SYSTEM.drop_typed(sys.stdin.fileno())
 
 
 def ask_yes(question: str) -> bool:

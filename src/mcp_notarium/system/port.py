@@ -210,6 +210,10 @@ class Desktop(Protocol):
         """Let a stream of the protocol carry bytes as they are, and wait for them."""
         ...
 
+    def drop_typed(self, descriptor: int) -> None:
+        """Drop what was typed at a terminal and not read yet. Raises ``OSError`` if the terminal is gone."""
+        ...
+
     def hidden_input(self, descriptor: int) -> AbstractContextManager[None]:
         """Show nothing of what is typed meanwhile. Raises ``OSError`` if the terminal is gone."""
         ...

@@ -208,6 +208,15 @@ class Posix:
         """Let reads wait, or "nothing yet" would look like the end."""
         os.set_blocking(descriptor, True)
 
+    def drop_typed(self, descriptor: int) -> None:
+        """Empty the terminal's queue."""
+        import termios  # noqa: PLC0415 - seldom needed
+
+        try:
+            termios.tcflush(descriptor, termios.TCIFLUSH)  # defence: typed-ahead-forgotten
+        except termios.error as error:
+            raise OSError(errno.ENOTTY, "the terminal is gone") from error
+
     @contextmanager
     def hidden_input(self, descriptor: int) -> Iterator[None]:
         """Switch the echo off, and what was typed before away."""

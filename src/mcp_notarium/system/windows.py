@@ -2,7 +2,7 @@
 
 Sources (Microsoft Learn): "CreateFileW function" (sharing, FILE_FLAG_OPEN_REPARSE_POINT), "Reparse Point Tags", "LockFileEx
 function", "MoveFileExW function", "_commit" (FlushFileBuffers), "OpenProcess function", "WaitForSingleObject function",
-"GetProcessMemoryInfo function", "SetErrorMode function", "WerSetFlags function", "SetConsoleMode function", "Maximum Path
+"GetProcessMemoryInfo function", "SetErrorMode function", "WerSetFlags function", "SetConsoleMode function", "FlushConsoleInputBuffer function", "Maximum Path
 Length Limitation", "KNOWNFOLDERID", "icacls". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may
 read this one's memory.
 """
@@ -348,6 +348,11 @@ class Windows:
     def prepare_stream(self, descriptor: int) -> None:
         """Let line ends pass as they are."""
         self._kernel.libraries.set_binary(descriptor)
+
+    def drop_typed(self, descriptor: int) -> None:
+        """Empty the console's buffer of input."""
+        handle = self._kernel.libraries.handle(descriptor)
+        self._kernel.demand("FlushConsoleInputBuffer", handle)
 
     @contextmanager
     def hidden_input(self, descriptor: int) -> Iterator[None]:

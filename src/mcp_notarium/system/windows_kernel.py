@@ -142,6 +142,7 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "WerSetFlags": ("kernel32", ctypes.c_long, (w.DWORD,)),
     "GetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
     "SetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD)),
+    "FlushConsoleInputBuffer": ("kernel32", w.BOOL, (w.HANDLE,)),
     "LocalFree": ("kernel32", _POINTER, (_POINTER,)),
     "OpenProcessToken": ("advapi32", w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
     "GetTokenInformation": (

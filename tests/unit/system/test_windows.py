@@ -208,6 +208,8 @@ def test_processes_memory_and_the_console(windows, model):
     with pytest.raises(KeyboardInterrupt), windows.hidden_input(0):
         raise KeyboardInterrupt
     assert model.console == before
+    windows.drop_typed(0)
+    assert model.typed == b""
 
 
 def test_long_paths_have_the_prefix_that_lifts_the_limit():
