@@ -25,7 +25,6 @@ PERMITTED = {
     "mcp_notarium.clients.known_clients": "a table of each system's paths",
     "mcp_notarium.stores.vault.file_table": "the files of a vault",
     "mcp_notarium.stores.vault.kind": "the files of a vault",
-    "mcp_notarium.stores.vault.system_calls": "the files of a vault",
 }
 """Module -> why it may ask."""
 

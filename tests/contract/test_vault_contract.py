@@ -21,6 +21,7 @@ from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPag
 from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
+from support.simulated_macos import simulate_macos
 
 
 class ShortIds(VaultStore):
@@ -166,6 +167,17 @@ class TestWithoutExchange(TestVault):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(system_calls, "rename", lambda *_arguments: False)
+            patch.setattr(system_calls, "rename", lambda *_arguments, **_how: False)
+            async with super().open_bench() as bench:
+                yield bench
+
+
+class TestMacOS(TestVault):
+    """Files are renamed and have attributes by the calls of macOS, which are simulated over those of Linux."""
+
+    @asynccontextmanager
+    async def open_bench(self) -> AsyncIterator[Bench]:
+        with pytest.MonkeyPatch.context() as patch:
+            simulate_macos(patch)
             async with super().open_bench() as bench:
                 yield bench

@@ -82,8 +82,8 @@ def _displaced_not_told(set_attribute: Set) -> None:
 def _not_exchanged(set_attribute: Set) -> None:
     rename = system_calls.rename
 
-    def without_exchange(parent: int, old: str, target: int, new: str, flag: int) -> bool:
-        return flag != system_calls.EXCHANGE and rename(parent, old, target, new, flag)
+    def without_exchange(parent: int, old: str, target: int, new: str, *, exchange: bool) -> bool:
+        return not exchange and rename(parent, old, target, new, exchange=False)
 
     set_attribute(system_calls, "rename", without_exchange)
 

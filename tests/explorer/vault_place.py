@@ -39,6 +39,7 @@ from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.kind import KIND, PATH
 from mcp_notarium.stores.vault.paths import TRASH, is_note_name
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from explorer.machine import Process
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 LEFT_BEHIND = Content("a file that the store has left behind")
 """Stands among the notes for a temporary file: it must be removed, or become a note."""
-_MOVES = {system_calls.NOREPLACE: "moves a file", system_calls.EXCHANGE: "exchanges files"}
+_MOVES = {False: "moves a file", True: "exchanges files"}
 
 
 class SteppedVault(VaultStore):
@@ -142,7 +143,7 @@ class VaultPlace:
         self._replace(time, "sleep", self.workers.sleep)
         self._replace(store, "_MANY", 1)
         self._replace(system_calls, "is_being_written", is_being_written)
-        self._replace(system_calls, "_born_at", born_at)
+        self._replace(SYSTEM, "birth", born_at)
 
     def _patch_moments(self) -> None:
         """Let others act before and after the steps of a write, and remember what is known to one process alone."""
@@ -154,18 +155,18 @@ class VaultPlace:
             self.workers.moment("it has read a file")
             return found
 
-        def renamed(parent: int, old: str, target: int, new: str, flag: int) -> bool:
+        def renamed(parent: int, old: str, target: int, new: str, *, exchange: bool) -> bool:
             note = new if is_note_name(new) else old
-            self.world.act_between(f"{_name()} {_MOVES[flag]}", note=note)
-            self.workers.moment(f"it {_MOVES[flag]}", kill=True)
-            done = rename(parent, old, target, new, flag)
+            self.world.act_between(f"{_name()} {_MOVES[exchange]}", note=note)
+            self.workers.moment(f"it {_MOVES[exchange]}", kill=True)
+            done = rename(parent, old, target, new, exchange=exchange)
             self.disk.look()
-            held = self._own_store().held if flag == system_calls.EXCHANGE else None
+            held = self._own_store().held if exchange else None
             if done and held is not None:
                 others = [one for name, one in self.disk.files().items() if name[1] != old]
                 if any(data == held.data for _, data in others):
                     self._own_store().elsewhere += f" {held.text}"
-            self.workers.moment(f"it {_MOVES[flag]}: done", kill=True)
+            self.workers.moment(f"it {_MOVES[exchange]}: done", kill=True)
             return done
 
         def removed(parent: int, name: str, **how: Any) -> bool:

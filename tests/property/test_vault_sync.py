@@ -43,7 +43,7 @@ def with_line(text, line, rng):
 
 
 def exchange(folder, one, other):
-    return system_calls.rename(folder, one, folder, other, system_calls.EXCHANGE)
+    return system_calls.rename(folder, one, folder, other, exchange=True)
 
 
 class WatchedVault(VaultStore):

@@ -1,15 +1,19 @@
 """Implement what only Linux has.
 
-Sources: Linux man pages prctl(2) PR_SET_DUMPABLE, fdatasync(2), sync(2), proc(5), acl(5), malloc_trim(3), credentials(7); XDG Base
-Directory Specification.
+Sources: Linux man pages prctl(2) PR_SET_DUMPABLE, fdatasync(2), sync(2), proc(5), acl(5), malloc_trim(3), credentials(7),
+renameat2(2), statx(2), fcntl(2) F_SETLEASE, xattr(7); XDG Base Directory Specification.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
+import signal
+import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 assert sys.platform == "linux"  # noqa: S101 - for mypy, as in ``posix``
@@ -17,6 +21,10 @@ assert sys.platform == "linux"  # noqa: S101 - for mypy, as in ``posix``
 from mcp_notarium.system.posix import Posix  # noqa: E402 - mypy stops above
 
 _PR_SET_DUMPABLE = 4
+_NOREPLACE, _EXCHANGE = 1, 2
+_NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+_EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
+"""Flag, mask and place in the answer of ``statx``."""
 _KIND, _PID, _PLACE = 1, 4, 5
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP}
 
@@ -53,6 +61,68 @@ class Linux(Posix):
         pids = {int(parts[_PID]) for line in lines if _is_on(parts := line.split(), wanted)}
         return {pid for pid in pids if pid > 0}
 
+    def rename(
+        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
+    ) -> bool:
+        """Use ``renameat2``."""
+        import ctypes  # noqa: PLC0415 - not before the first answer
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "renameat2"):
+            return False
+        flag = _EXCHANGE if exchange else _NOREPLACE
+        if libc.renameat2(old_folder, os.fsencode(old), new_folder, os.fsencode(new), flag) == 0:
+            return True
+        number = ctypes.get_errno()
+        if number in _NO_FLAGS:
+            return False
+        raise OSError(number, os.strerror(number))
+
+    def birth(self, descriptor: int, _found: os.stat_result) -> str | None:
+        """Ask ``statx``: Python tells no time of birth."""
+        import ctypes  # noqa: PLC0415 - the same
+
+        ask = _statx()
+        if ask is None:
+            return None
+        answer = ctypes.create_string_buffer(256)
+        if ask(descriptor, b"", _EMPTY_PATH, _BIRTH_TIME, answer) != 0:
+            return None
+        (known,) = struct.unpack_from("=I", answer, 0)
+        if not known & _BIRTH_TIME:
+            return None
+        return "{}.{:09}".format(*struct.unpack_from("=qI", answer, _AT_BIRTH_TIME))
+
+    def is_being_written(self, descriptor: int) -> bool:
+        """Ask for a read lease, which nobody gets then."""
+        import fcntl  # noqa: PLC0415 - seldom needed
+
+        try:
+            # Whoever opens the file meanwhile makes the system send a signal: one that nothing comes of.
+            fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError as error:
+            return error.errno == errno.EAGAIN
+        return False
+
+    def read_attribute(self, descriptor: int, name: str) -> bytes | None:
+        """Use ``fgetxattr``."""
+        with suppress(OSError):
+            return os.getxattr(descriptor, name)
+        return None
+
+    def write_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        """Use ``fsetxattr``."""
+        os.setxattr(descriptor, name, value)
+
+    def copy_attributes(self, source: int, to: int) -> None:
+        """Copy each that may be read and set."""
+        with suppress(OSError):
+            for name in os.listxattr(source):
+                with suppress(OSError):
+                    os.setxattr(to, name, os.getxattr(source, name))
+
     def forbid_tracing(self) -> None:
         """Make the process not dumpable."""
         import ctypes  # noqa: PLC0415 - not before the first answer
@@ -81,6 +151,13 @@ class Linux(Posix):
         if environ.get("DBUS_SESSION_BUS_ADDRESS"):
             return None
         return Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "bus")
+
+
+@functools.cache
+def _statx() -> Callable[..., int] | None:
+    import ctypes  # noqa: PLC0415 - not before the first answer
+
+    return getattr(ctypes.CDLL(None), "statx", None)
 
 
 def _is_on(parts: list[str], wanted: str) -> bool:

@@ -1,11 +1,13 @@
 """Implement what only macOS has.
 
-Sources: Apple man pages fcntl(2) F_FULLFSYNC, fsync(2), ptrace(2) PT_DENY_ATTACH, getrusage(2), environ(7); Apple's "File
-System Programming Guide" for the Application Support folder.
+Sources: Apple man pages fcntl(2) F_FULLFSYNC, fsync(2), ptrace(2) PT_DENY_ATTACH, getrusage(2), environ(7), rename(2)
+renameatx_np, getxattr(2), setxattr(2), listxattr(2), stat(2) st_birthtimespec; Apple's "File System Programming Guide" for the
+Application Support folder.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +21,9 @@ from mcp_notarium.system.posix import Posix  # noqa: E402 - mypy stops above
 
 F_FULLFSYNC = 51
 _PT_DENY_ATTACH = 31
+RENAME_SWAP, RENAME_EXCL = 2, 4
+_NO_FLAGS = (errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+_LONGEST_ATTRIBUTE = 1 << 20
 
 
 def _control(descriptor: int, command: int) -> int:
@@ -30,7 +35,7 @@ def _control(descriptor: int, command: int) -> int:
 def _load() -> Any:
     import ctypes  # noqa: PLC0415 - not before the first answer
 
-    return ctypes.CDLL(None)
+    return ctypes.CDLL(None, use_errno=True)
 
 
 class MacOS(Posix):
@@ -70,6 +75,75 @@ class MacOS(Posix):
             self.flush(descriptor)
         finally:
             os.close(descriptor)
+
+    def rename(
+        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
+    ) -> bool:
+        """Use ``renameatx_np``, which APFS and HFS+ have; other file systems may not."""
+        import ctypes  # noqa: PLC0415 - not before the first answer
+
+        try:
+            call = self._load().renameatx_np
+        except AttributeError:
+            return False
+        call.argtypes = (
+            ctypes.c_int,
+            ctypes.c_char_p,
+            ctypes.c_int,
+            ctypes.c_char_p,
+            ctypes.c_uint,
+        )
+        call.restype = ctypes.c_int
+        flag = RENAME_SWAP if exchange else RENAME_EXCL
+        if call(old_folder, os.fsencode(old), new_folder, os.fsencode(new), flag) == 0:
+            return True
+        number = ctypes.get_errno()
+        if number in _NO_FLAGS:
+            return False
+        raise OSError(number, os.strerror(number))
+
+    def read_attribute(self, descriptor: int, name: str) -> bytes | None:
+        """Use ``fgetxattr``, which Python does not offer here."""
+        import ctypes  # noqa: PLC0415 - the same
+
+        call = self._load().fgetxattr
+        call.argtypes = (
+            *(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+            *(ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int),
+        )
+        call.restype = ctypes.c_ssize_t
+        value = ctypes.create_string_buffer(_LONGEST_ATTRIBUTE)
+        size = call(descriptor, os.fsencode(name), value, _LONGEST_ATTRIBUTE, 0, 0)
+        return None if size < 0 else value.raw[:size]
+
+    def write_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        """Use ``fsetxattr``."""
+        import ctypes  # noqa: PLC0415 - the same
+
+        call = self._load().fsetxattr
+        call.argtypes = (
+            *(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+            *(ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int),
+        )
+        call.restype = ctypes.c_int
+        if call(descriptor, os.fsencode(name), value, len(value), 0, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def copy_attributes(self, source: int, to: int) -> None:
+        """Copy each that may be read and set: Finder's tags and comments are attributes."""
+        import ctypes  # noqa: PLC0415 - the same
+
+        call = self._load().flistxattr
+        call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+        call.restype = ctypes.c_ssize_t
+        names = ctypes.create_string_buffer(_LONGEST_ATTRIBUTE)
+        size = call(source, names, _LONGEST_ATTRIBUTE, 0)
+        for name in map(os.fsdecode, filter(None, names.raw[: max(0, size)].split(b"\0"))):
+            value = self.read_attribute(source, name)
+            if value is not None:
+                with suppress(OSError):
+                    self.write_attribute(to, name, value)
 
     def forbid_tracing(self) -> None:
         """Deny debuggers; reading another process's memory needs a right that macOS gives to few."""

@@ -110,6 +110,42 @@ class PrivateFiles(Protocol):
         ...
 
 
+class SharedFiles(Protocol):
+    """Work on files that other programs write, too, relative to open folders."""
+
+    def rename(
+        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
+    ) -> bool:
+        """Exchange two files, or move one where no other is; False if the system or the file system cannot.
+
+        Raises ``OSError``, ``FileExistsError`` among them.
+        """
+        ...
+
+    def birth(self, descriptor: int, found: os.stat_result) -> str | None:
+        """Return when an open file was made, as the system tells it; None if it does not."""
+        ...
+
+    def is_being_written(self, descriptor: int) -> bool:
+        """Tell whether another program has a file open for writing, which is open here for reading alone.
+
+        False where the system or the file system does not tell; some network drives say True of every file.
+        """
+        ...
+
+    def read_attribute(self, descriptor: int, name: str) -> bytes | None:
+        """Return an extended attribute of an open file; None if it has none of that name."""
+        ...
+
+    def write_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        """Give an open file an extended attribute. Raises ``OSError``, also where there are none."""
+        ...
+
+    def copy_attributes(self, source: int, to: int) -> None:
+        """Give an open file the extended attributes of another, as far as the system permits."""
+        ...
+
+
 class Processes(Protocol):
     """Protect this process, and ask about others."""
 
@@ -223,5 +259,5 @@ class Desktop(Protocol):
         ...
 
 
-class System(PrivateFiles, Processes, Desktop, Protocol):
+class System(PrivateFiles, SharedFiles, Processes, Desktop, Protocol):
     """Hold all of it."""

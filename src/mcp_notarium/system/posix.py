@@ -217,6 +217,33 @@ class Posix:
         except termios.error as error:
             raise OSError(errno.ENOTTY, "the terminal is gone") from error
 
+    def rename(
+        self, _old_folder: int, _old: str, _new_folder: int, _new: str, *, exchange: bool
+    ) -> bool:
+        """Return False: POSIX has neither."""
+        del exchange
+        return False
+
+    def birth(self, _descriptor: int, found: os.stat_result) -> str | None:
+        """Return what ``fstat`` says, where it says that."""
+        born = getattr(found, "st_birthtime", None)
+        return None if born is None else str(born)
+
+    def is_being_written(self, _descriptor: int) -> bool:
+        """Return False: POSIX does not tell."""
+        return False
+
+    def read_attribute(self, _descriptor: int, _name: str) -> bytes | None:
+        """Return None: POSIX has none."""
+        return None
+
+    def write_attribute(self, _descriptor: int, _name: str, _value: bytes) -> None:
+        """Refuse: POSIX has none."""
+        raise OSError(errno.ENOTSUP, "no extended attributes")
+
+    def copy_attributes(self, _source: int, _to: int) -> None:
+        """Do nothing: POSIX has none."""
+
     @contextmanager
     def hidden_input(self, descriptor: int) -> Iterator[None]:
         """Switch the echo off, and what was typed before away."""

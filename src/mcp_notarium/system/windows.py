@@ -349,6 +349,32 @@ class Windows:
         """Let line ends pass as they are."""
         self._kernel.libraries.set_binary(descriptor)
 
+    def rename(
+        self, _old_folder: int, _old: str, _new_folder: int, _new: str, *, exchange: bool
+    ) -> bool:
+        """Return False: folders have no descriptors here."""
+        del exchange
+        return False
+
+    def birth(self, _descriptor: int, found: os.stat_result) -> str | None:
+        """Return the creation time that NTFS keeps."""
+        return str(getattr(found, "st_birthtime", found.st_ctime_ns))
+
+    def is_being_written(self, _descriptor: int) -> bool:
+        """Return False: who writes without sharing is refused a second opening instead."""
+        return False
+
+    def read_attribute(self, _descriptor: int, _name: str) -> bytes | None:
+        """Return None: NTFS' streams are no attributes that survive a copy."""
+        return None
+
+    def write_attribute(self, _descriptor: int, _name: str, _value: bytes) -> None:
+        """Refuse."""
+        raise OSError(errno.ENOTSUP, "no extended attributes")
+
+    def copy_attributes(self, _source: int, _to: int) -> None:
+        """Do nothing."""
+
     def drop_typed(self, descriptor: int) -> None:
         """Empty the console's buffer of input."""
         handle = self._kernel.libraries.handle(descriptor)

@@ -118,7 +118,7 @@ def replace_another(place: Path) -> None:
 def exchange(place: Path) -> None:
     """No path comes or goes; each note is under the other's path."""
     here, there = (os.open(place / f"Folder {n}", os.O_RDONLY) for n in (0, 1))
-    assert system_calls.rename(here, "0.md", there, "1.md", system_calls.EXCHANGE)
+    assert system_calls.rename(here, "0.md", there, "1.md", exchange=True)
     os.close(here)
     os.close(there)
 

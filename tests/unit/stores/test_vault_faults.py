@@ -21,6 +21,7 @@ from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.push import NOT_STORED
 from support.between_calls import PLACES
 from support.journal_entries import make_write
+from support.simulated_macos import simulate_macos
 from support.sync_rig import Client
 
 BASE, OURS, OTHER = "base\n", "ours\n", "another note\n"
@@ -149,14 +150,14 @@ async def test_an_edit_that_a_save_displaced_is_kept_if_the_note_cannot_go_to_th
     client = Client(tmp_path, None, remote=VaultStore(vault))
     await client.sync()
 
-    def interrupted(parent: int, old: str, target: int, new: str, flag: int) -> bool:
+    def interrupted(parent: int, old: str, target: int, new: str, *, exchange: bool) -> bool:
         step = next(steps)
         if step == 0:  # right before the exchange
             with (vault / "Note.md").open("a") as file:
                 file.write("theirs\n")
         if step == 1:
             raise OSError(errno.EIO, "the disk refuses")
-        return rename(parent, old, target, new, flag)
+        return rename(parent, old, target, new, exchange=exchange)
 
     monkeypatch.setattr(system_calls, "rename", interrupted)
     note = client.note("Note.md")
@@ -165,3 +166,35 @@ async def test_an_edit_that_a_save_displaced_is_kept_if_the_note_cannot_go_to_th
     assert saved.merged
     assert (vault / ".trash" / "Note.md").read_text() == "ours\ntwo\nthree\ntheirs\n"
     client.close()
+
+
+@pytest.mark.anyio
+async def test_on_macos_an_edit_right_before_the_exchange_is_in_the_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate_macos(monkeypatch)
+    vault, rename, exchanged = tmp_path / "vault", system_calls.rename, list[bool]()
+    vault.mkdir()
+    (vault / "Note.md").write_text("one\ntwo\nthree\n")
+    os.setxattr(vault / "Note.md", "user.finder-tag", b"red")
+    client = Client(tmp_path, None, remote=VaultStore(vault))
+    await client.sync()
+
+    def beside_an_editor(parent: int, old: str, target: int, new: str, *, exchange: bool) -> bool:
+        if exchange and not exchanged:
+            with (vault / "Note.md").open("a") as file:
+                file.write("theirs\n")
+        done = rename(parent, old, target, new, exchange=exchange)
+        exchanged.append(done and exchange)
+        return done
+
+    monkeypatch.setattr(system_calls, "rename", beside_an_editor)
+    note = client.note("Note.md")
+    content = replace(note.content, text="ours\ntwo\nthree\n")
+    await client.writer.save(note=note, content=content)
+    await client.sync()
+    assert exchanged[0]
+    assert client.note("Note.md").text == "ours\ntwo\nthree\ntheirs\n"
+    assert (vault / "Note.md").read_text() == "ours\ntwo\nthree\ntheirs\n"
+    assert os.getxattr(vault / "Note.md", "user.finder-tag") == b"red"
+    assert [one.name for one in vault.iterdir()] == ["Note.md"]

@@ -33,6 +33,7 @@ from mcp_notarium.stores.vault.folder import (
     read_settled,
 )
 from mcp_notarium.stores.vault.paths import named_by
+from mcp_notarium.system import SYSTEM
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
@@ -141,9 +142,7 @@ class Replaced:
         Raises ``OSError``, ``NotANote`` or ``OutcomeUnknown``; both files are there then.
         """
         self.left = False
-        if system_calls.rename(
-            self.parent, self.temporary, self.parent, self.name, system_calls.EXCHANGE
-        ):
+        if system_calls.rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
             back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
             flush(self.parent)
             self.left = back.digest == self.written.digest
@@ -172,7 +171,7 @@ def replacing(
     try:
         before()
         # defence: files-exchanged =False
-        certain = system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)
+        certain = system_calls.rename(parent, temporary, parent, name, exchange=True)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
             held = _take_displaced(parent, temporary, name, own=held.mark)
@@ -342,7 +341,7 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
         try:
             return read_file(parent, temporary, exact=False, own=own)
         except NotANote:
-            system_calls.rename(parent, temporary, parent, name, system_calls.EXCHANGE)
+            system_calls.rename(parent, temporary, parent, name, exchange=True)
             raise
     except OSError as error:
         raise OutcomeUnknown(
@@ -388,10 +387,7 @@ def _copy_attributes(parent: int, name: str, to: int) -> None:
             with suppress(OSError):
                 os.fchown(to, owner, group)
         _permit(to, stat.S_IMODE(found.st_mode))
-        with suppress(OSError):
-            for attribute in os.listxattr(source) if hasattr(os, "listxattr") else ():
-                with suppress(OSError):
-                    os.setxattr(to, attribute, os.getxattr(source, attribute))
+        SYSTEM.copy_attributes(source, to)
     finally:
         os.close(source)
 
