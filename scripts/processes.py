@@ -85,7 +85,6 @@ PERMITTED = {
     "mcp_notarium.protocol.sdk_import: import_module(name)": _A_TABLE,
     "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
-    "mcp_notarium.stores.vault.system_calls: import ctypes": "the C library: exchanges files, asks when one was made",
     "mcp_notarium.stores.vault.file_table: import ctypes": "the C library: waits for changes of folders",
 }
 """``module: source text`` -> why it is permitted."""
