@@ -6,19 +6,20 @@ other bytes do that a task is not about.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
+
+from bench.everyday_basics import AGES, TRASHED, basic_notes
+from bench.everyday_scripts import FRUITS, TODAY
 
 Notes = dict[str, str]
 Judge = Callable[[Notes, Notes, str], str]
 """Takes the notes before and after, and all answers; returns what is wrong, '' if nothing is."""
 NOT_DONE, DAMAGED = "not done", "damaged"
-FRUITS = ("Apples", "Pears", "Plums")
-TODAY = f"{date.today():%Y-%m-%d}"  # noqa: DTZ011 - the day of the person
 _WEEK = "Rain on most days, the beans grow slowly.\n" * 20
 _PLAN = "# Plan\n\n## Steps\n\n- [ ] order timber 📅 2026-11-30\n- [ ] dig a hole\n\n## Notes\n\nThe ground is wet.\n"
 _PLAN_FRONT = (
@@ -39,6 +40,7 @@ def notes(*, files: bool) -> Notes:
         values = f"status: fresh  # as of October\nprice: {number + 8}\n" if files else ""
         text = f"# {fruit}\n\nThe harvest of {fruit.lower()} was good.\n"
         found[fruit] = _with_front(f"{values}tags:\n  - stored\n", text)
+    found |= basic_notes()
     if not files:
         return found
     found["Quinces"] = "---\nstatus: sold\nprice: 20\n---\n# Quinces\n\nHard, but fragrant.\n"
@@ -53,9 +55,11 @@ def notes(*, files: bool) -> Notes:
 def write_files(folder: Path) -> None:
     """Write the notes as files, with the settings of the app."""
     for name, text in notes(files=True).items():
-        path = folder / f"{name}.md"
+        path = folder / f"{'.trash/' if name == TRASHED else ''}{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        changed = _changed_at(name)
+        os.utime(path, (changed, changed))
     (folder / ".obsidian").mkdir()
     (folder / ".obsidian/daily-notes.json").write_text('{"folder": "Days"}')
     (folder / ".obsidian/templates.json").write_text('{"folder": "Templates"}')
@@ -67,16 +71,23 @@ def read_files(folder: Path) -> Notes:
     return {str(path.relative_to(folder))[:-3]: path.read_text(encoding="utf-8") for path in paths}
 
 
-def as_object(text: str) -> dict[str, Any]:
+def _changed_at(name: str) -> float:
+    return time.time() - AGES.get(name, 90) * 86_400
+
+
+def as_object(name: str, text: str) -> dict[str, Any]:
     """Return the note as the service holds it."""
     front, body = _split(text)
     tags = re.findall(r"^  - (.*)$", front, re.MULTILINE)
-    return {"content": body, "tags": tags, "modificationDate": time.time() - 90 * 86_400}
+    dates = dict.fromkeys(("modificationDate", "creationDate"), _changed_at(name))
+    return {"content": body, "tags": tags, "deleted": name == TRASHED, **dates}
 
 
 def as_text(held: Mapping[str, Any]) -> str:
     """Return what the service holds as a note with front matter."""
     front = "tags:\n" + "".join(f"  - {tag}\n" for tag in held["tags"]) if held["tags"] else ""
+    flags = held.get("systemTags")
+    front += f"flags: [{', '.join(flags)}]\n" if flags else ""
     return _with_front(front, held["content"])
 
 

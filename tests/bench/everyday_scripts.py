@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from datetime import date
 from typing import Any, Protocol
 
-from bench.everyday_notes import FRUITS, TODAY
-
 Script = Callable[["Caller"], object]
+FRUITS = ("Apples", "Pears", "Plums")
+TODAY = f"{date.today():%Y-%m-%d}"  # noqa: DTZ011 - the day of the person
 _BOOTS = "The ground is wet.\nBring boots."
 _OPEN, _DONE = "- [ ] order timber 📅 2026-11-30", "- [x] order timber 📅 2026-11-30"
 _SWEPT, _UNSWEPT = "- [x] sweep the yard ✅ 2026-11-20", "- [ ] sweep the yard"
@@ -77,7 +78,7 @@ def _ours_move(call: Caller) -> None:
     call("manage", **asked, confirm=True)
 
 
-OURS: Mapping[str, Script] = {
+OURS: dict[str, Script] = {
     "append below a heading": lambda call: call(
         "save", id=_first(call, "timber"), section="Notes", append="Bring boots."
     ),
@@ -236,7 +237,7 @@ def _vault_move(call: Caller) -> None:
     call("patch_note", path=note, oldString="(Fruit/", newString="(Old/Fruit/")
 
 
-MCPVAULT: Mapping[str, Script] = {
+MCPVAULT: dict[str, Script] = {
     "append below a heading": lambda call: _vault_patch(
         call, "timber", "The ground is wet.", _BOOTS
     ),
@@ -368,7 +369,7 @@ def _memory_move(call: Caller) -> None:
     _memory_replace(call, "Linking", "(Fruit/", "(Old/Fruit/")
 
 
-BASIC_MEMORY: Mapping[str, Script] = {
+BASIC_MEMORY: dict[str, Script] = {
     "append below a heading": _memory_append,
     "read one section of ninety": _memory_part,
     "rewrite a section": _memory_rewrite,
@@ -436,7 +437,7 @@ def _simple_day(call: Caller) -> None:
         call("append_to_daily_note", text=line)
 
 
-SIMPLENOTE: Mapping[str, Script] = {
+SIMPLENOTE: dict[str, Script] = {
     "append below a heading": lambda call: _simple_section(call, "timber", "Notes", _BOOTS),
     "read one section of ninety": lambda call: call(
         "get_note", note_id=_simple_find(call, "diary beans")

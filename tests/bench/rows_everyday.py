@@ -17,10 +17,9 @@ from typing import Any
 
 import anyio
 
+from bench import everyday_basics as basics
 from bench.everyday_notes import (
-    FRUITS,
     NOT_DONE,
-    TODAY,
     Judge,
     Notes,
     as_object,
@@ -37,7 +36,7 @@ from bench.everyday_notes import (
     write_files,
 )
 from bench.everyday_page import CANNOT, DONE, GROUP, OURS, result_row
-from bench.everyday_scripts import BASIC_MEMORY, MCPVAULT, SIMPLENOTE, Script
+from bench.everyday_scripts import BASIC_MEMORY, FRUITS, MCPVAULT, SIMPLENOTE, TODAY, Script
 from bench.everyday_scripts import OURS as OUR_SCRIPTS
 from bench.measure import Figure
 from bench.peers import SIMPLE, has_simplenote, installed, simplenote_command
@@ -80,9 +79,11 @@ JUDGES: Mapping[str, Judge] = {
     "find what hangs loose": tell("Nowhere"),
     "begin a note from a template": visit,
     "move a folder with its links": moved,
+    **basics.JUDGES,
 }
-"""All tasks. The service of Simplenote has no properties, links, templates and folders: it has the first eleven."""
-OF_SIMPLENOTE = list(JUDGES)[:11]
+"""All tasks. The service of Simplenote has no properties, links, templates and folders: of the first nineteen it has eleven."""
+OF_SIMPLENOTE = [*list(JUDGES)[:11], *basics.JUDGES]
+OF_VAULTS = [task for task in JUDGES if task not in basics.OF_SIMPLENOTE]
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Rival:
     @property
     def tasks(self) -> list[str]:
         """The tasks that its store has."""
-        return OF_SIMPLENOTE if self.store == "simplenote" else list(JUDGES)
+        return OF_SIMPLENOTE if self.store == "simplenote" else OF_VAULTS
 
 
 def _our_settings(data: Path) -> dict[str, str]:
@@ -178,10 +179,13 @@ def _service(folder: Path) -> Iterator[tuple[Service, Callable[[], Notes]]]:
     del folder
     with Service(0) as service:
         for name, text in notes(files=False).items():
-            service.order(put=name, **as_object(text))
+            for price in basics.RENTS if name == "Rent" else [""]:
+                older = text.replace(basics.RENTS[-1], price) if price else text
+                service.order(put=name, **as_object(name, older))
 
         def read() -> Notes:
-            return {name: as_text(held) for name, held in service.order(notes=True).items()}
+            held = service.order(notes=True)
+            return {name: as_text(one) for name, one in held.items() if not one["deleted"]}
 
         yield service, read
 
@@ -209,26 +213,26 @@ def _peer_simplenote(folder: Path) -> Iterator[World]:
 
 _STATS = ("manage", {"action": "get_stats"})
 OUR_RIVALS = (
-    Rival(OURS, "simplenote", OUR_SCRIPTS, _our_simplenote, _STATS),
-    Rival(OURS, "vault", OUR_SCRIPTS, _our_vault, _STATS),
+    Rival(OURS, "simplenote", OUR_SCRIPTS | basics.OURS, _our_simplenote, _STATS),
+    Rival(OURS, "vault", OUR_SCRIPTS | basics.OURS, _our_vault, _STATS),
 )
 _PEERS = (
-    Rival("mcpvault", "vault", MCPVAULT, _peer_files("mcpvault"), None),
+    Rival("mcpvault", "vault", MCPVAULT | basics.MCPVAULT, _peer_files("mcpvault"), None),
     Rival(
         "simplenote-mcp-server",
         "simplenote",
-        SIMPLENOTE,
+        SIMPLENOTE | basics.SIMPLENOTE,
         _peer_simplenote,
         (
             "list_notes",
-            {"limit": 20},
+            {"limit": 100},
         ),  # a search that found nothing would find nothing for a minute
         2.5,
     ),
     Rival(
         "basic-memory",
         "vault",
-        BASIC_MEMORY,
+        BASIC_MEMORY | basics.BASIC_MEMORY,
         _peer_files("basic-memory"),
         ("search_notes", {"query": "fragrant"}),
     ),

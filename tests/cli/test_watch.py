@@ -46,7 +46,8 @@ def watching(
         try:
             yield process, lambda: json.loads(lines.readline())
             process.terminate()  # as a script does; Ctrl+C may be ignored where tests run in the background
-            assert process.wait(30) == 128 + signal.SIGTERM
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 128 + signal.SIGTERM, errors
         finally:
             process.kill()
 

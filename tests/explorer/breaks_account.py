@@ -82,7 +82,7 @@ def _old_slot_stays(set_attribute: Set) -> None:
 
 
 def _key_file_not_flushed(set_attribute: Set) -> None:
-    set_attribute(private_files, "_flush", lambda _descriptor: None)
+    set_attribute(private_files.SYSTEM, "flush", lambda _descriptor: None)
 
 
 def _change_not_finished(set_attribute: Set) -> None:
