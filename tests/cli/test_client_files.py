@@ -54,6 +54,9 @@ FILES = {
         '{\n  "theme": "Dracula",\n  "mcpServers": {\n    "git": {"command": "uvx", "args": ["mcp-server-git"]}\n  }\n}',
     ),
     "windsurf": (".codeium/windsurf/mcp_config.json", '{\n    "mcpServers": {}\n}\n'),
+    "kiro": (".kiro/settings/mcp.json", OTHER),
+    "lm-studio": (".lmstudio/mcp.json", OTHER),
+    "copilot": (".copilot/mcp-config.json", OTHER),
 }
 ADDED = {
     "claude-desktop": ['{"command": "/opt/bin/mcp-notarium", "args": ["--account", "home"]}'],
@@ -73,7 +76,12 @@ ADDED = {
         'args = ["--account", "home"]',
     ],
 }
-ADDED |= dict.fromkeys(("cursor", "gemini", "windsurf"), ADDED["claude-desktop"])
+ADDED["copilot"] = [
+    '{"type": "local", "command": "/opt/bin/mcp-notarium", "args": ["--account", "home"], "env": {}, "tools": ["*"]}'
+]
+ADDED |= dict.fromkeys(
+    ("cursor", "gemini", "windsurf", "kiro", "lm-studio"), ADDED["claude-desktop"]
+)
 
 
 @pytest.fixture(autouse=True)
