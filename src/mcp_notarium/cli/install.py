@@ -21,7 +21,13 @@ from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
 from mcp_notarium.clients.command_lines import command_line
-from mcp_notarium.clients.known_clients import Client, all_clients, client, client_names
+from mcp_notarium.clients.known_clients import (
+    Client,
+    all_clients,
+    client,
+    client_names,
+    platform_here,
+)
 from mcp_notarium.config import accounts
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.errors import ConfigError, NotariumError
@@ -298,7 +304,7 @@ def print_entry(name: str, account: Account, profile: str = "") -> None:
     found = None if name in _ONLY_PRINTED else _named(name)
     if found is not None and found.name.endswith("claude-code"):
         entry = found.entry(command)
-        there = found.side.platform if found.side else sys.platform
+        there = found.side.platform if found.side else platform_here()
         console.say("Run this command" + (" in PowerShell or cmd:" if there == "win32" else ":"))
         line = ["claude", "mcp", "add", "--scope", "user", client_files.NAME, "--"]
         _print(command_line([*line, entry["command"], *entry["args"]], there))
@@ -306,7 +312,7 @@ def print_entry(name: str, account: Account, profile: str = "") -> None:
         console.say(f"Add this to {_place(found)}:")
         _print(client_files.toml_table(found, client_files.NAME, found.entry(command)).strip())
     elif name == "goose":
-        console.say(f"Add this to config.yaml of Goose ({_GOOSE[sys.platform == 'win32']}):")
+        console.say(f"Add this to config.yaml of Goose ({_GOOSE[platform_here() == 'win32']}):")
         _print(_goose(command))
     else:
         shape = found or Client(name=name, title=name, paths=())

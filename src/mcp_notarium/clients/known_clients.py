@@ -62,7 +62,7 @@ class Client:
         words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
         if self.side:
             return self.side.own_words(words)
-        return [] if words[0].endswith(".exe") and _platform() != "win32" else words
+        return [] if words[0].endswith(".exe") and platform_here() != "win32" else words
 
     def entry_from_here(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an entry that starts the server from here as the client will from there."""
@@ -213,7 +213,7 @@ CLIENTS = (
 
 def client_names(environ: Mapping[str, str]) -> list[str]:
     """Return the names of all clients that may be here, those of the other side of WSL last."""
-    there = other_side.name_of(environ, _platform())
+    there = other_side.name_of(environ, platform_here())
     return [one.name for one in CLIENTS] + [f"{there}-{one.name}" for one in CLIENTS if there]
 
 
@@ -230,10 +230,10 @@ def all_clients(environ: Mapping[str, str], *, wake: bool = False) -> tuple[Clie
 
     ``wake``: on Windows also those of the default distribution, which is started for that.
     """
-    there = other_side.name_of(environ, _platform())
+    there = other_side.name_of(environ, platform_here())
     if not there or (there == "wsl" and not wake):
         return CLIENTS
-    side = other_side.find_side(_platform())
+    side = other_side.find_side(platform_here())
     if side is None:
         return CLIENTS
     place = "Windows" if there == "windows" else side.distribution
@@ -271,7 +271,7 @@ def _resolve(text: str, environ: Mapping[str, str], side: Side | None = None) ->
 
 
 def _folders(environ: Mapping[str, str], side: Side | None = None) -> tuple[str, str]:
-    platform = side.platform if side else _platform()
+    platform = side.platform if side else platform_here()
     if platform == "win32":
         roaming = environ.get("APPDATA", "") or _usual_folder("APPDATA", side)
         return roaming, roaming
@@ -282,7 +282,7 @@ def _folders(environ: Mapping[str, str], side: Side | None = None) -> tuple[str,
 def _usual_folder(variable: str, side: Side | None) -> str:
     """Return what a variable of Windows that is not set would name; '' for any other."""
     usual = {"APPDATA": "~/AppData/Roaming", "LOCALAPPDATA": "~/AppData/Local"}.get(variable, "")
-    platform = side.platform if side else _platform()
+    platform = side.platform if side else platform_here()
     if platform != "win32" or not usual or side:
         return usual if platform == "win32" else ""
     from platformdirs import windows  # noqa: PLC0415 - slow, and seldom needed
@@ -294,7 +294,8 @@ def _usual_folder(variable: str, side: Side | None) -> str:
     return usual
 
 
-def _platform() -> str:
+def platform_here() -> str:
+    """Return the system that this process runs on."""
     platform: str = sys.platform
     return platform
 
