@@ -66,12 +66,15 @@ def config_dir(environ: Mapping[str, str]) -> Path:
 def user_folder(what: str, environ: Mapping[str, str], variable: str, usual: str) -> Path:
     """Return the platform's folder of this user for ``config`` or ``data``; on Linux by the XDG rule.
 
+    On Windows it is not below AppData: to a server that a packaged client has started, Windows shows a copy of it there.
     Importing platformdirs costs as much as the rest of a start.
     """
     platform: str = sys.platform
     if platform == "linux":
         home = environ.get(variable, "").strip()
         return Path(home or usual).expanduser() / "mcp-notarium"
+    if platform == "win32":
+        return Path.home() / ".mcp-notarium"
     import platformdirs  # noqa: PLC0415 - slow, and not needed everywhere
 
     find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path

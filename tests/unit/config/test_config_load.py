@@ -1,10 +1,11 @@
+import sys
 from pathlib import Path
 
 import platformdirs
 import pytest
 
 from mcp_notarium import config
-from mcp_notarium.config import settings
+from mcp_notarium.config import accounts, settings
 from mcp_notarium.config.common_variables import COMMON
 from mcp_notarium.config.settings import default_data_dir
 from mcp_notarium.config_variable import Kind, Trust
@@ -373,6 +374,13 @@ def test_the_default_data_folder_is_the_one_platformdirs_gives(monkeypatch, xdg)
     environ = {"XDG_DATA_HOME": xdg}
     expected = platformdirs.user_data_path("mcp-notarium", appauthor=False)
     assert default_data_dir(environ) == expected
+
+
+def test_on_windows_nothing_of_ours_is_below_appdata(monkeypatch):
+    """A server that a packaged client starts would get a copy of its own there, and with it another database."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    folders = (default_data_dir({}), accounts.config_dir({}))
+    assert folders == (Path.home() / ".mcp-notarium",) * 2
 
 
 def test_a_data_folder_that_cannot_be_found_is_a_problem_with_a_way_out(monkeypatch, tmp_path):
