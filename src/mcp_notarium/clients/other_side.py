@@ -138,7 +138,6 @@ def _run_text(*words: str) -> str:
 
 
 def _run(*words: str, folder: Path | None = None) -> bytes:
-    done = subprocess.run(  # noqa: S603 - programs of the system, by words
-        words, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_SECONDS, cwd=folder
-    )  # fmt: skip
-    return done.stdout
+    return subprocess.check_output(  # noqa: S603 - programs of the system, by words
+        words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SECONDS, cwd=folder
+    )
