@@ -100,7 +100,7 @@ def _ask_windows() -> Side:
     here = {name: _run_text("wslpath", "-u", path).strip() for name, path in known.items()}
     return Side(
         "win32", Path(here["USERPROFILE"]), here, found.get("SYSTEMROOT", _SYSTEM),
-        os.environ["WSL_DISTRO_NAME"], _user(),
+        os.environ["WSL_DISTRO_NAME"], _run_text("id", "-un").strip(),
     )  # fmt: skip
 
 
@@ -120,12 +120,6 @@ def _ask_path(distribution: str, path: str) -> str:
 
 def _wsl_program() -> str:
     return os.path.join(os.environ.get("SYSTEMROOT") or _SYSTEM, "System32", "wsl.exe")  # noqa: PTH118 - as typed
-
-
-def _user() -> str:
-    import pwd  # noqa: PLC0415 - POSIX only
-
-    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _variables(lines: list[str]) -> dict[str, str]:
