@@ -158,7 +158,7 @@ JUDGES: Mapping[str, Judge] = {
     "find a recipe and change a line": _becomes(
         "Pancakes", lambda text: text.replace("200 g", "250 g")
     ),
-    "append to a log of 600 lines": _becomes("Log", lambda text: f"{text}{_WEATHER}\n"),
+    "append to a log of 600 lines": _becomes("Log", lambda text: f"{text.rstrip()}\n{_WEATHER}\n"),
     "write a meeting note": _met,
     "rename a tag on five notes": _retagged,
     "last week about a word": _tells("was 1 bar", "was 2 bar", never="was 4 bar"),

@@ -54,6 +54,9 @@ FILES = {
         '{\n  "theme": "Dracula",\n  "mcpServers": {\n    "git": {"command": "uvx", "args": ["mcp-server-git"]}\n  }\n}',
     ),
     "windsurf": (".codeium/windsurf/mcp_config.json", '{\n    "mcpServers": {}\n}\n'),
+    "kiro": (".kiro/settings/mcp.json", OTHER),
+    "lm-studio": (".lmstudio/mcp.json", OTHER),
+    "copilot": (".copilot/mcp-config.json", OTHER),
 }
 ADDED = {
     "claude-desktop": ['{"command": "/opt/bin/mcp-notarium", "args": ["--account", "home"]}'],
@@ -73,7 +76,12 @@ ADDED = {
         'args = ["--account", "home"]',
     ],
 }
-ADDED |= dict.fromkeys(("cursor", "gemini", "windsurf"), ADDED["claude-desktop"])
+ADDED["copilot"] = [
+    '{"type": "local", "command": "/opt/bin/mcp-notarium", "args": ["--account", "home"], "env": {}, "tools": ["*"]}'
+]
+ADDED |= dict.fromkeys(
+    ("cursor", "gemini", "windsurf", "kiro", "lm-studio"), ADDED["claude-desktop"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -309,6 +317,8 @@ def test_the_change_that_is_shown_holds_no_value_of_somebody_else(tmp_path, caps
         ("darwin", {}, "codex", "~/.codex/config.toml"),
         ("win32", {"APPDATA": "/r"}, "claude-desktop", "/r/Claude/claude_desktop_config.json"),
         ("win32", {"APPDATA": "/r"}, "zed", "/r/zed/settings.json"),
+        ("win32", {}, "claude-desktop", "~/AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("win32", {"COPILOT_HOME": "/c"}, "copilot", "/c/mcp-config.json"),
         ("win32", {}, "windsurf", "~/.codeium/windsurf/mcp_config.json"),
     ],
 )
@@ -329,6 +339,20 @@ def test_the_folder_of_a_packaged_program_is_found_on_windows(monkeypatch, tmp_p
     folder.mkdir(parents=True)
     assert desktop.path(environ) == folder / plain.name, "what it had before it was packaged"
     assert plain in desktop.files(environ)
+
+
+def test_folders_that_no_variable_names_are_looked_for_where_windows_has_them(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(known_clients, "PLATFORM", "win32")
+    folder = tmp_path / "AppData/Local/Packages/Claude_pzs8/LocalCache/Roaming/Claude"
+    folder.mkdir(parents=True)
+    assert known_clients.client("claude-desktop").path({}).parent == folder
+    insiders = tmp_path / "AppData/Roaming/Code - Insiders/User"
+    insiders.mkdir(parents=True)
+    code = known_clients.client("vscode")
+    assert code.path({}) == insiders / "mcp.json"
+    assert code.is_here({"PATH": "/nowhere"})
 
 
 def test_a_client_is_here_if_its_folder_or_its_command_is(tmp_path):

@@ -58,3 +58,16 @@ def test_server_speaks_on_a_socket_as_on_pipes(tmp_path):
         client.shutdown(socket.SHUT_WR)
         assert answer["result"]["serverInfo"]
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/installing.md"])
+def test_lines_to_copy_have_no_comment_that_zsh_would_run(name):
+    """An interactive zsh takes `#` for a word, and what stands in backticks behind it for a command."""
+    text = (TOP / name).read_text(encoding="utf-8")
+    if name == "README.md":
+        text = text.split("## Set it up")[1].split("## What an agent can do")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    assert [
+        line for block in blocks for line in block.splitlines() if re.search(r"(^|\s)#", line)
+    ] == []

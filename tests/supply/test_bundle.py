@@ -132,3 +132,26 @@ def test_two_packings_have_the_same_bytes(tmp_path, monkeypatch):
         assert {name: bundle.read(name) for name in bundle.namelist()} == {
             "a/c": b"a/c" * 99, "b": b"b" * 99
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ("linux", "/home/zoë/.config/Claude/Claude Extensions/notarium"),
+        ("darwin", "/Users/Zoë/Library/Application Support/Claude/Claude Extensions/notarium"),
+        ("win32", r"C:\Users\Zoë O'Brien\AppData\Roaming\Claude\Claude Extensions\notarium"),
+    ],
+)
+def test_command_of_the_manifest_is_words_for_each_system(folder, platform, place):
+    """As a client makes it: overrides of its platform, then placeholders, then words without a shell."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert platform in manifest["compatibility"]["platforms"]
+    config = manifest["server"]["mcp_config"]
+    config |= config.get("platform_overrides", {}).get(platform, {})
+    words = [config["command"], *config["args"]]
+    words = [one.replace("${__dirname}", place) for one in words]
+    assert words == ["uv", "run", "--directory", place, "src/notarium_bundle.py"]
+    assert (folder / words[-1]).is_file()
+    assert not {"sh", "bash", "cmd", "python", "python3", "py"} & set(words)
+    uses = {text for text in config["env"].values() if not text.startswith("${user_config.")}
+    assert uses == set()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,14 @@ from mcp_notarium.cli import console, signals
 from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
-from mcp_notarium.clients.known_clients import CLIENTS, Client, client
+from mcp_notarium.clients.command_lines import command_line
+from mcp_notarium.clients.known_clients import (
+    Client,
+    all_clients,
+    client,
+    client_names,
+    platform_here,
+)
 from mcp_notarium.config import accounts
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.errors import ConfigError, NotariumError
@@ -30,8 +36,9 @@ from mcp_notarium.report.words import listed
 from mcp_notarium.system import SYSTEM
 
 NONE = "none"
-_NAMES = tuple(one.name for one in CLIENTS)
 _ONLY_PRINTED = ("cline", "goose", "other")
+_GOOSE = ("~/.config/goose/config.yaml", r"%APPDATA%\Block\goose\config\config.yaml")
+"""Where Goose has its file, and where on Windows."""
 _TEMPORARY = {"archive-v0", "environments-v2"}
 """Folders of ``uvx``, whose programs may be gone tomorrow."""
 _CACHES = {".cache", "cache", "caches"}
@@ -60,10 +67,10 @@ def _add_install_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--print",
-        choices=(*_NAMES, *_ONLY_PRINTED),
+        choices=(printable := (*client_names(os.environ), *_ONLY_PRINTED)),
         dest="printed",
         metavar="CLIENT",
-        help=f"print what to add by hand, and change nothing ({', '.join((*_NAMES, *_ONLY_PRINTED))})",
+        help=f"print what to add by hand, and change nothing ({', '.join(printable)})",
     )
 
 
@@ -71,9 +78,9 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--client",
         action="append",
-        choices=_NAMES,
+        choices=(names := client_names(os.environ)),
         metavar="CLIENT",
-        help=f"a client, of {', '.join(_NAMES)}; repeat it for several (default: those found here)",
+        help=f"a client, of {', '.join(names)}; repeat it for several (default: those found here)",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -99,13 +106,22 @@ def chosen_account(name: str) -> Account:
 
 
 def _found_clients() -> list[Client]:
-    return [one for one in CLIENTS if one.is_here(os.environ)]
+    return [one for one in all_clients(os.environ) if one.is_here(os.environ)]
+
+
+def _named(name: str) -> Client:
+    if (found := client(name, os.environ)) is not None:
+        return found
+    raise ConfigError(
+        f"the side of WSL that has `{name}` does not answer",
+        resolution_hint="Start WSL once with `wsl`; in a distribution `[interop]` of /etc/wsl.conf must be on.",
+    )
 
 
 def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
     """Return the named clients, or ask which of those that are found here."""
     if names:
-        return [found for one in names if (found := client(one)) is not None]
+        return [_named(one) for one in names]
     here = _found_clients()
     if yes or not here:
         return here
@@ -144,7 +160,7 @@ def install(
             console.warn(f"{one.title}: {error.message}. {error.person_hint}")
             continue
         if entry is not None:
-            entries[one.title] = entry
+            entries[one.title] = one.entry_from_here(entry)
     return int(_start(entries) or failed)
 
 
@@ -199,7 +215,7 @@ def _start(entries: Mapping[str, Mapping[str, Any]]) -> bool:
 
 def _run_uninstall(args: argparse.Namespace) -> int:
     failed = found = False
-    for one in CLIENTS:
+    for one in all_clients(os.environ, wake=True):
         if args.client and one.name not in args.client:
             continue
         try:
@@ -239,7 +255,7 @@ def _uninstall_one(one: Client, account: str, *, yes: bool) -> bool:
 
 def is_installed(account: Account) -> bool:
     """Tell whether a client has the server of the account, as far as its file can be read."""
-    for one in CLIENTS:
+    for one in all_clients(os.environ):
         with suppress(NotariumError):
             if client_files.ours(_read(one), account=account.name):
                 return True
@@ -291,16 +307,18 @@ def _with_profile(command: list[str], profile: str) -> list[str]:
 def print_entry(name: str, account: Account, profile: str = "") -> None:
     """Print on stdout what to add to a client by hand, and on stderr where."""
     command = _with_profile(server_command(account), profile)
-    found = client(name)
-    if name == "claude-code":
-        console.say("Run this command:")
-        line = ["claude", "mcp", "add", "--scope", "user", client_files.NAME, "--", *command]
-        _print(shlex.join(line))
+    found = None if name in _ONLY_PRINTED else _named(name)
+    if found is not None and found.name.endswith("claude-code"):
+        entry = found.entry(command)
+        there = found.side.platform if found.side else platform_here()
+        console.say("Run this command" + (" in PowerShell or cmd:" if there == "win32" else ":"))
+        line = ["claude", "mcp", "add", "--scope", "user", client_files.NAME, "--"]
+        _print(command_line([*line, entry["command"], *entry["args"]], there))
     elif found is not None and found.format == "TOML":
         console.say(f"Add this to {_place(found)}:")
         _print(client_files.toml_table(found, client_files.NAME, found.entry(command)).strip())
     elif name == "goose":
-        console.say("Add this to config.yaml of Goose (~/.config/goose/config.yaml):")
+        console.say(f"Add this to config.yaml of Goose ({_GOOSE[platform_here() == 'win32']}):")
         _print(_goose(command))
     else:
         shape = found or Client(name=name, title=name, paths=())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 
 from mcp_notarium.account import key_changes
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import console, install, keys, login, setup_key
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import can_ask, can_show
-from mcp_notarium.clients.known_clients import CLIENTS
+from mcp_notarium.clients.known_clients import client_names
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.crypto.key_file_codec import SlotType
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--recovery", action="store_true", default=None, help="make a recovery key for your papers"
     )
     recovery.add_argument("--no-recovery", dest="recovery", action="store_false", help="make none")
-    names = [one.name for one in CLIENTS]
+    names = client_names(os.environ)
     parser.add_argument(
         "--client",
         action="append",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.clients import client_files
-from mcp_notarium.clients.known_clients import CLIENTS
+from mcp_notarium.clients.known_clients import all_clients
 from mcp_notarium.errors import NotariumError
 
 _PROFILE = "--profile"
@@ -36,7 +36,7 @@ class ClientEntry:
 def find_entries(environ: Mapping[str, str], copies: Path) -> list[ClientEntry]:
     """Return every server of ours in the files of clients; files that cannot be read are left out."""
     found: list[ClientEntry] = []
-    for one in CLIENTS:
+    for one in all_clients(environ):
         with suppress(NotariumError):
             file = client_files.read_file(one, environ, copies)
             found += [_read(one.title, entry) for entry in client_files.ours(file).values()]

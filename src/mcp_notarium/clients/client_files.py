@@ -7,10 +7,12 @@ changed since, and removes a file that we have made.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from mcp_notarium.files.private_files import open_regular, replace_private
 NAME = "notarium"
 """Name of the server in a client; with a second account ``notarium-ACCOUNT``."""
 _LARGEST = 64 * 1024 * 1024
-_PROGRAM = "mcp-notarium"
+_PROGRAMS = ("mcp-notarium", "mcp-notarium.exe")
 _MODULE = "mcp_notarium"
 
 
@@ -60,7 +62,7 @@ def ours(file: ClientFile, *, account: str = "") -> dict[str, Any]:
     return {
         name: entry
         for name, entry in servers_of(file).items()
-        if _starts_us(entry) and (not account or account_of(entry) == account)
+        if _starts_us(file.client, entry) and (not account or account_of(entry) == account)
     }
 
 
@@ -83,7 +85,8 @@ def name_for(file: ClientFile, account: str) -> str:
     """Return the name of the server for an account: the one it has, or one that is free."""
     own = ours(file, account=account)
     taken = servers_of(file)
-    return next(iter(own), NAME if NAME not in taken else f"{NAME}-{account}")
+    wished = chain((NAME, f"{NAME}-{account}"), (f"{NAME}-{account}-{one}" for one in count(2)))
+    return next(iter(own), "") or next(one for one in wished if one not in taken)
 
 
 def with_server(file: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
@@ -111,14 +114,21 @@ def write(file: ClientFile, text: str | None) -> None:
     try:
         if text is None:
             file.path.unlink()
-            if file.path.parent != Path.home():
+            if file.path.parent != file.client.home():
                 with suppress(OSError):  # a folder that holds something else stays
                     file.path.parent.rmdir()
             return
         file.path.parent.mkdir(parents=True, exist_ok=True)
+        side = file.client.side
+        if (
+            side is not None and side.platform == "linux"
+        ):  # seen over the border, modes cannot be set
+            file.path.write_bytes(text.encode())
+            return
         mode = stat.S_IMODE(file.path.stat().st_mode) if file.text is not None else 0o600
         replace_private(file.path, text.encode())
-        file.path.chmod(mode)
+        if side is None:
+            file.path.chmod(mode)
     except OSError as error:
         raise _error(file.path, f"cannot be written: {os_errors.describe(error)}") from None
 
@@ -144,11 +154,10 @@ def keep_copy(file: ClientFile) -> None:
         raise _error(file.copy, f"cannot be written: {os_errors.describe(error)}") from None
 
 
-def _starts_us(entry: object) -> bool:
-    if not isinstance(entry, dict):
+def _starts_us(client: Client, entry: object) -> bool:
+    if not isinstance(entry, dict) or not (words := client.own_words(entry)):
         return False
-    words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
-    return Path(words[0]).stem == _PROGRAM or words[1:3] == ["-m", _MODULE]
+    return re.split(r"[/\\]", words[0])[-1] in _PROGRAMS or words[1:3] == ["-m", _MODULE]
 
 
 def _parse(client: Client, text: str, path: Path) -> dict[str, Any]:

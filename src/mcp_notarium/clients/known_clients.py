@@ -2,6 +2,7 @@
 
 One row per client. Paths of a user begin with ``~``, ``{config}`` (the system's folder for settings), ``{xdg}`` (the
 same, but ``~/.config`` on macOS), or a variable that moves the file (``$CODEX_HOME``); those of a project at its folder.
+docs/configuration.md names the source of each place.
 
 Nothing is written here. The result of a search says in which files a key stands, never what else is in them.
 """
@@ -12,10 +13,12 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from mcp_notarium.clients import other_side
+from mcp_notarium.clients.other_side import Side
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 from mcp_notarium.system import PLATFORM
@@ -46,30 +49,57 @@ class Client:
     """Say how it takes up a change."""
     trust: str = ""
     """Say what it wants before it starts a server."""
+    side: Side | None = None
+    """Say that it runs on the other side of WSL."""
 
     def entry(self, command: list[str]) -> dict[str, Any]:
         """Return what the file says of a server that is started by ``command``."""
-        return {**self.first, "command": command[0], "args": command[1:], **self.last}
+        there = self.side.command(command) if self.side else command
+        return {**self.first, "command": there[0], "args": there[1:], **self.last}
+
+    def own_words(self, entry: Mapping[str, Any]) -> list[str]:
+        """Return the command of an entry that starts a program of this side; [] for another one."""
+        words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
+        if self.side:
+            return self.side.own_words(words)
+        return [] if words[0].endswith(".exe") and platform_here() != "win32" else words
+
+    def entry_from_here(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an entry that starts the server from here as the client will from there."""
+        if self.side is None:
+            return entry
+        words = self.side.from_here([entry["command"], *entry.get("args", ())])
+        return {**entry, "command": words[0], "args": words[1:]}
+
+    def home(self) -> Path:
+        """Return the home folder of its person, as it is seen from here."""
+        return self.side.home if self.side else Path.home()
 
     def path(self, environ: Mapping[str, str]) -> Path:
         """Return where its file is, or would be."""
-        first = _resolve(self.paths[0], environ)
+        first = _resolve(self.paths[0], environ, self.side)
         if first is not None and self.paths[0].startswith("$"):
             return first
-        found = _resolve_all(self.paths, environ)
-        return next((one for one in found if one.exists()), found[0])
+        found = _resolve_all(self.paths, environ, self.side)
+        usual = next((one for one in found if self._is_own_folder(one.parent)), found[0])
+        return next((one for one in found if one.exists()), usual)
 
     def files(self, environ: Mapping[str, str]) -> list[Path]:
         """Return every file of this user that may set variables for a server."""
-        return _resolve_all((*self.paths, *self.settings), environ)
+        return _resolve_all((*self.paths, *self.settings), environ, self.side)
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
         """Return whether this user seems to have it."""
         path = self.path(environ)
-        if path.exists() or (self.program and shutil.which(self.program, path=environ.get("PATH"))):
+        if path.exists() or self._is_own_folder(path.parent):
             return True
-        home = Path.home()
-        return path.parent != home and path.parent.is_dir()
+        if not self.program or self.side:
+            return False
+        programs = other_side.without_windows(environ).get("PATH")
+        return shutil.which(self.program, path=programs) is not None
+
+    def _is_own_folder(self, folder: Path) -> bool:
+        return folder != self.home() and folder.is_dir()
 
 
 _STDIO: Mapping[str, Any] = {"type": "stdio"}
@@ -110,7 +140,8 @@ CLIENTS = (
     Client(
         name="vscode",
         title="VS Code",
-        paths=tuple(f"{folder}/mcp.json" for folder in _CODE),
+        # The last is for what a window of VS Code from elsewhere starts here: over SSH, or from Windows in WSL.
+        paths=(*(f"{folder}/mcp.json" for folder in _CODE), "~/.vscode-server/data/User/mcp.json"),
         settings=tuple(f"{folder}/settings.json" for folder in _CODE),
         in_project=(".vscode/mcp.json",),
         key="servers",
@@ -154,28 +185,84 @@ CLIENTS = (
         program="windsurf",
         reload="Press Refresh in its list of MCP servers",
     ),
+    Client(
+        name="kiro",
+        title="Kiro",
+        paths=("~/.kiro/settings/mcp.json",),
+        in_project=(".kiro/settings/mcp.json",),
+        program="kiro",
+        reload="It reads the file at once",
+    ),
+    Client(
+        name="lm-studio",
+        title="LM Studio",
+        paths=("~/.lmstudio/mcp.json",),
+        reload="It reads the file at once",
+    ),
+    Client(
+        name="copilot",
+        title="GitHub Copilot",
+        paths=("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"),
+        first={"type": "local"},
+        last={"env": {}, "tools": ["*"]},
+        program="copilot",
+        reload="Start a new session",
+    ),
 )
 
 
-def client(name: str) -> Client | None:
-    """Return the client of that name."""
-    return next((one for one in CLIENTS if one.name == name), None)
+def client_names(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of all clients that may be here, those of the other side of WSL last."""
+    there = other_side.name_of(environ, platform_here())
+    return [one.name for one in CLIENTS] + [f"{there}-{one.name}" for one in CLIENTS if there]
 
 
-def _resolve_all(texts: tuple[str, ...], environ: Mapping[str, str]) -> list[Path]:
-    return [path for one in texts if (path := _resolve(one, environ))]
+def client(name: str, environ: Mapping[str, str] | None = None) -> Client | None:
+    """Return the client of that name. ``environ``: it may be on the other side of WSL."""
+    found = next((one for one in CLIENTS if one.name == name), None)
+    if found is not None or environ is None:
+        return found
+    return next((one for one in all_clients(environ, wake=True) if one.name == name), None)
 
 
-def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
+def all_clients(environ: Mapping[str, str], *, wake: bool = False) -> tuple[Client, ...]:
+    """Return the clients of this machine, in WSL also those of Windows.
+
+    ``wake``: on Windows also those of the default distribution, which is started for that.
+    """
+    there = other_side.name_of(environ, platform_here())
+    if not there or (there == "wsl" and not wake):
+        return CLIENTS
+    side = other_side.find_side(platform_here())
+    if side is None:
+        return CLIENTS
+    place = "Windows" if there == "windows" else side.distribution
+    return CLIENTS + tuple(
+        replace(one, name=f"{there}-{one.name}", title=f"{one.title} ({place})", side=side)
+        for one in CLIENTS
+    )
+
+
+def _resolve_all(
+    texts: tuple[str, ...], environ: Mapping[str, str], side: Side | None = None
+) -> list[Path]:
+    return [path for one in texts if (path := _resolve(one, environ, side))]
+
+
+def _resolve(text: str, environ: Mapping[str, str], side: Side | None = None) -> Path | None:
     """Return the path; None if its variable is not set, or no folder matches its ``*``."""
+    variables = side.environ if side else environ
     if text.startswith("$"):
         name, _, rest = text[1:].partition("/")
-        if not (folder := environ.get(name, "")):
+        folder = variables.get(name, "") or _usual_folder(name, side)
+        if not folder:
             return None
         path = Path(folder, rest)
     else:
-        config, xdg = _folders(environ)
-        path = Path(text.format(config=config, xdg=xdg)).expanduser()
+        config, xdg = _folders(variables, side)
+        path = Path(text.format(config=config, xdg=xdg))
+    if path.parts[0] == "~":
+        path = Path(side.home, *path.parts[1:]) if side else path.expanduser()
     for above in path.parents:
         if "*" in above.name:
             matching = sorted(above.parent.glob(above.name))
@@ -183,13 +270,33 @@ def _resolve(text: str, environ: Mapping[str, str]) -> Path | None:
     return path
 
 
-def _folders(environ: Mapping[str, str]) -> tuple[str, str]:
-    platform = PLATFORM
+def _folders(environ: Mapping[str, str], side: Side | None = None) -> tuple[str, str]:
+    platform = side.platform if side else platform_here()
     if platform == "win32":
-        roaming = environ.get("APPDATA", "") or "~/AppData/Roaming"
+        roaming = environ.get("APPDATA", "") or _usual_folder("APPDATA", side)
         return roaming, roaming
     xdg = environ.get("XDG_CONFIG_HOME", "").strip() or "~/.config"
     return ("~/Library/Application Support", "~/.config") if platform == "darwin" else (xdg, xdg)
+
+
+def _usual_folder(variable: str, side: Side | None) -> str:
+    """Return what a variable of Windows that is not set would name; '' for any other."""
+    usual = {"APPDATA": "~/AppData/Roaming", "LOCALAPPDATA": "~/AppData/Local"}.get(variable, "")
+    platform = side.platform if side else platform_here()
+    if platform != "win32" or not usual or side:
+        return usual if platform == "win32" else ""
+    from platformdirs import windows  # noqa: PLC0415 - slow, and seldom needed
+
+    with suppress(
+        OSError, ValueError, ImportError, NotImplementedError
+    ):  # a person may have moved it; the system knows where
+        return str(windows.get_win_folder(f"CSIDL_{variable.replace('LOCALAPP', 'LOCAL_APP')}"))
+    return usual
+
+
+def platform_here() -> str:
+    """Return the system that this process runs on."""
+    return PLATFORM
 
 
 _MAX_BYTES = 16 * 1024 * 1024
@@ -225,7 +332,7 @@ def _config_files(environ: Mapping[str, str]) -> list[ConfigFile]:
     """Return each file once. A folder that is not there, at home or to work in, has none."""
     found: dict[Path, str] = {}
     with suppress(OSError, RuntimeError):
-        for client in CLIENTS:
+        for client in all_clients(environ):
             found |= dict.fromkeys(client.files(environ), client.title)
     with suppress(OSError):
         here = Path.cwd()

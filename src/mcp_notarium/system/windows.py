@@ -334,12 +334,9 @@ class Windows:
         """Return the folder of settings that roam."""
         return Path(environ.get("APPDATA", "").strip() or Path.home() / "AppData" / "Roaming")
 
-    def user_folder(self, what: Literal["config", "data"], _environ: Mapping[str, str]) -> Path:
-        """Return the folder that stays on this machine, wherever it was moved."""
-        import platformdirs  # noqa: PLC0415 - slow, and needed once
-
-        find = platformdirs.user_config_path if what == "config" else platformdirs.user_data_path
-        return find("mcp-notarium", appauthor=False)
+    def user_folder(self, _what: Literal["config", "data"], _environ: Mapping[str, str]) -> Path:
+        """Return one folder that is not below AppData: a packaged client's servers are shown a copy of what is there."""
+        return Path.home() / ".mcp-notarium"
 
     def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
         """Return nothing: the Credential Manager needs none."""

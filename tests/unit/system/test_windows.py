@@ -221,3 +221,12 @@ def test_long_paths_have_the_prefix_that_lifts_the_limit():
 def test_a_command_is_split_by_quotes_and_keeps_its_backslashes(windows):
     words = windows.split_command('"C:\\Program Files\\Ed\\ed.exe" --wait C:\\x')
     assert words == ["C:\\Program Files\\Ed\\ed.exe", "--wait", "C:\\x"]
+
+
+def test_nothing_of_ours_is_below_appdata(windows, monkeypatch):
+    """A server that a packaged client starts would get a copy of its own there, and with it another database."""
+    monkeypatch.setenv("HOME", "/users/ada")
+    folders = {
+        windows.user_folder(what, {"APPDATA": "/users/ada/AppData"}) for what in ("config", "data")
+    }
+    assert {str(one) for one in folders} == {"/users/ada/.mcp-notarium"}
