@@ -23,6 +23,7 @@ from mcp_notarium.audit.chain import AuditEntry, Decision
 from mcp_notarium.cli import command_context, console
 from mcp_notarium.cli.audit import OpenChain, open_chain
 from mcp_notarium.cli.terminal import can_show, name_account, read_line, talk
+from mcp_notarium.cli.typed_ahead import drop_typed_ahead
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError
 from mcp_notarium.logs.redaction import one_line, several_lines
 from mcp_notarium.storage.approval_table import Approval, ApprovalTable
@@ -206,6 +207,7 @@ def _ask_each(args: argparse.Namespace) -> int:
 def _take_answer(chain: OpenChain, approval: Approval) -> None:
     """Ask until it is yes, no, or (by Enter, or the end of the input) neither."""
     while True:
+        drop_typed_ahead()
         talk("Do it? [y: yes, n: no, Enter: not now] ")
         typed = read_line().strip().lower()
         if typed in _YES | _NO:

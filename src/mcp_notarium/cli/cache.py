@@ -20,6 +20,7 @@ from mcp_notarium.cli.terminal import (
     say_unless_copied,
     talk,
 )
+from mcp_notarium.cli.typed_ahead import drop_typed_ahead
 from mcp_notarium.config import Config
 from mcp_notarium.errors import (
     InvalidRequest,
@@ -214,6 +215,7 @@ def _require_consent(config: Config) -> None:
             resolution_hint="Run `mcp-notarium purge` in a terminal, or with `--yes`.",
         )
     name = config.account.shown
+    drop_typed_ahead()
     if ask_line(f"Type the account's name ({name}) to go on: ") != name:
         raise InvalidRequest(
             f"the name typed is not {name}; nothing was removed",

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 from mcp_notarium.cli.signals import wait_for_input
+from mcp_notarium.cli.typed_ahead import drop_typed_ahead
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.keys.key_file_store import NOT_COPIED
@@ -129,8 +130,12 @@ def show_once(words: str, secret: Secret) -> None:
 
 
 def ask_yes(question: str) -> bool:
-    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
+    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too.
+
+    Nothing that was typed before it counts.
+    """
     with _interruptible():
+        drop_typed_ahead()
         talk(f"{question} [y/N] ")
         with suppress(OSError, ValueError):
             return sys.stdin.isatty() and _next_line().strip().lower() in {"y", "yes"}
