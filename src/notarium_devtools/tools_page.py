@@ -156,7 +156,7 @@ for the rest of the ten minutes. Up to 16 questions wait in an account. Others a
 Both the decision and the action are in the audit log, as `approved` with the id of the approval.
 
 `--list` only shows, with `--json` for programs; `--deny ID` says no. A yes is always typed at a terminal, with the key of the account
-as for any command. No tool approves anything. **An agent that may run commands as you finds the key where servers find it: it can
+as for any command, and after the question: what was typed before it is dropped. No tool approves anything. **An agent that may run commands as you finds the key where servers find it: it can
 open a terminal of its own and approve.** Let such an agent run as another user, or in a container without your files.
 
 Each save is checked alone. Several that each drop less need no consent, even if together they drop

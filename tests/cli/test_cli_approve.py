@@ -50,6 +50,7 @@ def test_what_a_person_approves_at_a_terminal_is_done_once_also_after_a_restart(
         assert scripted.returncode != 0
         assert "terminal" in scripted.stderr
         with Terminal(env, "approve", width=60) as terminal:
+            terminal.type("n\nn\n")  # before the question stands there
             terminal.shows(r"-A \u001b[31mbicycle")
             terminal.shows("Do it?")
             terminal.type("y\n")

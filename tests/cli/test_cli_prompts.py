@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,18 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
+
+# Two questions, one after the other.
+_ASKED_TWICE = {
+    "ask_yes": """
+from mcp_notarium.cli import terminal
+print("answers", [terminal.ask_yes(f"question {n}") for n in (1, 2)])
+""",
+    "confirm": """
+from mcp_notarium.cli import console
+print("answers", [console.confirm(f"question {n}", default=False, option="") for n in (1, 2)])
+""",
+}
 
 
 @pytest.fixture(name="simulator")
@@ -199,3 +212,20 @@ def test_a_code_typed_at_the_terminal_logs_in(simulator: Simulator, tmp_path: Pa
         terminal.type(simulator.sent_codes[-1].code + "\n")
         assert terminal.ends() == 0, terminal.screen
         assert simulator.sent_codes[-1].code not in terminal.screen
+
+
+@pytest.mark.slow("two questions of a library that is slow to import")
+@pytest.mark.attack(36)
+@pytest.mark.parametrize("way", _ASKED_TWICE)
+def test_what_is_typed_before_a_question_answers_none(tmp_path: Path, way: str) -> None:
+    program = [sys.executable, "-c", _ASKED_TWICE[way]]
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    with Terminal(env, program=program, kind="xterm") as terminal:
+        terminal.type("y\ny\n")
+        terminal.finds("(?s)question 1.*y/N")
+        time.sleep(0.2)  # for a question that takes what was typed
+        terminal.type("n\ny\n" if way == "ask_yes" else "n\ry\r")
+        terminal.finds("(?s)question 2.*y/N")
+        time.sleep(0.2)
+        terminal.type("n\n" if way == "ask_yes" else "n\r")
+        terminal.shows("answers [False, False]")

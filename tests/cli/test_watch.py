@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli.watch_dialogs import READ_SECONDS
 from support.long import sample
 from support.talker import SERVE
 from support.tmux import Tmux
@@ -79,6 +80,7 @@ def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
             assert "salt" in server.tool("get", id=bread["id"])["text"]
             window.type("u")
             window.shows("Take back the last change")
+            time.sleep(READ_SECONDS)
             window.type("y")
             window.shows("undone.", "mcp-notarium undo")
             assert "salt" not in server.tool("get", id=bread["id"])["text"]

@@ -13,6 +13,7 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from mcp_notarium.cli import watch, watch_screen
+from mcp_notarium.cli.watch_dialogs import READ_SECONDS
 from mcp_notarium.cli.watch_screen import WatchScreen
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError
@@ -90,6 +91,30 @@ def test_a_question_that_came_behind_a_note_is_not_agreed_to_at_once(
         assert source.decided == []
 
     asyncio.run(play())
+
+
+def test_an_undo_is_not_agreed_to_before_it_can_be_read() -> None:
+    async def play() -> list[str]:
+        source: Any = Source()
+        undone: list[str] = []
+
+        async def undo(note_id: str) -> str:
+            undone.append(note_id)
+            return "undone."
+
+        source.read, source.undo = (lambda _id: ("Plan", "text")), undo
+        screen = WatchScreen(source, clock=lambda: NOW)
+        async with screen.run_test() as pilot:
+            await pilot.press("end", "u", "y", "n")
+            await pilot.pause()
+            assert not undone
+            await pilot.press("u")
+            await pilot.pause(READ_SECONDS + 0.1)
+            await pilot.press("y")
+            await pilot.pause()
+        return undone
+
+    assert len(asyncio.run(play())) == 1
 
 
 def test_one_yes_is_for_one_question(monkeypatch: pytest.MonkeyPatch) -> None:

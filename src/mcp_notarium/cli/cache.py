@@ -17,6 +17,7 @@ from mcp_notarium.cli.terminal import (
     ask_line,
     ask_yes,
     can_ask,
+    forget_typed,
     say_unless_copied,
     talk,
 )
@@ -214,6 +215,7 @@ def _require_consent(config: Config) -> None:
             resolution_hint="Run `mcp-notarium purge` in a terminal, or with `--yes`.",
         )
     name = config.account.shown
+    forget_typed()
     if ask_line(f"Type the account's name ({name}) to go on: ") != name:
         raise InvalidRequest(
             f"the name typed is not {name}; nothing was removed",

@@ -31,7 +31,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_notarium import config, logs
-from mcp_notarium.cli.terminal import columns, name_account, print_data, require_terminal, wrap
+from mcp_notarium.cli.terminal import (
+    columns,
+    forget_typed,
+    name_account,
+    print_data,
+    require_terminal,
+    wrap,
+)
 from mcp_notarium.config import Setting
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.logs.redaction import one_line
@@ -258,7 +265,14 @@ def _completing_paths() -> dict[str, Any]:
 
 def confirm(question: str, *, default: bool, option: str) -> bool:
     """Ask a yes-or-no question, whose answer ends with Enter: a key typed too early answers no other one."""
-    return bool(_ask(_require(option).confirm, question, default=default, auto_enter=False))
+    asked = _require(option)
+    from prompt_toolkit.input import create_input  # noqa: PLC0415 - slow, as questionary
+    from prompt_toolkit.input.typeahead import clear_typeahead  # noqa: PLC0415 - the same
+
+    read = create_input()
+    clear_typeahead(read)  # what came behind the answer to the question before
+    forget_typed()
+    return bool(_ask(asked.confirm, question, input=read, default=default, auto_enter=False))
 
 
 def _require(option: str) -> Any:

@@ -136,7 +136,10 @@ def forget_typed() -> None:
 
 
 def ask_yes(question: str) -> bool:
-    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too."""
+    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too.
+
+    Nothing that was typed before it counts.
+    """
     with _interruptible():
         forget_typed()
         talk(f"{question} [y/N] ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -17,6 +18,8 @@ MOST_RENDERED_LINES: Final = 500
 MOST_RENDERED: Final = 20_000
 MOST_SHOWN: Final = 200_000
 """Lines and characters of a note that are rendered as Markdown, and that are shown."""
+READ_SECONDS: Final = 0.5
+"""A yes counts once the question has been shown for so long."""
 
 
 class NoteView(ModalScreen[None]):
@@ -46,7 +49,7 @@ class NoteView(ModalScreen[None]):
 
 
 class Question(ModalScreen[bool]):
-    """Ask yes or no; anything else than ``y`` is no."""
+    """Ask yes or no; anything else than ``y`` is no. A ``y`` that was typed ahead is ignored."""
 
     BINDINGS: ClassVar = [
         Binding("y", "answer(True)", "Yes"),
@@ -60,6 +63,7 @@ class Question(ModalScreen[bool]):
     def __init__(self, question: str) -> None:
         super().__init__()
         self._question = question
+        self._asked_at = time.monotonic()
 
     def compose(self) -> ComposeResult:
         """Lay out the question."""
@@ -69,4 +73,7 @@ class Question(ModalScreen[bool]):
 
     def action_answer(self, agrees: bool) -> None:  # noqa: FBT001 - textual passes it so
         """Close with the answer."""
+        if agrees and time.monotonic() - self._asked_at < READ_SECONDS:
+            self.notify("Read the question first.", markup=False)
+            return
         self.dismiss(agrees)
