@@ -271,3 +271,8 @@ async def test_only_notes_below_a_named_one_are_changed_wherever_they_stand_at_t
             )
         within = await change(place, ids=["Twice"], folder="PlanA")
         assert (within["notes"], above(place, "Twice")) == (1, ["PlanA"])
+        version = await place.version("Twice")
+        gone = await place.call(
+            "manage", action="delete_permanently", id="Twice", local_version=version, confirm=True
+        )
+        assert gone.get("status") == "deleted" or "approve" in str(gone)

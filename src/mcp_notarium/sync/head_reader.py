@@ -90,10 +90,8 @@ class HeadReader:
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See ``Library.require_open``."""
         base = self._cache.notes.base(note.id) if note is not None else None
-        if note is not None and base is None:
-            return
         await self._require_change(base)
-        if content is not None:
+        if content is not None and (base is None) == (note is None):
             with suppress(StoreRejected):  # the save says that better
                 body = self._store.compose(base, content.cleaned(), now=self._clock())
                 note_id = base.id if base is not None else ""
@@ -304,8 +302,8 @@ class HeadReader:
         if move := move_of(self._store, view.write.body):
             moving = self._store.compose(head, replace(wanted, native=move), now=self._clock())
             with suppress(VersionConflict):  # another one has followed
-                if await find_native(self._store, head.id, moving):
-                    body = moving
+                await find_native(self._store, head.id, moving)
+                body = moving
         replaced = await find_native(self._store, head.id, body)
         write = replace(
             view.write, base_etag=head.etag, content=wanted, body=body, replaced=replaced
