@@ -164,7 +164,7 @@ JUDGES: Mapping[str, Judge] = {
     "last week about a word": _tells("was 1 bar", "was 2 bar", never="was 4 bar"),
     "undo a bad edit": _becomes("Speech", lambda text: text.replace("thanks", "thank you all")),
     "find a passage in 5,000 lines": _tells("A hedgehog slept", _date(_HEDGEHOG - 2)),
-    "read 5,000 lines: first part": _tells(_date(0), _date(200)),
+    "read the first part of 5,000 lines": _tells(_date(0), _date(200)),
     "read an older version": _tells(RENTS[1]),
     "restore from the trash": _put_back,
     "count notes by tag": _tells("gardn", "recipes"),
@@ -258,7 +258,7 @@ OURS: dict[str, Script] = {
     "last week about a word": _ours_week,
     "undo a bad edit": _ours_undo,
     "find a passage in 5,000 lines": _ours_passage,
-    "read 5,000 lines: first part": lambda call: call("get", id=_row(call, "allotment")["uuid"]),
+    "read the first part of 5,000 lines": lambda call: call("get", id=_row(call, "allotment")["uuid"]),
     "read an older version": _ours_version,
     "restore from the trash": lambda call: _ours_trashed(
         call, _row(call, "packing list Norway in:trash"), "untrash"
@@ -339,7 +339,7 @@ MCPVAULT: dict[str, Script] = {
     "rename a tag on five notes": _vault_rename,
     "last week about a word": _vault_week,
     "find a passage in 5,000 lines": _vault_passage,
-    "read 5,000 lines: first part": lambda call: call(
+    "read the first part of 5,000 lines": lambda call: call(
         "read_note_lines", path=_vault_found(call, "allotment")[0], startLine=1, endLine=300
     ),
     "restore from the trash": lambda call: call(
@@ -412,7 +412,7 @@ BASIC_MEMORY: dict[str, Script] = {
     "rename a tag on five notes": _memory_rename,
     "last week about a word": _memory_week,
     "find a passage in 5,000 lines": lambda call: call("grep", pattern="hedgehog", context_lines=5),
-    "read 5,000 lines: first part": lambda call: call(
+    "read the first part of 5,000 lines": lambda call: call(
         "read_note", identifier="Allotment", start_line=1, end_line=300
     ),
     "merge two notes": _memory_merge,
@@ -484,7 +484,7 @@ SIMPLENOTE: dict[str, Script] = {
     "find a passage in 5,000 lines": lambda call: call(
         "get_note", note_id=_simple_found(call, "hedgehog")[0]
     ),
-    "read 5,000 lines: first part": lambda call: call(
+    "read the first part of 5,000 lines": lambda call: call(
         "get_note", note_id=_simple_found(call, "allotment")[0]
     ),
     "read an older version": lambda call: call(
