@@ -258,7 +258,9 @@ OURS: dict[str, Script] = {
     "last week about a word": _ours_week,
     "undo a bad edit": _ours_undo,
     "find a passage in 5,000 lines": _ours_passage,
-    "read the first part of 5,000 lines": lambda call: call("get", id=_row(call, "allotment")["uuid"]),
+    "read the first part of 5,000 lines": lambda call: call(
+        "get", id=_row(call, "allotment")["uuid"]
+    ),
     "read an older version": _ours_version,
     "restore from the trash": lambda call: _ours_trashed(
         call, _row(call, "packing list Norway in:trash"), "untrash"

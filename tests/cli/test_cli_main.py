@@ -3,10 +3,11 @@ import importlib
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import sysconfig
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from mcp_notarium import __version__
 from mcp_notarium.cli import main as cli
 from mcp_notarium.cli import signals, terminal
 from mcp_notarium.cli.terminal import ask_yes
-from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
+from mcp_notarium.errors import CacheError, LockedError, StoreUnavailable, Verdict
 from support import whole
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "mcp-notarium"
@@ -323,6 +324,19 @@ def test_a_locked_cache_gives_the_exit_code_of_its_verdict(command, verdict, cap
     command(raising(LockedError(verdict, "locked", resolution_hint="Unlock it.")))
     assert cli.run(["command"]) == int(verdict)
     assert "→ Unlock it." in capsys.readouterr().err
+
+
+def test_a_stop_that_came_inside_of_the_database_is_no_error_of_it(command, capsys):
+    def act(_args):
+        with suppress(KeyboardInterrupt):  # as SQLite does, whose callbacks are functions of ours
+            signal.raise_signal(signal.SIGTERM)
+        raise CacheError("the database refused a statement")
+
+    command(act)
+    assert cli.run(["command"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.startswith("\nInterrupted.")
+    command(raising(CacheError("the database refused a statement")))
+    assert cli.run(["command"]) == 1
 
 
 def test_an_unexpected_error_shows_its_place_and_not_its_text(command, capsys):

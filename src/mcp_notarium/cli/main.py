@@ -134,12 +134,12 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:  # argparse: --help is 0, a wrong command line is 2
         code = leaving.code if isinstance(leaving.code, int) else USAGE_EXIT
     except KeyboardInterrupt as interrupt:
-        _say(f"\n{signals.describe_interruption()}")
-        code = signals.exit_code(interrupt)
+        code = _tell_stop(interrupt)
     except BrokenPipeError:
         code = BROKEN_PIPE_EXIT
     except NotariumError as error:
-        code = _show(error)
+        stop = signals.stop_behind(error)
+        code = _show(error) if stop is None else _tell_stop(stop)
     except Exception as error:  # noqa: BLE001 - the last resort: no trace with values on a screen
         code = _show_unexpected(error)
     _leave_streams()
@@ -346,6 +346,11 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the account to use, of those that `setup` has made (default: see `accounts default`, else the only one)",
     )
+
+
+def _tell_stop(interrupt: KeyboardInterrupt) -> int:
+    _say(f"\n{signals.describe_interruption()}")
+    return signals.exit_code(interrupt)
 
 
 def _show(error: NotariumError) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from mcp_notarium.errors import CacheError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.system import SYSTEM
 
@@ -35,6 +36,7 @@ class _Watch:
     folder: AccountFolder | None = None
     before: set[tuple[str | int, ...]] = field(default_factory=set)
     done: str = ""
+    stopped: CommandStopped | None = None
 
 
 _watch = _Watch()
@@ -83,6 +85,7 @@ def stop_on_signals() -> Iterator[None]:
     Signals that are ignored (``nohup``) stay ignored.
     """
     before = {}
+    _watch.stopped = None
     for name in ("SIGHUP", "SIGTERM"):
         number = getattr(signal, name, None)
         with suppress(ValueError):  # not the main thread
@@ -97,7 +100,13 @@ def stop_on_signals() -> Iterator[None]:
 
 def _stop(number: int, _frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)  # undoing must not be interrupted again
-    raise CommandStopped(number)
+    _watch.stopped = CommandStopped(number)
+    raise _watch.stopped
+
+
+def stop_behind(error: Exception) -> KeyboardInterrupt | None:
+    """Return the signal that this error comes of: one that was raised inside SQLite reads as a refused statement; None: of none."""
+    return _watch.stopped if isinstance(error, CacheError) else None
 
 
 def _snapshot(folder: AccountFolder) -> set[tuple[str | int, ...]]:
