@@ -6,6 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -40,8 +41,10 @@ from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
+from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
+    from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
@@ -52,7 +55,13 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
-    from mcp_notarium.stores.extensions import FolderStore, NativeReads, RevivingStore, TypingStore
+    from mcp_notarium.stores.extensions import (
+        FileFacts,
+        FolderStore,
+        NativeReads,
+        RevivingStore,
+        TypingStore,
+    )
     from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
     from mcp_notarium.sync.writer import Saved, Writer
@@ -101,6 +110,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
+        self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
+        """The last file that was decoded, by path and hash: a long one is read in parts."""
 
     @property
     def traits(self) -> Traits:
@@ -171,6 +182,57 @@ class Library:
         return found, link_survey.survey(
             self._cache.database, found, files=files, canvases=canvases
         )
+
+    async def find_attachments(self, note: Note) -> list[FileFacts]:
+        """Return the files that are no notes and that a note of a store with paths shows or links to, but for those in closed places."""
+        links = [
+            (target, note.id)
+            for target, to in self.find_links(note.id).links
+            if to is None and "." in target.rpartition("/")[2]
+        ]
+        if not links:
+            return []
+        found, closes = (
+            await self._folders.resolve_files(links),
+            self._cache.notes.visibility.rules.closes,
+        )
+        shown = {one.path: one for link in links if (one := found.get(link)) is not None}
+        return [one for one in shown.values() if not closes(one.path)]
+
+    async def read_attachment(self, name: str) -> tuple[FileFacts, Decoded | None] | None:
+        """Return the file of this path, or the only one that a link from the top would mean, with what can be shown of it.
+
+        None if there is none, or none that may be seen: where rules hide notes, a note that is shown has to show it or link to
+        it. None of the second: it is larger than what is decoded. Raises what the store raises.
+        """
+        facts = await self._find_shown_file(name)
+        if facts is None:
+            return None
+        from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
+
+        facts, data = await self._folders.read_file(facts.path, largest=decoding.LARGEST)
+        if data is None:
+            return facts, None
+        digest = hashlib.sha256(data).hexdigest()
+        kept, decoded = self._decoded
+        if kept != (facts.path, digest):
+            decoded = await run_in_thread(partial(decoding.decode, data, facts.path))
+            self._decoded = (facts.path, digest), decoded
+        return facts, decoded
+
+    async def _find_shown_file(self, name: str) -> FileFacts | None:
+        """Find the file that may be seen. No file is looked for of which no shown note speaks, or time would tell that there is one."""
+        rules, asked = self._cache.notes.visibility.rules, (name, "")
+        # defence: hidden-attachment-unread -has_rules
+        links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
+        if rules.has_rules and not links:
+            return None
+        found = await self._folders.resolve_files([asked, *links])
+        facts = found.get(asked)
+        if facts is None or rules.closes(facts.path):  # defence: closed-attachment-unread -closes
+            return None
+        shows = {one.path for link in links if (one := found.get(link)) is not None}
+        return facts if facts.path in shows or not rules.has_rules else None
 
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""

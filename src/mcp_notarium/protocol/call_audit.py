@@ -55,6 +55,8 @@ class CallResult:
     """Bytes of all texts."""
     value: dict[str, Any] | None = None
     """The same as JSON; None for plain text."""
+    picture: tuple[bytes, str] = (b"", "")
+    """A picture that goes with it, and its kind; b"" for none."""
     mark: str = ""
     """Stands behind a plain text with the words of notes."""
     notes: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ from mcp_notarium.protocol.call_audit import (
 )
 from mcp_notarium.protocol.connection import INTERNAL_ERROR
 from mcp_notarium.protocol.stdio import FlowControl
-from mcp_notarium.tools.answers import ChangedNotes, FromNotes, PlainAnswer
+from mcp_notarium.tools.answers import AttachmentAnswer, ChangedNotes, FromNotes, PlainAnswer
 from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.day_notes import with_days
 from mcp_notarium.tools.note_lookup import with_ids
@@ -258,7 +258,9 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         value = json.loads(text)
         size = len(text.encode())
     changed = answer.changed_ids if isinstance(answer, ChangedNotes) else ()
-    return CallResult(text, size, value, notes=(*changed, *notes_in(value)))
+    picture = answer.picture if isinstance(answer, AttachmentAnswer) else (b"", "")
+    size += 4 * len(picture[0]) // 3  # as base64
+    return CallResult(text, size, value, picture, notes=(*changed, *notes_in(value)))
 
 
 def _repeats_ids(answer: PlainAnswer) -> bool:

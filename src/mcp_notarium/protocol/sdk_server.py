@@ -8,6 +8,7 @@ process: what no encoding can carry becomes U+FFFD.
 
 from __future__ import annotations
 
+import base64
 import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -215,6 +216,9 @@ def result_of(answer: CallResult) -> types.CallToolResult:
         return types.CallToolResult(content=content, is_error=True)
     if answer.mark:
         content.append(types.TextContent(type="text", text=answer.mark))
+    if answer.picture[0]:
+        data, kind = base64.b64encode(answer.picture[0]).decode(), answer.picture[1]
+        content.append(types.ImageContent(type="image", data=data, mime_type=kind))
     return types.CallToolResult(content=content, structured_content=answer.value)
 
 

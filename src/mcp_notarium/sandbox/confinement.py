@@ -154,6 +154,18 @@ class Confinement:
             seccomp.restrict()  # defence: seccomp-every-thread
 
 
+def confine_decoder() -> None:
+    """Confine a copy of this process that decodes what others have written: it may read the program alone. Never raises.
+
+    Whoever switches the sandbox off does so for what a server needs; this needs nothing.
+    """
+    read = tuple(sorted({*_program(), *map(Path, _SYSTEM)}))
+    with suppress(OSError):
+        landlock.restrict(landlock.Allowed(read=read))  # defence: decoder-reads-no-notes
+    with suppress(OSError):
+        seccomp.restrict()  # defence: decoder-makes-few-calls
+
+
 def describe_effect(mode: Sandbox) -> str | None:
     """Describe how a server would be confined here, in the words of its log; None: it is switched off.
 

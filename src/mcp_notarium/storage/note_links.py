@@ -90,6 +90,11 @@ class NoteLinks:
             ),
         )
 
+    def find_sources(self, path: str) -> list[tuple[str, str]]:
+        """Return target and note of each link that may lead to a file of this name, but for notes in the trash."""
+        rows = self._db.rows(_SOURCES, (json.dumps([name_key(path)]),))
+        return [(target, source) for source, target in rows]
+
     def find_file_places(self, note_id: str) -> set[str]:
         """Return the places to which links of a note may lead, except those of notes."""
         return file_places((row[0] for row in self._db.rows(_TARGETS, (note_id,))), note_id)

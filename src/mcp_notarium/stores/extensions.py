@@ -127,8 +127,25 @@ class Beside:
     links: Mapping[str, Sequence[Link]]
 
 
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Hold what a look at a file that is no note shows. ``modified_at``: epoch seconds."""
+
+    path: str
+    size: int
+    modified_at: int
+
+
 class FolderStore(Store, Protocol):
     """Reach a store whose notes are files among others, which may name them."""
+
+    async def resolve_files(
+        self, links: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], FileFacts]:
+        """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top."""
+
+    async def read_file(self, path: str, *, largest: int) -> tuple[FileFacts, bytes | None]:
+        """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""

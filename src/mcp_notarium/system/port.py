@@ -7,7 +7,7 @@ turn it into words.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,6 +180,16 @@ class Processes(Protocol):
 
     def has_ended(self, pid: int) -> bool:
         """Tell whether no process of this number runs; False where that cannot be told."""
+        ...
+
+    def run_apart(
+        self, work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+    ) -> tuple[bytes, bool]:
+        """Run a function in a copy of this process that has nothing but a pipe; return what it yields, and whether that is all.
+
+        It ends after so many seconds, or if it takes so many bytes more than this process has; what it has yielded by then
+        is returned. A system that copies no process runs it here, and only asks for the time between two parts.
+        """
         ...
 
 

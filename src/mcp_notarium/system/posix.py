@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -199,6 +199,14 @@ class Posix:
             return self.app_folder(environ) / "mcp-notarium"
         home = environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
         return Path(home).expanduser() / "mcp-notarium"
+
+    def run_apart(
+        self, work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+    ) -> tuple[bytes, bool]:
+        """Fork."""
+        from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
+
+        return run_forked(work, seconds=seconds, memory=memory)
 
     def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
         """Return nothing: only Linux has a fixed place."""

@@ -186,18 +186,62 @@ class NoteLink(Answer):
     id: str | None = None
 
 
+class AttachmentRow(Answer):
+    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: as its name says; ``size`` in bytes."""
+
+    id: str
+    kind: str
+    size: int
+
+
 class LinkedNoteAnswer(NoteAnswer):
     """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
 
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
+    attachments: list[AttachmentRow] | None = None
 
 
 class AppNoteAnswer(LinkedNoteAnswer):
     """Hold a note with what the app of its store shows beside title, text, tags and properties."""
 
     in_app: dict[str, Any] | None = None
+
+
+class AttachmentAnswer(FromNotes):
+    """Hold a file that is no note as ``get`` returns it: facts, and the text that is read in it. Sizes are bytes and pixels.
+
+    A PDF has a heading for each of its ``pages``.
+    """
+
+    id: str
+    kind: str
+    size: int
+    modified_at: int
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    text: str | None = None
+    text_is_partial: bool | None = None
+    text_total_lines: int | None = None
+    range_line_start: int | None = None
+    range_line_count: int | None = None
+    next_range_line_start: int | None = None
+    next_range_char_start: int | None = None
+    headings: list[Heading] | None = None
+    note: str | None = None
+    findings: list[InvisibleText] | None = None
+    _picture: tuple[bytes, str] = PrivateAttr(default=(b"", ""))
+
+    @property
+    def picture(self) -> tuple[bytes, str]:
+        """Return the bytes of the picture that is sent beside it, and their kind; b"" if there is none."""
+        return self._picture
+
+    def show(self, picture: bytes, kind: str) -> None:
+        """Send a picture beside the answer."""
+        self._picture = picture, kind
 
 
 class NoteNotRead(Answer):

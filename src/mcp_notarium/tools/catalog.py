@@ -190,7 +190,11 @@ def _with_paths(tool: Tool) -> Tool:
         case "list":
             return replace(tool, request=requests.PathListRequest)
         case "get":
-            return replace(tool, answer=answers.LinkedNoteAnswer)
+            return replace(
+                tool,
+                answer=answers.LinkedNoteAnswer,
+                other_answers=(*tool.other_answers, answers.AttachmentAnswer),
+            )
         case "save":
             return replace(tool, request=requests.PathSaveRequest)
         case _:

@@ -12,6 +12,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,11 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.markup.section_names import find_part
 from mcp_notarium.markup.sections import outline
+from mcp_notarium.tools import attachments
 from mcp_notarium.tools.answers import (
     Answer,
     AppNoteAnswer,
+    AttachmentAnswer,
     Heading,
     NoteAnswer,
     NoteLink,
@@ -72,18 +75,25 @@ _ROW_BYTES = 400
 
 async def handle(
     app: App, request: GetRequest, call: CallContext
-) -> NoteAnswer | OldNoteAnswer | NotesAnswer:
-    """Return the note, or the requested lines; or several notes."""
+) -> NoteAnswer | OldNoteAnswer | NotesAnswer | AttachmentAnswer:
+    """Return the note, or the requested lines; or several notes, or a file that notes show."""
     del call  # a read asks the user nothing
     if request.ids is not None:
         return await read_notes(app, request.ids)
-    note = await find_note(app, request.id or "")
+    try:
+        note = await find_note(app, request.id or "")
+    except NoteNotFound:
+        file = await attachments.read(app, request, partial(_part, app, request=request))
+        if file is None:
+            raise
+        return file
     if request.version is not None:
         found = await app.library.history.read(note.id, request.version)
         if not found.present:
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
     beside = _link_fields(app, note) | _app_fields(app, note)
+    beside |= await attachments.list_rows(app, note)
     part = _part(app, note, request, beside)
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 

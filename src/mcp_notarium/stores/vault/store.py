@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -36,8 +36,14 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Beside, DayPlace, NoteIndex, TemplateSettings
-from mcp_notarium.stores.vault import app_settings, note_codec
+from mcp_notarium.stores.extensions import (
+    Beside,
+    DayPlace,
+    FileFacts,
+    NoteIndex,
+    TemplateSettings,
+)
+from mcp_notarium.stores.vault import app_settings, attached_files, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
@@ -126,12 +132,29 @@ class VaultStore:
             return {path for one in folders for path in list_files(root, one)} & wanted
 
     @in_thread
+    def resolve_files(
+        self, links: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], FileFacts]:
+        """See ``FolderStore.resolve_files``."""
+        with self._folder.opened() as root:
+            return attached_files.resolve_files(root, self._living_folders(root), links)
+
+    @in_thread
+    def read_file(self, path: str, *, largest: int) -> tuple[FileFacts, bytes | None]:
+        """See ``FolderStore.read_file``."""
+        with self._folder.opened() as root:
+            return attached_files.read_file(root, path, largest=largest)
+
+    def _living_folders(self, root: int) -> list[str]:
+        with self._looking:
+            self._look(root, within=self.shortest_pause)
+            return [one for one in self._table.folders if not is_in_trash(one)]
+
+    @in_thread
     def list_beside(self) -> Beside:
         """See ``FolderStore.list_beside``."""
         with self._folder.opened() as root:
-            with self._looking:
-                self._look(root, within=self.shortest_pause)
-                folders = [one for one in self._table.folders if not is_in_trash(one)]
+            folders = self._living_folders(root)
             files = [path for one in folders for path in list_files(root, one)]
             read = canvas_files.read_links(root, files)
             shown = {canvas: files for canvas, (files, _) in read.items()}

@@ -1,0 +1,156 @@
+"""Turn the bytes of a file into what a model can be shown: a small picture, a text, or facts alone.
+
+Pictures and PDFs are decoded in a copy of this process (``system.forked``), which can open no file but the program's, reach no
+network, and has a limit of time and memory; where a system copies no process, here, under the limits of pixels and pages.
+What comes back is checked as anything from outside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mcp_notarium.attachments.kinds import HEAD, PDF, PICTURES, kind_of
+from mcp_notarium.sandbox.confinement import confine_decoder
+from mcp_notarium.system import SYSTEM
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file that is decoded."""
+MOST_TEXT = 8 * 1024 * 1024
+"""Bytes of a text that is kept."""
+_PICTURE_SECONDS, _PDF_SECONDS = 10.0, 20.0
+_MEMORY = 768 * 1024 * 1024
+"""Bytes that decoding may take: a picture of the most pixels has three or four for each, and once more while it is turned."""
+_BROKEN = "The file is damaged, or needs more time or memory than decoding may take."
+_TOO_MANY_PIXELS = "The picture has more pixels than are decoded here."
+_LOCKED = "The PDF opens with a password only."
+_NO_TEXT = "The PDF has no text: its pages are pictures."
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Hold what can be shown of a file. ``problem``: why that is not more; '' if it is all.
+
+    ``size``: width and height of a picture, as its file has them. ``text`` of a PDF has a heading for each of its ``pages``.
+    """
+
+    kind: str
+    picture: bytes = b""
+    picture_kind: str = ""
+    size: tuple[int, int] | None = None
+    text: str | None = None
+    pages: int | None = None
+    problem: str = ""
+
+
+def decode(data: bytes, name: str) -> Decoded:
+    """Return what can be shown of a file of this name. Blocks for seconds; never raises for what the bytes are."""
+    kind = kind_of(data[:HEAD], name)
+    if kind in PICTURES:
+        return _decode_picture(data, kind)
+    if kind == PDF:
+        return _decode_pdf(data)
+    return _decode_text(data, kind)
+
+
+def _decode_text(data: bytes, kind: str) -> Decoded:
+    if b"\0" in data or len(data) > MOST_TEXT:
+        return Decoded(kind)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Decoded(kind)
+    return Decoded(kind if kind.partition("/")[0] != "image" else "text/xml", text=text)
+
+
+def _decode_picture(data: bytes, kind: str) -> Decoded:
+    from mcp_notarium.attachments import pictures  # noqa: PLC0415 - slow, and seldom needed
+
+    def work() -> Iterator[bytes]:
+        confine_decoder()
+        try:
+            made, made_kind, size = pictures.shrink(data, kind)
+        except pictures.TooManyPixels:
+            yield _line({"problem": _TOO_MANY_PIXELS})
+            return
+        yield _line({"kind": made_kind, "size": size})
+        yield made
+
+    facts, made, whole = _run(work, seconds=_PICTURE_SECONDS)
+    match facts:
+        case {"problem": str(problem)} if whole:
+            return Decoded(kind, problem=problem)
+        case {"kind": str(made_kind), "size": [int(width), int(height)]} if whole and made:
+            if made_kind in PICTURES and len(made) <= pictures.MOST_BYTES:
+                return Decoded(kind, made, made_kind, size=(width, height))
+    return Decoded(kind, problem=_BROKEN)
+
+
+def _decode_pdf(data: bytes) -> Decoded:
+    from mcp_notarium.attachments import documents  # noqa: PLC0415 - slow, and seldom needed
+
+    documents.load()
+
+    def work() -> Iterator[bytes]:
+        confine_decoder()
+        size = 0
+        try:
+            for number, total, text in documents.read_pages(data):
+                line = _line({"page": number, "pages": total, "text": text})
+                size += len(line)
+                if size > MOST_TEXT:
+                    return
+                yield line
+        except documents.Locked:
+            yield _line({"problem": _LOCKED})
+
+    answer, whole = SYSTEM.run_apart(work, seconds=_PDF_SECONDS, memory=_MEMORY)
+    rows = [_facts(line) for line in answer.split(b"\n")[:-1]]
+    if rows and isinstance(problem := rows[-1].get("problem"), str):
+        return Decoded(PDF, problem=problem)
+    texts: list[str] = []
+    total = 0
+    for row in rows:
+        match row:
+            case {"page": int(number), "pages": int(total), "text": str(text)} if (
+                number == len(texts) + 1
+            ):
+                texts.append(text)
+    if not texts:
+        return Decoded(PDF, problem=_BROKEN)
+    joined = "".join(f"# Page {at}\n\n{text}\n\n" for at, text in enumerate(texts, 1))
+    problem = "" if len(texts) == total and whole else _cut(len(texts), total)
+    if not any(map(str.strip, texts)):
+        return Decoded(PDF, pages=total, problem=" ".join(filter(None, (_NO_TEXT, problem))))
+    return Decoded(PDF, text=joined, pages=total, problem=problem)
+
+
+def _cut(read: int, total: int) -> str:
+    return (
+        f"Only the first {read} of {total} pages could be read in the time and room that there is."
+    )
+
+
+def _run(
+    work: Callable[[], Iterator[bytes]], *, seconds: float
+) -> tuple[dict[str, object], bytes, bool]:
+    """Return the first line of what is yielded, the rest, and whether that is all."""
+    try:
+        answer, whole = SYSTEM.run_apart(work, seconds=seconds, memory=_MEMORY)
+    except Exception:  # noqa: BLE001 - where it runs here, a broken file raises whatever its decoder does
+        return {}, b"", False
+    line, _, rest = answer.partition(b"\n")
+    return _facts(line), rest, whole
+
+
+def _facts(line: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _line(facts: dict[str, object]) -> bytes:
+    return json.dumps(facts).encode() + b"\n"

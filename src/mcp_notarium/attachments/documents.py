@@ -1,0 +1,60 @@
+"""Read the text of a PDF, page by page. For the copy of the process only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import BytesIO
+
+import pypdf
+from pypdf import PdfReader
+from pypdf.errors import PyPdfError
+
+MOST_PAGES = 5_000
+_MARKUP = re.compile(r"^(?=\s*(?:#|`{3}|~{3}|=+\s*$|-+\s*$))", re.MULTILINE)
+"""Before what Markdown would read as a heading or the fence of code."""
+_NOT_SHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Locked(ValueError):
+    """The file is encrypted, and opens only with a password."""
+
+
+def read_pages(data: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield the number of each page (from 1), how many there are, and its text, with blanks before what looks like markup.
+
+    A page that cannot be read has no text. Raises ``Locked``, and whatever a broken file makes pypdf raise.
+    """
+    reader = PdfReader(BytesIO(data))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise Locked
+    total = len(reader.pages)
+    for number in range(1, min(total, MOST_PAGES) + 1):
+        yield number, total, _text_of(reader, number)
+
+
+def _text_of(reader: PdfReader, number: int) -> str:
+    try:
+        text = reader.pages[number - 1].extract_text()
+    except (PyPdfError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+        return ""
+    text = _NOT_SHOWN.sub("", text).encode("utf-8", "replace").decode()
+    return _MARKUP.sub("\\\\", text.strip("\n"))
+
+
+def load() -> None:
+    """Import what reading a page imports first: the copy of the process imports nothing."""
+    for _ in read_pages(_SMALLEST):
+        pass
+    assert pypdf.__version__  # noqa: S101 - it is used
+
+
+def _one_page() -> bytes:
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(10, 10)
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+_SMALLEST = _one_page()

@@ -1,0 +1,51 @@
+"""Tell the kind of a file, as an Internet media type: by its first bytes, else by its name. Pure."""
+
+from __future__ import annotations
+
+import mimetypes
+
+PDF = "application/pdf"
+TEXT = "text/plain"
+UNKNOWN = "application/octet-stream"
+PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
+"""Kinds that are shown -> their names in Pillow."""
+HEAD = 1024
+"""Bytes that tell the kind."""
+_STARTS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_TABLE = mimetypes.MimeTypes()
+"""Python's own table: what a system adds to it would make an answer another one."""
+_MORE = {
+    ".md": "text/markdown",
+    ".canvas": "application/json",
+    ".base": "application/yaml",
+    ".excalidraw": "application/json",
+    ".org": "text/org",
+    ".heic": "image/heic",
+    ".webp": "image/webp",
+    ".avif": "image/avif",
+}
+
+
+def kind_of_name(name: str) -> str:
+    """Return the kind that a file of this name has if its content keeps to it."""
+    dot = name.rfind(".")
+    ending = name[dot:].lower() if dot > 0 else ""
+    return _MORE.get(ending) or _TABLE.types_map[True].get(ending, UNKNOWN)
+
+
+def kind_of(head: bytes, name: str) -> str:
+    """Return the kind of a file from its first ``HEAD`` bytes; a name that promises another kind does not count."""
+    for start, kind in _STARTS:
+        if head.startswith(start):
+            return kind
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if b"%PDF-" in head:
+        return PDF
+    named = kind_of_name(name)
+    return UNKNOWN if named in PICTURES or named == PDF else named

@@ -1,0 +1,75 @@
+"""Make a picture small enough for a model, without what its file says beside the picture. For the copy of the process only.
+
+A camera writes into a file where and when a picture was taken, and by whom: the new file is made of pixels alone.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from PIL import GifImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from mcp_notarium.attachments.kinds import PICTURES
+
+LONGEST_SIDE = 1568
+"""Pixels of the long side, beyond which models scale a picture down themselves."""
+MOST_BYTES = 750_000
+"""Bytes of a picture that is shown: 1,000,000 as base64."""
+MOST_PIXELS = 64_000_000
+"""Pixels that are decoded; of a large JPEG only an eighth of each side is. More are a bomb, or a scan that takes a gigabyte."""
+_QUALITIES = (85, 70, 50, 30)
+_WHITE = "white"
+_LOADED = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
+"""Decoders that are imported here, because the copy of the process imports nothing."""
+
+Image.MAX_IMAGE_PIXELS = None  # a warning of Pillow's own; the size is checked below
+Image.preinit()
+
+
+class TooManyPixels(ValueError):
+    """The picture has more pixels than are decoded."""
+
+
+def shrink(data: bytes, kind: str) -> tuple[bytes, str, tuple[int, int]]:
+    """Return the first frame as the bytes of a small PNG or JPEG, its kind, and the size of the original in pixels.
+
+    Raises ``TooManyPixels``, and whatever a broken file makes Pillow raise.
+    """
+    with Image.open(BytesIO(data), formats=[PICTURES[kind]]) as found:
+        width, height = found.size
+        found.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
+        # defence: picture-bomb-refused =False
+        if found.width * found.height > MOST_PIXELS:
+            raise TooManyPixels
+        picture = _plain(found)
+    turned = (picture.width > picture.height) != (width > height)
+    size = (height, width) if turned else (width, height)
+    if (kind != "image/jpeg" or picture.mode == "RGBA") and (made := _save(picture, "PNG")):
+        return made, "image/png", size
+    flat = picture
+    if picture.mode == "RGBA":
+        flat = Image.new("RGB", picture.size, _WHITE)
+        flat.paste(picture, mask=picture.getchannel("A"))
+    for quality in _QUALITIES:
+        if made := _save(flat, "JPEG", quality=quality):
+            return made, "image/jpeg", size
+    flat.thumbnail((LONGEST_SIDE // 2, LONGEST_SIDE // 2))
+    return _save(flat, "JPEG", quality=_QUALITIES[-1]) or b"", "image/jpeg", size
+
+
+def _plain(found: Image.Image) -> Image.Image:
+    """Return the pixels as they are seen, small, in a mode that both formats know, without what the file says beside them."""
+    has_alpha = found.mode in ("RGBA", "LA", "PA") or "transparency" in found.info
+    mode = "RGBA" if has_alpha else "RGB"
+    made = found if found.mode == mode else found.convert(mode)
+    made.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    made = ImageOps.exif_transpose(made)
+    made.info = {}  # defence: picture-facts-removed
+    return made
+
+
+def _save(picture: Image.Image, form: str, **how: int) -> bytes:
+    """Return the file; b"" if it is too large."""
+    out = BytesIO()
+    picture.save(out, form, **how)
+    return out.getvalue() if out.tell() <= MOST_BYTES else b""
