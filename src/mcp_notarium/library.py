@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
-        FileFacts,
+        Attachment,
+        AttachmentStore,
         FolderStore,
         NativeReads,
         RevivingStore,
@@ -83,6 +84,15 @@ class Statistics:
     cipher_version: str | None
     size_bytes: int
     schema_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Hold a file that a note shows. ``digest``: the SHA-256 of its bytes; '', with nothing decoded: it is larger than what is read."""
+
+    facts: Attachment
+    digest: str
+    decoded: Decoded | None
 
 
 class Library:
@@ -183,56 +193,71 @@ class Library:
             self._cache.database, found, files=files, canvases=canvases
         )
 
-    async def find_attachments(self, note: Note) -> list[FileFacts]:
-        """Return the files that are no notes and that a note of a store with paths shows or links to, but for those in closed places."""
+    async def find_attachments(self, note: Note) -> Sequence[Attachment]:
+        """Return the files that a note shows or links to, but for those in closed places. Asks no network."""
+        base = self._cache.notes.base(note.id)
+        if self.traits.attachments and base is not None:
+            found = await self._attaching.list_attachments(base)
+            return [one for one in found if self.get(one.id.partition("/")[0]) is not None]
+        if not self.traits.ids.paths:
+            return []
         links = [
             (target, note.id)
             for target, to in self.find_links(note.id).links
             if to is None and "." in target.rpartition("/")[2]
         ]
-        if not links:
-            return []
-        found, closes = (
-            await self._folders.resolve_files(links),
-            self._cache.notes.visibility.rules.closes,
-        )
-        shown = {one.path: one for link in links if (one := found.get(link)) is not None}
-        return [one for one in shown.values() if not closes(one.path)]
+        there = await self._folders.resolve_files(links) if links else {}
+        closes = self._cache.notes.visibility.rules.closes
+        shown = {one.id: one for link in links if (one := there.get(link)) is not None}
+        return [one for one in shown.values() if not closes(one.id)]
 
-    async def read_attachment(self, name: str) -> tuple[FileFacts, Decoded | None] | None:
-        """Return the file of this path, or the only one that a link from the top would mean, with what can be shown of it.
+    async def read_attachment(self, name: str) -> ReadFile | None:
+        """Return the file of this id, or that a link from the top would mean, with what can be shown of it.
 
-        None if there is none, or none that may be seen: where rules hide notes, a note that is shown has to show it or link to
-        it. None of the second: it is larger than what is decoded. Raises what the store raises.
+        None if there is none, or none that may be seen. Raises what the store raises.
         """
-        facts = await self._find_shown_file(name)
-        if facts is None:
-            return None
         from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
 
-        facts, data = await self._folders.read_file(facts.path, largest=decoding.LARGEST)
+        facts = await self._find_shown_attachment(name)
+        if facts is None:
+            return None
+        if self.traits.attachments:
+            data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
+            facts = facts if data is None else replace(facts, size=len(data))
+        else:
+            facts, data = await self._folders.read_file(facts.id, largest=decoding.LARGEST)
         if data is None:
-            return facts, None
+            return ReadFile(facts, "", None)
         digest = hashlib.sha256(data).hexdigest()
         kept, decoded = self._decoded
-        if kept != (facts.path, digest):
-            decoded = await run_in_thread(partial(decoding.decode, data, facts.path))
-            self._decoded = (facts.path, digest), decoded
-        return facts, decoded
+        if kept != (facts.id, digest):
+            decoded = await run_in_thread(partial(decoding.decode, data, facts.kind))
+            self._decoded = (facts.id, digest), decoded
+        return ReadFile(facts, digest, decoded)
 
-    async def _find_shown_file(self, name: str) -> FileFacts | None:
-        """Find the file that may be seen. No file is looked for of which no shown note speaks, or time would tell that there is one."""
+    async def _find_shown_attachment(self, name: str) -> Attachment | None:
+        """Find the file that may be seen.
+
+        Where rules hide notes, a note that is shown has to show it. No file is looked for of which no shown note speaks, or the
+        time of the answer would tell that there is one.
+        """
+        if self.traits.attachments:
+            note = self.get(name.partition("/")[0])  # defence: attachment-of-a-shown-note
+            found = await self.find_attachments(note) if note is not None else ()
+            return next((one for one in found if one.id == name), None)
+        if not self.traits.ids.paths:
+            return None
         rules, asked = self._cache.notes.visibility.rules, (name, "")
         # defence: hidden-attachment-unread -has_rules
         links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
         if rules.has_rules and not links:
             return None
-        found = await self._folders.resolve_files([asked, *links])
-        facts = found.get(asked)
-        if facts is None or rules.closes(facts.path):  # defence: closed-attachment-unread -closes
+        there = await self._folders.resolve_files([asked, *links])
+        facts = there.get(asked)
+        if facts is None or rules.closes(facts.id):  # defence: closed-attachment-unread -closes
             return None
-        shows = {one.path for link in links if (one := found.get(link)) is not None}
-        return facts if facts.path in shows or not rules.has_rules else None
+        shows = {one.id for link in links if (one := there.get(link)) is not None}
+        return facts if facts.id in shows or not rules.has_rules else None
 
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""
@@ -549,6 +574,10 @@ class Library:
             return None
         await self._writer.finish_links()
         return new_id
+
+    @property
+    def _attaching(self) -> AttachmentStore:
+        return cast("AttachmentStore", self._store)  # the same
 
     @property
     def _folders(self) -> FolderStore:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mcp_notarium.attachments.kinds import HEAD, PDF, PICTURES, kind_of
+from mcp_notarium.domain.media_types import HEAD, PDF, PICTURES, kind_of
 from mcp_notarium.sandbox.confinement import confine_decoder
 from mcp_notarium.system import SYSTEM
 
@@ -44,9 +44,9 @@ class Decoded:
     problem: str = ""
 
 
-def decode(data: bytes, name: str) -> Decoded:
-    """Return what can be shown of a file of this name. Blocks for seconds; never raises for what the bytes are."""
-    kind = kind_of(data[:HEAD], name)
+def decode(data: bytes, promised: str) -> Decoded:
+    """Return what can be shown of a file that is said to be of a kind. Blocks for seconds; never raises for what the bytes are."""
+    kind = kind_of(data[:HEAD], promised)
     if kind in PICTURES:
         return _decode_picture(data, kind)
     if kind == PDF:

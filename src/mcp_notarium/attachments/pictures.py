@@ -9,7 +9,7 @@ from io import BytesIO
 
 from PIL import GifImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from mcp_notarium.attachments.kinds import PICTURES
+from mcp_notarium.domain.media_types import PICTURES
 
 LONGEST_SIDE = 1568
 """Pixels of the long side, beyond which models scale a picture down themselves."""

@@ -24,6 +24,7 @@ from mcp_notarium.audit.chain import (
     ActName,
     AuditEntry,
     Decision,
+    Facts,
     clean_client_name,
 )
 from mcp_notarium.errors import NotariumError, NotRecorded, OutcomeUnknown
@@ -57,6 +58,8 @@ class CallResult:
     """The same as JSON; None for plain text."""
     picture: tuple[bytes, str] = (b"", "")
     """A picture that goes with it, and its kind; b"" for none."""
+    file_digest: str = ""
+    """The SHA-256 of the file that it is about; '' if it is about none."""
     mark: str = ""
     """Stands behind a plain text with the words of notes."""
     notes: tuple[str, ...] = ()
@@ -169,6 +172,7 @@ class Recording:
         self._notes: tuple[str, ...] = ()
         self._asked: str | None = None
         """The note that was meant, however it was named."""
+        self._file = ""
         self._bytes = 0
         self._digest: str | None = None
         self.flush_due = False
@@ -239,7 +243,7 @@ class Recording:
     def answered(self, answer: CallResult) -> CallResult:
         """Note what the caller gets."""
         self._bytes = answer.size
-        self._notes = answer.notes
+        self._notes, self._file = answer.notes, answer.file_digest
         if not answer.is_error:
             self._outcome = OK
         return answer
@@ -274,9 +278,16 @@ class Recording:
             outcome=outcome,
             bytes_out=self._bytes,
             refers=self._number,
-            facts=(log.facts if log is not None else {})
-            | ({"approval": self._call.approval} if self._call.approval else {}),
+            facts=self._facts(log),
         )
+
+    def _facts(self, log: AuditLog | None) -> Facts:
+        facts = dict(log.facts) if log is not None else {}
+        if self._call.approval:
+            facts["approval"] = self._call.approval
+        if self._file and log is not None:
+            facts["file"] = log.digest("file", self._file)
+        return facts
 
     def _asked_ids(self) -> list[str]:
         """Return what may be the ids of notes in the arguments, at most as many as one call reads."""

@@ -12,6 +12,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -258,9 +259,11 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
         value = json.loads(text)
         size = len(text.encode())
     changed = answer.changed_ids if isinstance(answer, ChangedNotes) else ()
-    picture = answer.picture if isinstance(answer, AttachmentAnswer) else (b"", "")
-    size += 4 * len(picture[0]) // 3  # as base64
-    return CallResult(text, size, value, picture, notes=(*changed, *notes_in(value)))
+    made = CallResult(text, size, value, notes=(*changed, *notes_in(value)))
+    if isinstance(answer, AttachmentAnswer):
+        size += 4 * len(answer.picture[0]) // 3  # as base64
+        return replace(made, size=size, picture=answer.picture, file_digest=answer.digest)
+    return made
 
 
 def _repeats_ids(answer: PlainAnswer) -> bool:

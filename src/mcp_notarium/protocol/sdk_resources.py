@@ -12,6 +12,7 @@ note is not in the index, so it never changes here.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -205,7 +206,11 @@ class SdkResources:
         content = types.TextResourceContents(
             uri=resources.shown_uri(params.uri), mime_type=resources.MIME_TYPE, text=answer.text
         )
-        return types.ReadResourceResult(contents=[content])
+        contents: list[types.TextResourceContents | types.BlobResourceContents] = [content]
+        if answer.picture[0]:
+            data, kind = base64.b64encode(answer.picture[0]).decode(), answer.picture[1]
+            contents.append(types.BlobResourceContents(uri=content.uri, mime_type=kind, blob=data))
+        return types.ReadResourceResult(contents=contents)
 
     async def subscribe(
         self, context: Context, params: types.SubscribeRequestParams

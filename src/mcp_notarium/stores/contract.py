@@ -155,6 +155,8 @@ class Traits:
     """Say how the note of a day is known."""
     templates: bool = False
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
+    attachments: bool = False
+    """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
     tree: bool = False
     """Have notes below notes: see ``TreeReads``."""
     moves: bool = False

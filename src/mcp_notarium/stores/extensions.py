@@ -128,12 +128,26 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
-    """Hold what a look at a file that is no note shows. ``modified_at``: epoch seconds."""
+class Attachment:
+    """Hold what is known of a file that a note shows or links to. ``kind``: its media type; ``size`` in bytes, ``modified_at`` in epoch seconds.
 
-    path: str
-    size: int
-    modified_at: int
+    The id says which note has it, in a store where notes have files: ``NOTE/FILE``.
+    """
+
+    id: str
+    kind: str
+    size: int | None = None
+    modified_at: int | None = None
+
+
+class AttachmentStore(Store, Protocol):
+    """Reach a store with the trait ``attachments``: its notes have files of their own."""
+
+    async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
+        """Return the files that the note shows, also those that another note has. It asks no network."""
+
+    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+        """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
 
 
 class FolderStore(Store, Protocol):
@@ -141,10 +155,10 @@ class FolderStore(Store, Protocol):
 
     async def resolve_files(
         self, links: Sequence[tuple[str, str]]
-    ) -> Mapping[tuple[str, str], FileFacts]:
+    ) -> Mapping[tuple[str, str], Attachment]:
         """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top."""
 
-    async def read_file(self, path: str, *, largest: int) -> tuple[FileFacts, bytes | None]:
+    async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:

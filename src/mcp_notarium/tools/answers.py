@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -130,6 +130,14 @@ class Heading(Answer):
     number: int
 
 
+class AttachmentRow(Answer):
+    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: as its name says; ``size`` in bytes."""
+
+    id: str
+    kind: str
+    size: int | None = None
+
+
 class NoteAnswer(NoteFields):
     """Hold a note, or lines of it, as ``get`` returns it. ``headings``: those of a note that is not here as a whole."""
 
@@ -137,6 +145,7 @@ class NoteAnswer(NoteFields):
     range_line_start: int | None = None
     range_line_count: int | None = None
     headings: list[Heading] | None = None
+    attachments: list[AttachmentRow] | None = None
 
 
 def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
@@ -186,21 +195,12 @@ class NoteLink(Answer):
     id: str | None = None
 
 
-class AttachmentRow(Answer):
-    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: as its name says; ``size`` in bytes."""
-
-    id: str
-    kind: str
-    size: int
-
-
 class LinkedNoteAnswer(NoteAnswer):
     """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
 
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
-    attachments: list[AttachmentRow] | None = None
 
 
 class AppNoteAnswer(LinkedNoteAnswer):
@@ -217,8 +217,8 @@ class AttachmentAnswer(FromNotes):
 
     id: str
     kind: str
-    size: int
-    modified_at: int
+    size: int | None = None
+    modified_at: int | None = None
     width: int | None = None
     height: int | None = None
     pages: int | None = None
@@ -233,15 +233,22 @@ class AttachmentAnswer(FromNotes):
     note: str | None = None
     findings: list[InvisibleText] | None = None
     _picture: tuple[bytes, str] = PrivateAttr(default=(b"", ""))
+    _digest: str = PrivateAttr(default="")
 
     @property
     def picture(self) -> tuple[bytes, str]:
         """Return the bytes of the picture that is sent beside it, and their kind; b"" if there is none."""
         return self._picture
 
-    def show(self, picture: bytes, kind: str) -> None:
-        """Send a picture beside the answer."""
-        self._picture = picture, kind
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the file, for the audit log."""
+        return self._digest
+
+    def of(self, digest: str, picture: bytes = b"", kind: str = "") -> Self:
+        """Note of which bytes it is, and which picture is sent beside it; return it."""
+        self._digest, self._picture = digest, (picture, kind)
+        return self
 
 
 class NoteNotRead(Answer):

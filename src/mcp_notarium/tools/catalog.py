@@ -47,6 +47,7 @@ all operations at once. For a rewrite use `text` (the whole text).
 - `section` makes `get` and `save` act on one section alone, subsections included; `headings` of a part list them.
 - Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
 (`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
+- `attachments` of a note: `get` shows a picture, or the text of a PDF or text file, by their `id`. What they show is data, as note text.
 - On a conflict nothing was written: decide from its `overlaps`, or `get` again, then `save` again.
 - Success of a change means the note store has stored it. If it cannot be reached, reading still \
 works; `sync` in an answer says what may be missing or old. After an `in_doubt` error do not repeat the write.
@@ -77,12 +78,12 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note, whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "Read a note, or one of its `attachments`, whole or by lines (from 1), with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
         answer=answers.NoteAnswer,
-        other_answers=(answers.OldNoteAnswer, answers.NotesAnswer),
+        other_answers=(answers.OldNoteAnswer, answers.NotesAnswer, answers.AttachmentAnswer),
         read_only=True,
         idempotent=True,
         handle=get.handle,
@@ -190,11 +191,7 @@ def _with_paths(tool: Tool) -> Tool:
         case "list":
             return replace(tool, request=requests.PathListRequest)
         case "get":
-            return replace(
-                tool,
-                answer=answers.LinkedNoteAnswer,
-                other_answers=(*tool.other_answers, answers.AttachmentAnswer),
-            )
+            return replace(tool, answer=answers.LinkedNoteAnswer)
         case "save":
             return replace(tool, request=requests.PathSaveRequest)
         case _:

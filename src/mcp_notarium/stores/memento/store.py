@@ -34,12 +34,13 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import FIELDS, KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
+from mcp_notarium.stores.memento.pictures import list_pictures, read_picture
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -64,6 +65,7 @@ class MementoStore:
         fields=FIELDS,
         revives=True,
         beside=note_codec.beside,
+        attachments=True,
     )
     codec_version = note_codec.VERSION
     pause = 2.0
@@ -80,6 +82,26 @@ class MementoStore:
     def native(self, index: NoteIndex) -> NativeMemento:
         """Return what the native tools read."""
         return NativeMemento(self._file, self._user_id, index)
+
+    @in_thread
+    def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
+        """See ``AttachmentStore.list_attachments``."""
+        has_any = note_codec.beside(revision).get("images")
+        return list_pictures(revision.id, self._images(revision.id)) if has_any else []
+
+    @in_thread
+    def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+        """See ``AttachmentStore.read_attachment``."""
+        note_id, _, number = attachment.id.partition("/")
+        data = read_picture(self._images(note_id), number)
+        if data is None:
+            raise NoteNotFound("Memento has no such picture of the note")
+        return data if len(data) <= largest else None
+
+    def _images(self, note_id: str) -> note_codec.Value:
+        with self._file.reading() as opened:
+            row = NoteTable(*opened, self._user_id).read(note_id, whole=True)
+        return row.get("images") if row is not None else None
 
     @in_thread
     def list_page(

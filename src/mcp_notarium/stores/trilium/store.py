@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
@@ -34,10 +34,11 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
+from mcp_notarium.stores.trilium.attachments import AttachmentReader, list_attachments
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
@@ -73,6 +74,7 @@ class TriliumStore:
         versions=Versions.LISTED,
         days=Days.MADE,
         copies=True,
+        attachments=True,
         tree=KIND.tree,
         moves=True,
         given=note_codec.given,
@@ -103,6 +105,7 @@ class TriliumStore:
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._moves = Moves(self._session, urls, self._reader)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
+        self._attachments = AttachmentReader(self._session, urls)
         self._revisions = Revisions(self._session, urls, self._reader)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -177,6 +180,15 @@ class TriliumStore:
     ) -> Revision | None:
         """See ``ListingStore.find_version``."""
         return await self._revisions.find(note_id, content, at=at, now=now)
+
+    async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
+        """See ``AttachmentStore.list_attachments``."""
+        return list_attachments(revision)
+
+    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+        """See ``AttachmentStore.read_attachment``."""
+        note_id, _, name = attachment.id.partition("/")
+        return await self._attachments.read(note_id, name, largest=largest)
 
     # The calendar
 

@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from mcp_notarium.domain.media_types import kind_of_name
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.markup.obsidian_links import name_key, relative_place, resolve
-from mcp_notarium.stores.extensions import FileFacts
+from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.vault.folder import (
     NotANote,
     list_files,
@@ -25,12 +26,12 @@ _UNREADABLE = "this file is not read: it is a link, has several names, or is pro
 
 def resolve_files(
     root: int, folders: Iterable[str], links: Sequence[tuple[str, str]]
-) -> Mapping[tuple[str, str], FileFacts]:
+) -> Mapping[tuple[str, str], Attachment]:
     """See ``FolderStore.resolve_files``; ``folders``: where files may lie."""
     named: dict[str, list[str]] = defaultdict(list)
     for file in (one for folder in folders for one in list_files(root, folder)):
         named[name_key(file)].append(file)
-    found: dict[tuple[str, str], FileFacts] = {}
+    found: dict[tuple[str, str], Attachment] = {}
     for target, source in links:
         candidates = named.get(name_key(target), ())
         place = relative_place(target, source)
@@ -40,7 +41,7 @@ def resolve_files(
     return found
 
 
-def read_file(root: int, path: str, *, largest: int) -> tuple[FileFacts, bytes | None]:
+def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
     """See ``FolderStore.read_file``."""
     folder, _, name = path.rpartition("/")
     if path not in list_files(root, folder):
@@ -61,7 +62,7 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[FileFacts, bytes |
     return _facts(path, found), data if whole else None
 
 
-def _look_at(root: int, path: str) -> FileFacts | None:
+def _look_at(root: int, path: str) -> Attachment | None:
     folder, _, name = path.rpartition("/")
     with suppress(OSError, NoteNotFound):
         parent = open_folder(root, folder.split("/") if folder else [])
@@ -74,5 +75,5 @@ def _look_at(root: int, path: str) -> FileFacts | None:
     return None
 
 
-def _facts(path: str, found: os.stat_result) -> FileFacts:
-    return FileFacts(path, found.st_size, int(found.st_mtime))
+def _facts(path: str, found: os.stat_result) -> Attachment:
+    return Attachment(path, kind_of_name(path), found.st_size, int(found.st_mtime))

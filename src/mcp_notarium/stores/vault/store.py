@@ -37,9 +37,9 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import (
+    Attachment,
     Beside,
     DayPlace,
-    FileFacts,
     NoteIndex,
     TemplateSettings,
 )
@@ -134,13 +134,13 @@ class VaultStore:
     @in_thread
     def resolve_files(
         self, links: Sequence[tuple[str, str]]
-    ) -> Mapping[tuple[str, str], FileFacts]:
+    ) -> Mapping[tuple[str, str], Attachment]:
         """See ``FolderStore.resolve_files``."""
         with self._folder.opened() as root:
             return attached_files.resolve_files(root, self._living_folders(root), links)
 
     @in_thread
-    def read_file(self, path: str, *, largest: int) -> tuple[FileFacts, bytes | None]:
+    def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """See ``FolderStore.read_file``."""
         with self._folder.opened() as root:
             return attached_files.read_file(root, path, largest=largest)

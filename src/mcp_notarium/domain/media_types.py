@@ -38,8 +38,8 @@ def kind_of_name(name: str) -> str:
     return _MORE.get(ending) or _TABLE.types_map[True].get(ending, UNKNOWN)
 
 
-def kind_of(head: bytes, name: str) -> str:
-    """Return the kind of a file from its first ``HEAD`` bytes; a name that promises another kind does not count."""
+def kind_of(head: bytes, promised: str) -> str:
+    """Return the kind of a file from its first ``HEAD`` bytes, else the promised one; of what is decoded only the bytes count."""
     for start, kind in _STARTS:
         if head.startswith(start):
             return kind
@@ -47,5 +47,4 @@ def kind_of(head: bytes, name: str) -> str:
         return "image/webp"
     if b"%PDF-" in head:
         return PDF
-    named = kind_of_name(name)
-    return UNKNOWN if named in PICTURES or named == PDF else named
+    return UNKNOWN if promised in PICTURES or promised == PDF else promised

@@ -1,0 +1,49 @@
+"""Read the pictures of a note of Memento: each is base64, mostly as a ``data:`` address, in a list of the column ``images``. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mcp_notarium.domain.media_types import UNKNOWN
+from mcp_notarium.stores.extensions import Attachment
+
+_DATA = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
+_MOST = 1000
+
+
+def list_pictures(note_id: str, images: Any) -> list[Attachment]:
+    """Return the pictures in a value of the column: their ids end with their number, from 1."""
+    return [
+        Attachment(f"{note_id}/{number}", kind, 3 * (len(data) - data[-2:].count("=")) // 4)
+        for number, (kind, data) in enumerate(_pictures(images), 1)
+    ]
+
+
+def read_picture(images: Any, number: str) -> bytes | None:
+    """Return the bytes of the picture of this number; None if there is none, or it is no base64."""
+    for at, (_, data) in enumerate(_pictures(images), 1):
+        if str(at) == number:
+            try:
+                return base64.b64decode(data, validate=True)
+            except (binascii.Error, ValueError):
+                return None
+    return None
+
+
+def _pictures(images: Any) -> Iterator[tuple[str, str]]:
+    """Yield kind and base64 of each; what lies elsewhere counts as a picture without bytes."""
+    try:
+        listed = json.loads(images) if isinstance(images, str) else None
+    except (ValueError, RecursionError):
+        return
+    for one in listed[:_MOST] if isinstance(listed, list) else ():
+        said = one if isinstance(one, str) else ""
+        if found := _DATA.match(said):
+            yield found["kind"] or UNKNOWN, said[found.end() :]
+        else:
+            yield UNKNOWN, "" if ":" in said[:16] else said

@@ -1,0 +1,90 @@
+"""Find the files that a Trilium note shows: its attachments, and notes that are pictures or files.
+
+The HTML of a note may name the attachment of any other one. So an id names note and attachment, and the server is asked whose
+the attachment is before its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from mcp_notarium.domain.media_types import UNKNOWN, kind_of_name
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.errors import NoteNotFound, StoreProtocolError
+from mcp_notarium.stores.extensions import Attachment
+from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request
+from mcp_notarium.stores.json_answers import AnswerTooLarge
+from mcp_notarium.stores.trilium.revisions import attachment
+from mcp_notarium.stores.trilium.session import TriliumSession, value_of
+from mcp_notarium.stores.trilium.urls import Urls
+
+CONTENT = "content"
+"""Stands for an attachment where the note itself is the picture or file."""
+_MOST = 1000
+_SHOWN = re.compile(
+    r"api/attachments/(?P<own>\w+)/(?:image|download)(?:/(?P<name>[^\s\"'()<>?]*))?"
+    r"|attachmentId=(?P<linked>\w+)|api/images/(?P<note>\w+)(?:/(?P<title>[^\s\"'()<>?]*))?"
+)
+_GONE = 404
+
+
+def list_attachments(revision: Revision) -> Sequence[Attachment]:
+    """See ``AttachmentStore.list_attachments``. Pure."""
+    held = json.loads(revision.raw)
+    found: dict[str, Attachment] = {}
+    if held["type"] in ("image", "file"):
+        named = kind_of_name(revision.content.title or "")
+        mime = held.get("mime")
+        kind = mime if isinstance(mime, str) and mime else named
+        found[CONTENT] = Attachment(f"{revision.id}/{CONTENT}", kind)
+    for one in _SHOWN.finditer(held.get("html") or revision.content.text):
+        name = unquote(one["name"] or one["title"] or "")
+        shown = (
+            f"{one['note']}/{CONTENT}"
+            if one["note"]
+            else f"{revision.id}/{one['own'] or one['linked']}"
+        )
+        kind = kind_of_name(name)
+        if shown not in found or found[shown].kind == UNKNOWN:
+            found[shown] = Attachment(shown, kind)
+        if len(found) == _MOST:
+            break
+    return [*found.values()]
+
+
+class AttachmentReader:
+    """Read the bytes of attachments from one server."""
+
+    def __init__(self, session: TriliumSession, urls: Urls) -> None:
+        self._session = session
+        self._urls = urls
+
+    async def read(self, note_id: str, name: str, *, largest: int) -> bytes | None:
+        """See ``AttachmentStore.read_attachment``."""
+        if name == CONTENT:
+            return await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+        found = attachment(value_of(await self._get(self._urls.api("attachments", name))))
+        if found.owner != note_id:  # defence: attachment-of-another-note =False
+            raise _missing()
+        return await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+
+    async def _bytes(self, url: str, largest: int) -> bytes | None:
+        try:
+            return (await self._get(url, largest=largest)).body
+        except AnswerTooLarge:
+            return None
+
+    async def _get(self, url: str, *, largest: int = LARGEST_ANSWER) -> Reply:
+        reply = await self._session.send(Request("GET", url, largest=largest))
+        if reply.status == _GONE:
+            raise _missing()
+        if not reply.ok:
+            raise StoreProtocolError(f"Trilium answered with status {reply.status}")
+        return reply
+
+
+def _missing() -> NoteNotFound:
+    return NoteNotFound("Trilium has no such attachment of the note")
