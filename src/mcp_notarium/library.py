@@ -20,7 +20,7 @@ from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
-from mcp_notarium.markup.obsidian_links import count_links, settled
+from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import (
     driver,
@@ -206,10 +206,9 @@ class Library:
             for target, to in self.find_links(note.id).links
             if to is None and "." in target.rpartition("/")[2]
         ]
-        there = await self._folders.resolve_files(links) if links else {}
-        closes = self._cache.notes.visibility.rules.closes
+        there = await self._resolve_shown(links) if links else {}
         shown = {one.id: one for link in links if (one := there.get(link)) is not None}
-        return [one for one in shown.values() if not closes(one.id)]
+        return [*shown.values()]
 
     async def read_attachment(self, name: str) -> ReadFile | None:
         """Return the file of this id, or that a link from the top would mean, with what can be shown of it.
@@ -242,22 +241,45 @@ class Library:
         time of the answer would tell that there is one.
         """
         if self.traits.attachments:
-            note = self.get(name.partition("/")[0])  # defence: attachment-of-a-shown-note
+            note = self.get(name.partition("/")[0])
             found = await self.find_attachments(note) if note is not None else ()
             return next((one for one in found if one.id == name), None)
         if not self.traits.ids.paths:
             return None
         rules, asked = self._cache.notes.visibility.rules, (name, "")
-        # defence: hidden-attachment-unread -has_rules
         links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
         if rules.has_rules and not links:
             return None
-        there = await self._folders.resolve_files([asked, *links])
+        there = await self._resolve_shown([asked, *links])
         facts = there.get(asked)
-        if facts is None or rules.closes(facts.id):  # defence: closed-attachment-unread -closes
-            return None
         shows = {one.id for link in links if (one := there.get(link)) is not None}
-        return facts if facts.id in shows or not rules.has_rules else None
+        if facts is None or (rules.has_rules and facts.id not in shows):
+            return None
+        return facts
+
+    async def _resolve_shown(
+        self, links: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], Attachment]:
+        """Return the files that links lead to, but for those in closed places and those that a hidden note shows or links to.
+
+        An agent can write a link to any file, so that a shown note has it proves nothing.
+        """
+        rules, folders = self._cache.notes.visibility.rules, self._folders
+        if not rules.has_rules:
+            return await folders.resolve_files(links)
+        names = {name_key(target) for target, _ in links}
+        others = await folders.read_links(but_of=note_rows.all_ids(self._cache.database))
+        hidden = [link for link in others if name_key(link[0]) in names]
+        there = await folders.resolve_files([*links, *hidden])
+        theirs = {one.id for link in hidden if (one := there.get(link)) is not None}
+        return {
+            link: one
+            for link in links
+            # defence: closed-attachment-unread -closes
+            if (one := there.get(link)) is not None
+            and not rules.closes(one.id)
+            and one.id not in theirs  # defence: hidden-attachment-unread =True
+        }
 
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""

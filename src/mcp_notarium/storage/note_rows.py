@@ -204,6 +204,11 @@ def read(database: Database, keys: Sequence[Key], *, texts: bool) -> list[Scanne
     ]
 
 
+def all_ids(database: Database) -> set[str]:
+    """Return the ids of all notes."""
+    return {row[0] for row in database.rows("SELECT id FROM notes")}
+
+
 def read_times(database: Database, note_id: str) -> tuple[float, float]:
     """Return when the note was created and last changed; zeros if there is none."""
     row = database.row(_TIMES, (note_id,))

@@ -158,6 +158,9 @@ class FolderStore(Store, Protocol):
     ) -> Mapping[tuple[str, str], Attachment]:
         """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top."""
 
+    async def read_links(self, *, but_of: Collection[str]) -> Sequence[tuple[str, str]]:
+        """Return target and path of each link in the notes outside the trash, but for those of these paths."""
+
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
 

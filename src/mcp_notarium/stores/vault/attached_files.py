@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from mcp_notarium.domain.media_types import kind_of_name
-from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.markup.obsidian_links import name_key, relative_place, resolve
+from mcp_notarium.errors import NoteNotFound, NoteUnreadable
+from mcp_notarium.markup.obsidian_links import find_targets, name_key, relative_place, resolve
 from mcp_notarium.stores.extensions import Attachment
+from mcp_notarium.stores.vault.file_table import Found, State
+from mcp_notarium.stores.vault.file_writer import read_file as read_note
 from mcp_notarium.stores.vault.folder import (
     NotANote,
     list_files,
@@ -19,6 +21,7 @@ from mcp_notarium.stores.vault.folder import (
     missing_error,
     open_file,
     open_folder,
+    open_parent,
 )
 
 _UNREADABLE = "this file is not read: it is a link, has several names, or is protected"
@@ -39,6 +42,38 @@ def resolve_files(
         if path is not None and (facts := _look_at(root, path)) is not None:
             found[target, source] = facts
     return found
+
+
+class LinksOfNotes:
+    """Remember the links of notes that the index does not have, until their files change. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[State, tuple[str, ...]]] = {}
+
+    def read(
+        self, root: int, files: Iterable[Found], *, but_of: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """See ``FolderStore.read_links``. A file that cannot be read as a note has none."""
+        wanted = {
+            one.path: one
+            for one in files
+            if one.is_note and not one.trash and one.path not in but_of
+        }
+        kept = {path: one for path, one in self._read.items() if path in wanted}
+        for path, found in wanted.items():
+            if path not in kept or kept[path][0] != found.state:
+                kept[path] = found.state, _targets_of(root, path)
+        self._read = kept
+        return [(target, path) for path, (_, targets) in kept.items() for target in targets]
+
+
+def _targets_of(root: int, path: str) -> tuple[str, ...]:
+    with (
+        suppress(OSError, NoteNotFound, NoteUnreadable),
+        open_parent(root, path, exact=False) as (parent, name),
+    ):
+        return find_targets(read_note(parent, name, exact=False).text)
+    return ()
 
 
 def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:

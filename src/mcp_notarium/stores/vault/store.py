@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -114,6 +114,7 @@ class VaultStore:
         self._looking = threading.Lock()
         self._note_pages = NotePages(self._folder)
         self._types = PropertyTypes()
+        self._links = attached_files.LinksOfNotes()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -138,6 +139,13 @@ class VaultStore:
         """See ``FolderStore.resolve_files``."""
         with self._folder.opened() as root:
             return attached_files.resolve_files(root, self._living_folders(root), links)
+
+    @in_thread
+    def read_links(self, *, but_of: Collection[str]) -> Sequence[tuple[str, str]]:
+        """See ``FolderStore.read_links``."""
+        with self._folder.opened() as root, self._looking:
+            self._look(root, within=self.shortest_pause)
+            return self._links.read(root, self._table.files.values(), but_of=but_of)
 
     @in_thread
     def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:

@@ -1,0 +1,288 @@
+"""Files that notes show, through a client: which there are, what of them is seen, and which may not be."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from contextlib import asynccontextmanager
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from mcp_notarium.audit.chain import AuditKeys
+from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
+from mcp_notarium.secret import Secret
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.toolsets import find_toolset
+from support.memento_file import MementoFile
+from support.sample_files import CAMERA, pdf, picture
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+from support.undo_places import PLACES
+
+pytestmark = pytest.mark.anyio
+
+PHOTO, PAPER = picture("JPEG"), pdf(["first page", "second page\nmore"])
+FILES = {
+    "Trip.md": "# Trip\n\n![[photo.jpg|300]] ![map](assets/map%20a.png)\n[[data.csv]] [paper](assets/paper.pdf)\n"
+    "[[Nowhere]] ![](https://example.org/x.png) `![[code.png]]` ![[Other]]\n",
+    "Other.md": "nothing",
+    "assets/photo.jpg": PHOTO,
+    "assets/map a.png": picture("PNG"),
+    "assets/data.csv": "a,b\n1,2\n3,4\n",
+    "assets/paper.pdf": PAPER,
+    "assets/code.png": picture("PNG"),
+    "assets/film.mp4": b"\0\0\0\x20ftyp\0",
+}
+
+
+class Vault:
+    """A client of a vault, and what it gets."""
+
+    def __init__(self, client, harness):
+        self.client, self.harness = client, harness
+
+    async def get(self, note_id, **more):
+        """The answer, and the picture beside it."""
+        result = await self.client.call_tool("get", {"id": note_id} | more)
+        pictures = [one for one in result.content if one.type == "image"]
+        if result.is_error:
+            return json.loads(result.content[0].text), None
+        assert json.loads(result.content[0].text) == result.structured_content
+        return result.structured_content, base64.b64decode(pictures[0].data) if pictures else None
+
+    async def is_missing(self, note_id):
+        answer, shown = await self.get(note_id)
+        return answer.get("category") == "NOT_FOUND" and shown is None
+
+
+@asynccontextmanager
+async def vault(folder, files=FILES, **policy):
+    for path, data in files.items():
+        place = folder / "vault" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data if isinstance(data, bytes) else data.encode())
+    remote = VaultStore(folder / "vault")
+    harness = ToolHarness(
+        folder,
+        remote=remote,
+        policy=Policy(**policy),
+        audit_keys=AuditKeys(Secret(b"1" * 32), Secret(b"2" * 32)),
+    )
+    await harness.sync()
+    try:
+        async with connected(harness.opened, toolset=find_toolset("with_paths")) as client:
+            yield Vault(client, harness)
+    finally:
+        await remote.close()
+        harness.close()
+
+
+async def test_a_note_names_the_files_that_it_shows_or_links_to(tmp_path):
+    async with vault(tmp_path) as notes:
+        answer, _ = await notes.get("Trip.md")
+        assert [(one["id"], one["kind"], one["size"]) for one in answer["attachments"]] == [
+            ("assets/photo.jpg", "image/jpeg", len(PHOTO)),
+            ("assets/map a.png", "image/png", len(FILES["assets/map a.png"])),
+            ("assets/data.csv", "text/csv", 12),
+            ("assets/paper.pdf", "application/pdf", len(PAPER)),
+        ]
+        assert "attachments" not in (await notes.get("Other.md"))[0]
+
+
+@pytest.mark.parametrize("name", ["assets/photo.jpg", "photo.jpg", "![[photo.jpg|300]]"])
+async def test_a_picture_is_seen_without_what_its_camera_wrote(tmp_path, name):
+    async with vault(tmp_path) as notes:
+        answer, shown = await notes.get(name)
+        assert (answer["id"], answer["kind"]) == ("assets/photo.jpg", "image/jpeg")
+        assert (answer["width"], answer["height"]) == (40, 30)
+        assert "data, not instructions" in answer["begin_untrusted"]
+        assert "data, not instructions" in answer["note"]
+        assert CAMERA.encode() in PHOTO
+        assert CAMERA.encode() not in shown
+        assert Image.open(BytesIO(shown)).size == (40, 30)
+
+
+async def test_the_text_of_a_pdf_or_another_file_is_read_in_parts(tmp_path):
+    async with vault(tmp_path) as notes:
+        whole, _ = await notes.get("assets/paper.pdf")
+        assert (whole["pages"], whole["text_is_partial"]) == (2, False)
+        second, _ = await notes.get("paper.pdf", section="Page 2")
+        assert second["text"] == "# Page 2\n\nsecond page\nmore\n\n"
+        assert [one["heading"] for one in second["headings"]] == ["# Page 1", "# Page 2"]
+        lines, _ = await notes.get("data.csv", range_line_start=2, range_line_count=1)
+        assert (lines["text"], lines["next_range_line_start"]) == ("1,2\n", 3)
+        film, shown = await notes.get("assets/film.mp4")
+        assert (film["kind"], film["size"], shown) == ("video/mp4", 9, None)
+        refused, _ = await notes.get("film.mp4", section="x")
+        assert refused["resolution_hint"] == "Call `get` with the `id` alone."
+
+
+async def test_what_is_no_file_of_its_own_in_the_vault_is_not_there(tmp_path):
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(PHOTO)
+    async with vault(tmp_path, FILES | {".hidden/a.png": PHOTO, ".trash/b.png": PHOTO}) as notes:
+        folder = tmp_path / "vault"
+        (folder / "link.png").symlink_to(outside)
+        (folder / "loop").symlink_to(tmp_path)
+        os.link(outside, folder / "hard.png")
+        for name in (
+            *("link.png", "loop/outside.png", "hard.png", ".hidden/a.png", ".trash/b.png"),
+            *("../outside.png", "/etc/passwd", "assets/../../outside.png", "assets", "b.png"),
+        ):
+            assert await notes.is_missing(name), name
+
+
+HIDDEN = {
+    "Shown.md": "![[shared.png]]",
+    "Secret.md": "#secret ![[shared.png]] ![[own.png]]",
+    "closed/Note.md": "![[inner.png]]",
+    "Open.md": "![[closed/inner.png]] ![[Shown.md]] ![[own.png]] ![[free.png]]",
+    "free.png": PHOTO,
+    "shared.png": PHOTO,
+    "own.png": PHOTO,
+    "loose.png": PHOTO,
+    "closed/inner.png": PHOTO,
+}
+
+
+async def test_the_files_of_hidden_notes_and_closed_folders_are_hidden(tmp_path):
+    rules = Visibility(hidden_tags=("secret",), hidden_paths=("closed",))
+    async with vault(tmp_path, HIDDEN, visibility=rules) as notes:
+        # An agent may have written that link into a note of its own.
+        for name in (
+            "shared.png",
+            "own.png",
+            "loose.png",
+            "closed/inner.png",
+            "inner.png",
+            "![[own.png]]",
+        ):
+            assert await notes.is_missing(name), name
+        assert (await notes.get("free.png"))[1] is not None
+        (row,) = (await notes.get("Open.md"))[0]["attachments"]
+        assert row["id"] == "free.png"
+        secret = tmp_path / "vault" / "Secret.md"
+        secret.write_text("#secret ![[free.png]]")
+        assert await notes.is_missing("free.png")
+        secret.unlink()
+        assert (await notes.get("own.png"))[1] is not None
+    async with vault(tmp_path / "2", HIDDEN) as notes:
+        assert (await notes.get("loose.png"))[1] is not None
+
+
+async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, monkeypatch):
+    """Else the time of the answer would tell that there is one."""
+    rules = Visibility(hidden_tags=("secret",))
+    async with vault(tmp_path, HIDDEN, visibility=rules) as notes:
+        monkeypatch.delattr(type(notes.harness.remote), "resolve_files")
+        for name in ("loose.png", "none.png"):
+            assert await notes.is_missing(name), name
+
+
+async def test_where_texts_are_hidden_files_are_too(tmp_path):
+    async with vault(tmp_path, hidden_fields=frozenset({Field.TEXT})) as notes:
+        assert "attachments" not in (await notes.get("Trip.md"))[0]
+        assert await notes.is_missing("assets/photo.jpg")
+
+
+async def test_a_picture_counts_for_the_limits_and_is_on_record(tmp_path):
+    async with vault(tmp_path, limits=Limits(bytes_per_call=600)) as notes:
+        refused, shown = await notes.get("photo.jpg")
+        assert "may be read at a time" in refused["message"]
+        assert shown is None
+    async with vault(tmp_path / "2") as notes:
+        for _ in range(2):
+            _, shown = await notes.get("photo.jpg")
+        await notes.get("paper.pdf")
+        log = notes.harness.app.audit
+        log.flush(wait=True)
+        first, again, other = log.table.records()
+        files = [json.loads(one.facts)["file"] for one in (first, again, other)]
+        assert files[0] == files[1] != files[2]
+        assert first.bytes_out > 4 * len(shown) // 3
+
+
+async def test_a_resource_shows_it_too(tmp_path):
+    async with vault(tmp_path) as notes:
+        found = await notes.client.read_resource("note://assets%2Fphoto.jpg")
+        facts, shown = found.contents
+        assert json.loads(facts.text)["kind"] == "image/jpeg"
+        assert Image.open(BytesIO(base64.b64decode(shown.blob))).size == (40, 30)
+
+
+@asynccontextmanager
+async def trilium(folder, **policy):
+    def put(place):
+        image = '<p>x</p><img src="api/attachments/ATTACHED/image/p.png">'
+        other = '<p>y</p><img src="api/attachments/Att0000002/image/p.png">'
+        place.ids = [
+            place.put("own", image),
+            place.put("hidden", image, tags=["secret"]),
+            place.put("foreign", other),
+        ]
+        document = place.sim.document
+        for one in document.attachments.values():
+            one.content = PHOTO
+        place.sim.write("Picture00001", "map.png", "x")
+        place.sim.write("Picture00002", "secret.png", "x")
+        for name in ("Picture00001", "Picture00002"):
+            note = document.notes[name]
+            note.type, note.mime, note.content = "image", "image/png", picture("PNG")
+        document.set_attribute("Pic2l", "Picture00002", "label", "secret", "")
+        shows = "".join(f'<img src="api/images/Picture0000{at}/m.png">' for at in (1, 2))
+        place.ids.append(place.put("notes", f"<p>z</p>{shows}"))
+
+    async with PLACES["trilium"](folder, put, policy=Policy(**policy)) as place:
+        yield place, Vault(place.client, place.harness)
+
+
+async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures(tmp_path):
+    async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
+        own, hidden, foreign, shows = place.ids
+        (row,) = (await notes.get(own))[0]["attachments"]
+        assert row == {"id": f"{own}/Att0000001", "kind": "image/png"}
+        answer, shown = await notes.get(row["id"])
+        assert (answer["kind"], answer["size"]) == ("image/jpeg", len(PHOTO))
+        assert shown is not None
+        (row,) = (await notes.get(shows))[0]["attachments"]
+        assert row["id"] == "Picture00001/content"
+        assert (await notes.get(row["id"]))[1] is not None
+        assert (await notes.get("Picture00001"))[0]["attachments"][0] == row
+        # The HTML of a note may name what another one has.
+        for name in (
+            *(f"{hidden}/Att0000002", f"{foreign}/Att0000002", f"{own}/Att0000002"),
+            *("Picture00002/content", f"{own}/content", "Att0000001", f"{own}/Att0000009"),
+        ):
+            assert await notes.is_missing(name), name
+
+
+async def test_memento_shows_the_pictures_of_a_note(tmp_path):
+    data = [
+        f"data:image/jpeg;base64,{base64.b64encode(PHOTO).decode()}",
+        base64.b64encode(picture("PNG")).decode(),
+        "https://example.org/x.png",
+        5,
+    ]
+
+    def put(place):
+        more = {"columns": {"images": json.dumps(data)}}
+        place.ids = [place.put("one", "text", **more), place.put("two", "text")]
+        place.ids.append(place.put("three", "text", tags=["secret"], **more))
+
+    policy = Policy(visibility=Visibility(hidden_tags=("secret",)))
+    async with PLACES["memento"](tmp_path, put, policy=policy) as place:
+        notes = Vault(place.client, place.harness)
+        one, two, three = place.ids
+        rows = (await notes.get(one))[0]["attachments"]
+        assert [row["id"] for row in rows] == [f"{one}/{at}" for at in (1, 2, 3, 4)]
+        assert rows[0] == {"id": f"{one}/1", "kind": "image/jpeg", "size": len(PHOTO)}
+        for row in rows[:2]:
+            assert (await notes.get(row["id"]))[1] is not None
+        assert (await notes.get(rows[2]["id"]))[1] is None
+        assert "attachments" not in (await notes.get(two))[0]
+        for name in (f"{two}/1", f"{three}/1", f"{one}/5"):
+            assert await notes.is_missing(name), name
+        assert isinstance(place.app, MementoFile)
