@@ -68,6 +68,7 @@ PERMITTED = {
     "mcp_notarium.system.linux: 'system.posix_acl_access'": "an attribute of a file",
     "mcp_notarium.account.key_changes: self.system": _A_KEYCHAIN,
     "mcp_notarium.sandbox.confinement: import ctypes": _KERNEL,
+    "mcp_notarium.system.forked: os.fork": "a copy of this process that decodes a file, and runs no program",
     "mcp_notarium.system.linux: import ctypes": _KERNEL,
     "mcp_notarium.system.macos: import ctypes": _KERNEL,
     "mcp_notarium.system.posix: import ctypes": "the C library: overwrites variables in the environment",

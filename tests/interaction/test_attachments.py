@@ -139,7 +139,8 @@ HIDDEN = {
     "Shown.md": "![[shared.png]]",
     "Secret.md": "#secret ![[shared.png]] ![[own.png]]",
     "closed/Note.md": "![[inner.png]]",
-    "Open.md": "![[closed/inner.png]] ![[Shown.md]] ![[own.png]] ![[free.png]]",
+    "Open.md": "![[closed/inner.png]] ![[Shown.md]] ![[own.png]] ![[free.png]] ![[closed/lone.png]]",
+    "closed/lone.png": PHOTO,
     "free.png": PHOTO,
     "shared.png": PHOTO,
     "own.png": PHOTO,
@@ -158,6 +159,7 @@ async def test_the_files_of_hidden_notes_and_closed_folders_are_hidden(tmp_path)
             "loose.png",
             "closed/inner.png",
             "inner.png",
+            "lone.png",
             "![[own.png]]",
         ):
             assert await notes.is_missing(name), name

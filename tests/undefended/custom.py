@@ -70,8 +70,8 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
     ),
     "reading-changes-nothing": (
         "tools/get.py",
-        "    beside = _link_fields(app, note) | _app_fields(app, note)\n    part = _part(",
-        '    app.cache.sync_state.set("last_read", note.id)\n    beside = _link_fields(app, note) | _app_fields(app, note)\n    part = _part(',
+        "    beside |= await attachments.list_rows(app, note)\n",
+        '    app.cache.sync_state.set("last_read", note.id)\n    beside |= await attachments.list_rows(app, note)\n',
     ),
     "new-note-judged-by-place": (
         "library.py",

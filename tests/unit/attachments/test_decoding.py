@@ -210,6 +210,7 @@ def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
             lambda: socket.create_connection(listening.getsockname(), timeout=1),
             lambda: os.execv("/bin/true", ["true"]),
             lambda: next(tmp_path.iterdir()),
+            lambda: socket.socket().listen(),
         ):
             try:
                 attempt()
@@ -219,7 +220,7 @@ def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
 
     with listening:
         answer, whole = SYSTEM.run_apart(tries, seconds=10, memory=1 << 28)
-    assert (answer.split(), whole) == ([b"refused"] * 5, True)
+    assert (answer.split(), whole) == ([b"refused"] * 6, True)
     assert not (tmp_path / "new").exists()
 
 

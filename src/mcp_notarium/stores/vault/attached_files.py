@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from mcp_notarium.domain.media_types import kind_of_name
@@ -24,24 +25,42 @@ from mcp_notarium.stores.vault.folder import (
     open_parent,
 )
 
+_REMEMBERED = 2.0
+"""Seconds for which the names of files are believed that are still there."""
 _UNREADABLE = "this file is not read: it is a link, has several names, or is protected"
 
 
-def resolve_files(
-    root: int, folders: Iterable[str], links: Sequence[tuple[str, str]]
-) -> Mapping[tuple[str, str], Attachment]:
-    """See ``FolderStore.resolve_files``; ``folders``: where files may lie."""
-    named: dict[str, list[str]] = defaultdict(list)
-    for file in (one for folder in folders for one in list_files(root, folder)):
-        named[name_key(file)].append(file)
-    found: dict[tuple[str, str], Attachment] = {}
-    for target, source in links:
-        candidates = named.get(name_key(target), ())
-        place = relative_place(target, source)
-        path: str | None = place if place in candidates else resolve(target, source, candidates)
-        if path is not None and (facts := _look_at(root, path)) is not None:
-            found[target, source] = facts
-    return found
+class FileNames:
+    """Find the files that links mean. Names are remembered for a moment: what is not among them is looked for again."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[str]] = {}
+        self._listed_at = float("-inf")
+
+    def resolve(
+        self, root: int, folders: Callable[[], Iterable[str]], links: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], Attachment]:
+        """See ``FolderStore.resolve_files``; ``folders`` gives those in which files may lie."""
+        found = self._find(root, links)
+        if len(found) < len(set(links)) or time.monotonic() - self._listed_at > _REMEMBERED:
+            named: dict[str, list[str]] = defaultdict(list)
+            for file in (one for folder in folders() for one in list_files(root, folder)):
+                named[name_key(file)].append(file)
+            self._named, self._listed_at = named, time.monotonic()
+            found = self._find(root, links)
+        return found
+
+    def _find(
+        self, root: int, links: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Attachment]:
+        found: dict[tuple[str, str], Attachment] = {}
+        for target, source in links:
+            candidates = self._named.get(name_key(target), ())
+            place = relative_place(target, source)
+            path = place if place in candidates else resolve(target, source, candidates)
+            if path is not None and (facts := _look_at(root, path)) is not None:
+                found[target, source] = facts
+        return found
 
 
 class LinksOfNotes:

@@ -115,6 +115,7 @@ class VaultStore:
         self._note_pages = NotePages(self._folder)
         self._types = PropertyTypes()
         self._links = attached_files.LinksOfNotes()
+        self._file_names = attached_files.FileNames()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -138,7 +139,8 @@ class VaultStore:
     ) -> Mapping[tuple[str, str], Attachment]:
         """See ``FolderStore.resolve_files``."""
         with self._folder.opened() as root:
-            return attached_files.resolve_files(root, self._living_folders(root), links)
+            folders = partial(self._living_folders, root)
+            return self._file_names.resolve(root, folders, links)
 
     @in_thread
     def read_links(self, *, but_of: Collection[str]) -> Sequence[tuple[str, str]]:
