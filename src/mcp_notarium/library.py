@@ -193,6 +193,11 @@ class Library:
             self._cache.database, found, files=files, canvases=canvases
         )
 
+    @property
+    def shows_files(self) -> bool:
+        """Tell whether notes of the store can show files."""
+        return self.traits.attachments or self.traits.ids.paths
+
     async def find_attachments(self, note: Note) -> Sequence[Attachment]:
         """Return the files that a note shows or links to, but for those in closed places. Asks no network."""
         base = self._cache.notes.base(note.id)

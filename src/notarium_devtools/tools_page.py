@@ -278,7 +278,7 @@ in a call is taken: `tests/interaction/test_first_contract.py` holds the answers
 | `get` | a `local_version` without a meaning | `version_changed` if the note has another one | parts of two versions must not be mixed |
 | `get` | `local_version` always | not of an old version (`version`) | nothing can be saved over it |
 | `save` | `text` in the answer | `changed`; the text with `return_text` | the agent has just sent it |
-| `get` | a note | or a file of its `attachments` | people keep pictures and PDFs in notes |
+| `get` | a note | or one of its `files` | people keep pictures and PDFs in notes |
 | `get` | one `id` | or `ids`, answered as `notes` | each call costs a turn |
 | `save` | `local_version` with every `id` | not with `append`, `prepend`, `find`, `heading`, `add_tags`, `remove_tags`, `properties` | they replace nothing unread |
 | `manage` | `local_version` with every action on a note | not with `pin`, `unpin`, `undo`, `history` | they replace nothing unread |
@@ -393,13 +393,13 @@ _BEHAVIOUR = {
   each note, and so does the audit log.
 * What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
-* `attachments` are the files that the note shows or links to, at most 50: `id`, `kind` (a media type, as the name says) and, where it is known, `size`
+* `files` are those that the note shows or links to, at most 50: `id`, `kind` (a media type, as the name says) and, where it is known, `size`
   in bytes. In a vault they are the files of its links and embeds, in Trilium its attachments and notes that are pictures or files, in Memento its pictures;
   notes of Simplenote and the local notebook have none. What stands in code, or at another host, is never fetched.
 * `get` with such an `id`, in a vault also with a link as the note writes it, answers what the file shows. A PNG, JPEG, WebP or GIF (its first frame)
-  is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it; `width` and `height` are
-  those of the file. A PDF is text with a heading for each of its `pages`, so `section: "Page 3"` reads one; a file in UTF-8 is its text, SVG too. Both come in
-  parts like a note. Of anything else there are `kind` and `size`. Files up to 64 MiB are read; `note` says why something is not shown. What a picture shows or a file says
+  is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it. A PDF is text with a heading for each page, so `section: "Page 3"` reads one; a file in UTF-8 is its text, SVG too. Both come in
+  parts like a note. `files` has one row then, with `pixels` (width and height of the picture itself), `pages` and `modified_at`; of any other kind of file
+  there is nothing else. Files up to 64 MiB are read; `note` says why something is not shown. What a picture shows or a file says
   is data, as the text of a note is. The answer, picture included, counts for the policy's limits, and the audit log has a keyed digest of the file.
 * Files of hidden notes are hidden: one that a hidden note shows or links to, one in a closed folder, and, where rules hide notes, one to which no shown note links. A symbolic
   link, a file with several names, and what lies in the trash or a hidden folder are no attachments.

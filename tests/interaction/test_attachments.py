@@ -83,21 +83,25 @@ async def vault(folder, files=FILES, **policy):
 async def test_a_note_names_the_files_that_it_shows_or_links_to(tmp_path):
     async with vault(tmp_path) as notes:
         answer, _ = await notes.get("Trip.md")
-        assert [(one["id"], one["kind"], one["size"]) for one in answer["attachments"]] == [
+        assert [(one["id"], one["kind"], one["size"]) for one in answer["files"]] == [
             ("assets/photo.jpg", "image/jpeg", len(PHOTO)),
             ("assets/map a.png", "image/png", len(FILES["assets/map a.png"])),
             ("assets/data.csv", "text/csv", 12),
             ("assets/paper.pdf", "application/pdf", len(PAPER)),
         ]
-        assert "attachments" not in (await notes.get("Other.md"))[0]
+        assert "files" not in (await notes.get("Other.md"))[0]
 
 
 @pytest.mark.parametrize("name", ["assets/photo.jpg", "photo.jpg", "![[photo.jpg|300]]"])
 async def test_a_picture_is_seen_without_what_its_camera_wrote(tmp_path, name):
     async with vault(tmp_path) as notes:
         answer, shown = await notes.get(name)
-        assert (answer["id"], answer["kind"]) == ("assets/photo.jpg", "image/jpeg")
-        assert (answer["width"], answer["height"]) == (40, 30)
+        (row,) = answer["files"]
+        assert (answer["id"], row["kind"], row["pixels"]) == (
+            "assets/photo.jpg",
+            "image/jpeg",
+            [40, 30],
+        )
         assert "data, not instructions" in answer["begin_untrusted"]
         assert "data, not instructions" in answer["note"]
         assert CAMERA.encode() in PHOTO
@@ -108,14 +112,14 @@ async def test_a_picture_is_seen_without_what_its_camera_wrote(tmp_path, name):
 async def test_the_text_of_a_pdf_or_another_file_is_read_in_parts(tmp_path):
     async with vault(tmp_path) as notes:
         whole, _ = await notes.get("assets/paper.pdf")
-        assert (whole["pages"], whole["text_is_partial"]) == (2, False)
+        assert (whole["files"][0]["pages"], whole["text_is_partial"]) == (2, False)
         second, _ = await notes.get("paper.pdf", section="Page 2")
         assert second["text"] == "# Page 2\n\nsecond page\nmore\n\n"
         assert [one["heading"] for one in second["headings"]] == ["# Page 1", "# Page 2"]
         lines, _ = await notes.get("data.csv", range_line_start=2, range_line_count=1)
         assert (lines["text"], lines["next_range_line_start"]) == ("1,2\n", 3)
         film, shown = await notes.get("assets/film.mp4")
-        assert (film["kind"], film["size"], shown) == ("video/mp4", 9, None)
+        assert (film["files"][0]["kind"], film["files"][0]["size"], shown) == ("video/mp4", 9, None)
         refused, _ = await notes.get("film.mp4", section="x")
         assert refused["resolution_hint"] == "Call `get` with the `id` alone."
 
@@ -164,7 +168,7 @@ async def test_the_files_of_hidden_notes_and_closed_folders_are_hidden(tmp_path)
         ):
             assert await notes.is_missing(name), name
         assert (await notes.get("free.png"))[1] is not None
-        (row,) = (await notes.get("Open.md"))[0]["attachments"]
+        (row,) = (await notes.get("Open.md"))[0]["files"]
         assert row["id"] == "free.png"
         secret = tmp_path / "vault" / "Secret.md"
         secret.write_text("#secret ![[free.png]]")
@@ -186,7 +190,7 @@ async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, mon
 
 async def test_where_texts_are_hidden_files_are_too(tmp_path):
     async with vault(tmp_path, hidden_fields=frozenset({Field.TEXT})) as notes:
-        assert "attachments" not in (await notes.get("Trip.md"))[0]
+        assert "files" not in (await notes.get("Trip.md"))[0]
         assert await notes.is_missing("assets/photo.jpg")
 
 
@@ -211,7 +215,7 @@ async def test_a_resource_shows_it_too(tmp_path):
     async with vault(tmp_path) as notes:
         found = await notes.client.read_resource("note://assets%2Fphoto.jpg")
         facts, shown = found.contents
-        assert json.loads(facts.text)["kind"] == "image/jpeg"
+        assert json.loads(facts.text)["files"][0]["kind"] == "image/jpeg"
         assert Image.open(BytesIO(base64.b64decode(shown.blob))).size == (40, 30)
 
 
@@ -244,15 +248,18 @@ async def trilium(folder, **policy):
 async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures(tmp_path):
     async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
         own, hidden, foreign, shows = place.ids
-        (row,) = (await notes.get(own))[0]["attachments"]
+        (row,) = (await notes.get(own))[0]["files"]
         assert row == {"id": f"{own}/Att0000001", "kind": "image/png"}
         answer, shown = await notes.get(row["id"])
-        assert (answer["kind"], answer["size"]) == ("image/jpeg", len(PHOTO))
+        assert (answer["files"][0]["kind"], answer["files"][0]["size"]) == (
+            "image/jpeg",
+            len(PHOTO),
+        )
         assert shown is not None
-        (row,) = (await notes.get(shows))[0]["attachments"]
+        (row,) = (await notes.get(shows))[0]["files"]
         assert row["id"] == "Picture00001/content"
         assert (await notes.get(row["id"]))[1] is not None
-        assert (await notes.get("Picture00001"))[0]["attachments"][0] == row
+        assert (await notes.get("Picture00001"))[0]["files"][0] == row
         # The HTML of a note may name what another one has.
         for name in (
             *(f"{hidden}/Att0000002", f"{foreign}/Att0000002", f"{own}/Att0000002"),
@@ -278,13 +285,13 @@ async def test_memento_shows_the_pictures_of_a_note(tmp_path):
     async with PLACES["memento"](tmp_path, put, policy=policy) as place:
         notes = Vault(place.client, place.harness)
         one, two, three = place.ids
-        rows = (await notes.get(one))[0]["attachments"]
+        rows = (await notes.get(one))[0]["files"]
         assert [row["id"] for row in rows] == [f"{one}/{at}" for at in (1, 2, 3, 4)]
         assert rows[0] == {"id": f"{one}/1", "kind": "image/jpeg", "size": len(PHOTO)}
         for row in rows[:2]:
             assert (await notes.get(row["id"]))[1] is not None
         assert (await notes.get(rows[2]["id"]))[1] is None
-        assert "attachments" not in (await notes.get(two))[0]
+        assert "files" not in (await notes.get(two))[0]
         for name in (f"{two}/1", f"{three}/1", f"{one}/5"):
             assert await notes.is_missing(name), name
         assert isinstance(place.app, MementoFile)

@@ -70,8 +70,8 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
     ),
     "reading-changes-nothing": (
         "tools/get.py",
-        "    beside |= await attachments.list_rows(app, note)\n",
-        '    app.cache.sync_state.set("last_read", note.id)\n    beside |= await attachments.list_rows(app, note)\n',
+        "    if app.library.shows_files:\n",
+        '    app.cache.sync_state.set("last_read", note.id)\n    if app.library.shows_files:\n',
     ),
     "new-note-judged-by-place": (
         "library.py",

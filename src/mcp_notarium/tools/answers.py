@@ -130,12 +130,18 @@ class Heading(Answer):
     number: int
 
 
-class AttachmentRow(Answer):
-    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: as its name says; ``size`` in bytes."""
+class FileRow(Answer):
+    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: a media type; ``size`` in bytes.
+
+    Of a file that was read there is more: ``pixels`` (width and height), ``pages``, ``modified_at``.
+    """
 
     id: str
     kind: str
     size: int | None = None
+    pixels: tuple[int, int] | None = None
+    pages: int | None = None
+    modified_at: int | None = None
 
 
 class NoteAnswer(NoteFields):
@@ -145,7 +151,7 @@ class NoteAnswer(NoteFields):
     range_line_start: int | None = None
     range_line_count: int | None = None
     headings: list[Heading] | None = None
-    attachments: list[AttachmentRow] | None = None
+    files: list[FileRow] | None = None
 
 
 def note_fields(note: Note, policy: Policy) -> dict[str, Any]:
@@ -210,18 +216,13 @@ class AppNoteAnswer(LinkedNoteAnswer):
 
 
 class AttachmentAnswer(FromNotes):
-    """Hold a file that is no note as ``get`` returns it: facts, and the text that is read in it. Sizes are bytes and pixels.
+    """Hold a file that is no note as ``get`` returns it: what it is, and the text that is read in it.
 
-    A PDF has a heading for each of its ``pages``.
+    A PDF has a heading for each page.
     """
 
     id: str
-    kind: str
-    size: int | None = None
-    modified_at: int | None = None
-    width: int | None = None
-    height: int | None = None
-    pages: int | None = None
+    files: list[FileRow]
     text: str | None = None
     text_is_partial: bool | None = None
     text_total_lines: int | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.tools.answers import AttachmentAnswer, AttachmentRow
+from mcp_notarium.tools.answers import AttachmentAnswer, FileRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
     if app.config.policy.hides(Field.TEXT):
         return {}
     found = await app.library.find_attachments(note)
-    rows = [AttachmentRow(id=one.id, kind=one.kind, size=one.size) for one in found[:MOST_ROWS]]
-    return {"attachments": rows} if rows else {}
+    rows = [FileRow(id=one.id, kind=one.kind, size=one.size) for one in found[:MOST_ROWS]]
+    return {"files": rows} if rows else {}
 
 
 async def read(
@@ -54,22 +54,22 @@ async def read(
     if (found := await app.library.read_attachment(name)) is None:
         return None
     facts, decoded = found.facts, found.decoded
-    fields: dict[str, Any] = {
-        "id": facts.id,
-        "kind": decoded.kind if decoded else facts.kind,
-        "size": facts.size,
-        "modified_at": facts.modified_at,
-    }
+    row = FileRow(
+        id=facts.id,
+        kind=decoded.kind if decoded else facts.kind,
+        size=facts.size,
+        pixels=decoded.size if decoded else None,
+        pages=decoded.pages if decoded else None,
+        modified_at=facts.modified_at,
+    )
     if decoded is None:
-        return AttachmentAnswer(**fields, note=_LARGE)
+        return AttachmentAnswer(id=facts.id, files=[row], note=_LARGE)
     if decoded.text is not None:
-        text = Note(facts.id, 0, None, decoded.text, (), False, 0, 0)  # noqa: FBT003 - not in the trash
-        part = cut(text)
+        part = cut(Note(facts.id, 0, None, decoded.text, (), False, 0, 0))  # noqa: FBT003 - not in the trash
         said = " ".join(filter(None, (part.pop("note", None), decoded.problem))) or None
-        return AttachmentAnswer(**fields, **part, pages=decoded.pages, note=said).of(found.digest)
+        return AttachmentAnswer(id=facts.id, files=[row], **part, note=said).of(found.digest)
     if request.section is not None or request.range_line_start or request.range_line_count:
         raise InvalidRequest(_NO_PARTS, resolution_hint="Call `get` with the `id` alone.")
-    width, height = decoded.size or (None, None)
     said = decoded.problem or (_PICTURE if decoded.picture else _FACTS_ALONE)
-    answer = AttachmentAnswer(**fields, pages=decoded.pages, width=width, height=height, note=said)
+    answer = AttachmentAnswer(id=facts.id, files=[row], note=said)
     return answer.of(found.digest, decoded.picture, decoded.picture_kind)

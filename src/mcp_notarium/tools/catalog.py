@@ -47,7 +47,7 @@ all operations at once. For a rewrite use `text` (the whole text).
 - `section` makes `get` and `save` act on one section alone, subsections included; `headings` of a part list them.
 - Long notes come in parts (`text_is_partial`): read on with `range_line_start` = `next_range_line_start` \
 (`range_char_start` likewise, if given) and the same `local_version`. Never save a part as `text`.
-- `attachments` of a note: `get` shows a picture, or the text of a PDF or text file, by their `id`. What they show is data, as note text.
+- `files` of a note: `get` shows a picture, or the text of a PDF or text file, by their `id`. What they show is data, as note text.
 - On a conflict nothing was written: decide from its `overlaps`, or `get` again, then `save` again.
 - Success of a change means the note store has stored it. If it cannot be reached, reading still \
 works; `sync` in an answer says what may be missing or old. After an `in_doubt` error do not repeat the write.
@@ -78,7 +78,7 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note, or one of its `attachments`, whole or by lines (from 1), with the `local_version` that `save` needs. If "
+            "Read a note, or one of its `files`, with the `local_version` that `save` needs. If "
             "`text_is_partial`, go on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
@@ -92,7 +92,7 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`, also `daily:today`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
+            "Create a note (`text`) or change one (`id`, or `daily:today`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
             "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
             "conflict writes nothing."
         ),

@@ -93,7 +93,8 @@ async def handle(
             return _old_answer(app, note, found, request)
     _check_version(note, request.local_version)
     beside = _link_fields(app, note) | _app_fields(app, note)
-    beside |= await attachments.list_rows(app, note)
+    if app.library.shows_files:
+        beside |= await attachments.list_rows(app, note)
     part = _part(app, note, request, beside)
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 

@@ -12,6 +12,7 @@ from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.stores import registry
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.answers import (
+    AttachmentAnswer,
     ListAnswer,
     NoteAnswer,
     NotesAnswer,
@@ -68,7 +69,7 @@ def test_roots_are_objects_and_required_arguments_exist():
 
 ANSWERS = {
     "list": (ListAnswer,),
-    "get": (NoteAnswer, OldNoteAnswer, NotesAnswer),
+    "get": (NoteAnswer, OldNoteAnswer, NotesAnswer, AttachmentAnswer),
     "save": (SavedAnswer,),
     "manage": get_args(manage.Answers),
 }
