@@ -68,7 +68,6 @@ def _decode_picture(data: bytes, kind: str) -> Decoded:
     from mcp_notarium.attachments import pictures  # noqa: PLC0415 - slow, and seldom needed
 
     def work() -> Iterator[bytes]:
-        confine_decoder()
         try:
             made, made_kind, size = pictures.shrink(data, kind)
         except pictures.TooManyPixels:
@@ -77,8 +76,9 @@ def _decode_picture(data: bytes, kind: str) -> Decoded:
         yield _line({"kind": made_kind, "size": size})
         yield made
 
-    facts, made, whole = _run(work, seconds=_PICTURE_SECONDS)
-    match facts:
+    answer, whole = _run(work, seconds=_PICTURE_SECONDS)
+    line, _, made = answer.partition(b"\n")
+    match _facts(line):
         case {"problem": str(problem)} if whole:
             return Decoded(kind, problem=problem)
         case {"kind": str(made_kind), "size": [int(width), int(height)]} if whole and made:
@@ -93,7 +93,6 @@ def _decode_pdf(data: bytes) -> Decoded:
     documents.load()
 
     def work() -> Iterator[bytes]:
-        confine_decoder()
         size = 0
         try:
             for number, total, text in documents.read_pages(data):
@@ -105,7 +104,7 @@ def _decode_pdf(data: bytes) -> Decoded:
         except documents.Locked:
             yield _line({"problem": _LOCKED})
 
-    answer, whole = SYSTEM.run_apart(work, seconds=_PDF_SECONDS, memory=_MEMORY)
+    answer, whole = _run(work, seconds=_PDF_SECONDS)
     rows = [_facts(line) for line in answer.split(b"\n")[:-1]]
     if rows and isinstance(problem := rows[-1].get("problem"), str):
         return Decoded(PDF, problem=problem)
@@ -132,16 +131,12 @@ def _cut(read: int, total: int) -> str:
     )
 
 
-def _run(
-    work: Callable[[], Iterator[bytes]], *, seconds: float
-) -> tuple[dict[str, object], bytes, bool]:
-    """Return the first line of what is yielded, the rest, and whether that is all."""
+def _run(work: Callable[[], Iterator[bytes]], *, seconds: float) -> tuple[bytes, bool]:
+    """Return what is yielded, and whether that is all."""
     try:
-        answer, whole = SYSTEM.run_apart(work, seconds=seconds, memory=_MEMORY)
+        return SYSTEM.run_apart(work, confine=confine_decoder, seconds=seconds, memory=_MEMORY)
     except Exception:  # noqa: BLE001 - where it runs here, a broken file raises whatever its decoder does
-        return {}, b"", False
-    line, _, rest = answer.partition(b"\n")
-    return _facts(line), rest, whole
+        return b"", False
 
 
 def _facts(line: bytes) -> dict[str, object]:

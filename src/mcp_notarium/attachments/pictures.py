@@ -59,6 +59,8 @@ def shrink(data: bytes, kind: str) -> tuple[bytes, str, tuple[int, int]]:
 
 def _plain(found: Image.Image) -> Image.Image:
     """Return the pixels as they are seen, small, in a mode that both formats know, without what the file says beside them."""
+    if found.mode.startswith("I;16"):
+        found = found.point(lambda value: value * (1 / 256)).convert("L")
     has_alpha = found.mode in ("RGBA", "LA", "PA") or "transparency" in found.info
     mode = "RGBA" if has_alpha else "RGB"
     made = found if found.mode == mode else found.convert(mode)

@@ -27,7 +27,11 @@ _CHUNK = 1 << 20
 
 
 def run_forked(
-    work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+    work: Callable[[], Iterable[bytes]],
+    *,
+    confine: Callable[[], None],
+    seconds: float,
+    memory: int,
 ) -> tuple[bytes, bool]:
     """Return what ``work`` yields, and whether that is all; see ``Processes.run_apart``. Raises ``OSError``."""
     reader, writer = os.pipe()
@@ -35,7 +39,7 @@ def run_forked(
     try:
         child = os.fork()
         if not child:
-            _work(work, writer, seconds=seconds, memory=memory)
+            _work(work, writer, confine, seconds=seconds, memory=memory)
     except OSError:
         os.close(reader)
         raise
@@ -50,13 +54,19 @@ def run_forked(
 
 
 def _work(
-    work: Callable[[], Iterable[bytes]], writer: int, *, seconds: float, memory: int
+    work: Callable[[], Iterable[bytes]],
+    writer: int,
+    confine: Callable[[], None],
+    *,
+    seconds: float,
+    memory: int,
 ) -> NoReturn:
     """Do the work in the copy, and end it without any step of Python's own."""
     try:
         os.closerange(0, writer)  # defence: copy-has-a-pipe-alone
         os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
         _limit(seconds=seconds, memory=memory)
+        confine()
         for part in work():
             _write(writer, part)
         _write(writer, _END)

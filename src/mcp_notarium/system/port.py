@@ -183,11 +183,16 @@ class Processes(Protocol):
         ...
 
     def run_apart(
-        self, work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+        self,
+        work: Callable[[], Iterable[bytes]],
+        *,
+        confine: Callable[[], None],
+        seconds: float,
+        memory: int,
     ) -> tuple[bytes, bool]:
         """Run a function in a copy of this process that has nothing but a pipe; return what it yields, and whether that is all.
 
-        It ends after so many seconds, or if it takes so many bytes more than this process has; what it has yielded by then
+        ``confine`` is called there first, and nowhere else. It ends after so many seconds, or if it takes so many bytes more than this process has; what it has yielded by then
         is returned. A system that copies no process runs it here, and only asks for the time between two parts.
         """
         ...

@@ -201,12 +201,17 @@ class Posix:
         return Path(home).expanduser() / "mcp-notarium"
 
     def run_apart(
-        self, work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+        self,
+        work: Callable[[], Iterable[bytes]],
+        *,
+        confine: Callable[[], None],
+        seconds: float,
+        memory: int,
     ) -> tuple[bytes, bool]:
         """Fork."""
         from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
 
-        return run_forked(work, seconds=seconds, memory=memory)
+        return run_forked(work, confine=confine, seconds=seconds, memory=memory)
 
     def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
         """Return nothing: only Linux has a fixed place."""

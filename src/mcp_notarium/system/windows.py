@@ -327,10 +327,15 @@ class Windows:
             self._kernel.call("CloseHandle", handle)
 
     def run_apart(
-        self, work: Callable[[], Iterable[bytes]], *, seconds: float, memory: int
+        self,
+        work: Callable[[], Iterable[bytes]],
+        *,
+        confine: Callable[[], None],
+        seconds: float,
+        memory: int,
     ) -> tuple[bytes, bool]:
         """Run it here: Windows copies no process. Time is asked for between two parts."""
-        del memory
+        del confine, memory
         end, parts = time.monotonic() + seconds, bytearray()
         for part in work():
             parts += part

@@ -19,6 +19,7 @@ from mcp_notarium.attachments.decoding import Decoded, decode
 from mcp_notarium.domain.media_types import kind_of_name
 from mcp_notarium.sandbox.confinement import confine_decoder
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.windows import Windows
 from support.long import dice, sample
 from support.sample_files import CAMERA, pdf, photo, picture, png, zeros
 
@@ -56,6 +57,12 @@ def test_a_large_photo_becomes_small_and_stands_upright_as_its_camera_was_held()
     assert found.size == (3000, 4000)
     assert shown(found).size == (1176, 1568)
     assert CAMERA.encode() not in found.picture
+
+
+def test_a_picture_of_16_bits_is_as_bright_as_it_was():
+    out = BytesIO()
+    Image.new("I;16", (20, 20), 100 << 8).save(out, "PNG")
+    assert shown(decode(out.getvalue(), "")).convert("L").getpixel((5, 5)) == 100
 
 
 def test_of_an_animation_the_first_frame_is_shown():
@@ -196,6 +203,11 @@ def test_no_damage_to_a_file_does_more_than_hide_it(monkeypatch):
         assert found.picture or found.problem or found.text is not None or not found.pages
 
 
+def apart(work, *, confine=lambda: None, seconds=10.0):
+    """Run it in a copy that may take 256 MB."""
+    return SYSTEM.run_apart(work, confine=confine, seconds=seconds, memory=1 << 28)
+
+
 def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
     """What a decoder that was taken over could do."""
     note = tmp_path / "Note.md"
@@ -203,7 +215,6 @@ def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
     listening = socket.create_server(("127.0.0.1", 0))
 
     def tries():
-        confine_decoder()
         for attempt in (
             note.read_text,
             lambda: (tmp_path / "new").write_text("x"),
@@ -219,7 +230,7 @@ def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
                 yield b"refused "
 
     with listening:
-        answer, whole = SYSTEM.run_apart(tries, seconds=10, memory=1 << 28)
+        answer, whole = apart(tries, confine=confine_decoder)
     assert (answer.split(), whole) == ([b"refused"] * 6, True)
     assert not (tmp_path / "new").exists()
 
@@ -235,7 +246,7 @@ def test_the_copy_has_no_open_file_but_its_pipe(tmp_path):
                 except OSError:
                     yield b"closed "
 
-        answer, _ = SYSTEM.run_apart(tries, seconds=5, memory=1 << 28)
+        answer, _ = apart(tries)
     assert answer.split() == [b"closed"] * 4
 
 
@@ -249,9 +260,9 @@ def test_the_copy_is_ended_when_it_takes_too_long_or_too_much():
         yield bytes(1 << 30)[:1]
 
     began = time.monotonic()
-    assert SYSTEM.run_apart(waits, seconds=0.3, memory=1 << 28) == (b"first", False)
+    assert apart(waits, seconds=0.3) == (b"first", False)
     assert time.monotonic() - began < 5
-    assert SYSTEM.run_apart(grows, seconds=10, memory=1 << 28) == (b"first", False)
+    assert apart(grows) == (b"first", False)
 
 
 def test_a_picture_costs_little(record_property):
@@ -264,3 +275,13 @@ def test_a_picture_costs_little(record_property):
     floor = time.process_time()
     zlib.compress(data * 4, 9)
     assert seconds < max(1.0, 20 * (time.process_time() - floor))
+
+
+def test_where_no_process_is_copied_the_same_is_shown_and_refused(monkeypatch):
+    monkeypatch.setattr(decoding, "SYSTEM", Windows())
+    assert shown(decode(picture("PNG"), "")).size == (40, 30)
+    assert decode(pdf(["one", "two"]), "").pages == 2
+    for data in (picture("PNG")[:60], pdf(["x"])[:40], HOSTILE["PNG of 3.6 gigapixels"]):
+        assert decode(data, "").problem
+    monkeypatch.setattr(decoding, "_PDF_SECONDS", -1.0)
+    assert "first 1 of 2 pages" in decode(pdf(["one", "two"]), "").problem
