@@ -222,7 +222,8 @@ async def test_a_resource_shows_it_too(tmp_path):
 @asynccontextmanager
 async def trilium(folder, **policy):
     def put(place):
-        image = '<p>x</p><img src="api/attachments/ATTACHED/image/p.png">'
+        link = '<a class="reference-link" href="#root/NOTE?viewMode=attachments&amp;attachmentId=Linked00001">a.pdf</a>'
+        image = f'<p>x</p><img src="api/attachments/ATTACHED/image/p.png">{link}'
         other = '<p>y</p><img src="api/attachments/Att0000002/image/p.png">'
         place.ids = [
             place.put("own", image),
@@ -248,8 +249,9 @@ async def trilium(folder, **policy):
 async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures(tmp_path):
     async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
         own, hidden, foreign, shows = place.ids
-        (row,) = (await notes.get(own))[0]["files"]
+        row, linked = (await notes.get(own))[0]["files"]
         assert row == {"id": f"{own}/Att0000001", "kind": "image/png"}
+        assert linked == {"id": f"{own}/Linked00001", "kind": "application/pdf"}
         answer, shown = await notes.get(row["id"])
         assert (answer["files"][0]["kind"], answer["files"][0]["size"]) == (
             "image/jpeg",

@@ -28,6 +28,11 @@ _SHOWN = re.compile(
     r"api/attachments/(?P<own>\w+)/(?:image|download)(?:/(?P<name>[^\s\"'()<>?]*))?"
     r"|attachmentId=(?P<linked>\w+)|api/images/(?P<note>\w+)(?:/(?P<title>[^\s\"'()<>?]*))?"
 )
+_NAMED = re.compile(
+    r"\[(?P<shown>[^\[\]\n]+)\]\([^()\s]*attachmentId=(?P<id>\w+)"
+    r"|attachmentId=(?P<same>\w+)[^<>]*>(?P<words>[^<>\n]+)<"
+)
+"""A link to an attachment, whose words are its name as Trilium writes it."""
 _GONE = 404
 
 
@@ -36,12 +41,15 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     held = json.loads(revision.raw)
     found: dict[str, Attachment] = {}
     if held["type"] in ("image", "file"):
-        named = kind_of_name(revision.content.title or "")
         mime = held.get("mime")
-        kind = mime if isinstance(mime, str) and mime else named
+        kind = str(mime) if mime else kind_of_name(revision.content.title or "")
         found[CONTENT] = Attachment(f"{revision.id}/{CONTENT}", kind)
-    for one in _SHOWN.finditer(held.get("html") or revision.content.text):
-        name = unquote(one["name"] or one["title"] or "")
+    text = held.get("html") or revision.content.text
+    named = {
+        one["id"] or one["same"]: one["shown"] or one["words"] for one in _NAMED.finditer(text)
+    }
+    for one in _SHOWN.finditer(text):
+        name = named.get(one["linked"], unquote(one["name"] or one["title"] or ""))
         shown = (
             f"{one['note']}/{CONTENT}"
             if one["note"]
