@@ -511,8 +511,9 @@ class Library:
                 VersionConflict, NoteNotFound, StoreRejected
             ):  # the save says that better
                 body = self._store.compose(base, content.cleaned(), now=now)
+                beside = () if base is None else self.traits.form_losses(base, body)
                 if (found := await find_replaced(self._store, note.id, body)) is not None:
-                    beside, native = found.names, len(found.native)
+                    beside, native = (*beside, *found.names), len(found.native)
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
         keeping = self._keeping(note, native + after, now=now)

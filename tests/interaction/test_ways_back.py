@@ -346,6 +346,93 @@ async def test_no_later_call_takes_away_what_is_left_of_a_deleted_note(tmp_path,
         assert history.structured_content["history"][0].get("by"), "who has made it again"
 
 
+STYLED = '<p style="color:red">first line</p><p>second <mark>line</mark></p>'
+PLAIN = "<p>first line</p><p>second line</p>"
+
+
+@asynccontextmanager
+async def styled():
+    async with TriliumSimulator().serving() as sim:
+        sim.write("note1234", "Plan", STYLED)
+
+        def state():
+            labels = [one.name for one in sim.document.owned("note1234")]
+            return sim.document.notes["note1234"].content.decode(), labels
+
+        yield open_trilium(sim), state
+
+
+@asynccontextmanager
+async def marked():
+    async with Simulator().serving() as sim:
+        marks = {"tags": ["old"], "systemTags": ["markdown", "other"]}
+        sim.put("note1234", content=TEXT, deleted=False, **marks)
+
+        def state():
+            value = sim.bucket().read("note1234").value
+            return {"tags": value["tags"], "systemTags": sorted(value["systemTags"])}
+
+        yield open_simplenote(sim), state
+
+
+FORMS = {"styled": styled, "marked": marked}
+KEEPING = {"no days": NEITHER, "no room": SMALL, "kept": VersionLimits()}
+FORMED = [
+    # what is kept, the store, the arguments, whether it takes away what only the store's own form says
+    ("no days", "styled", {"text": PLAIN}, True),
+    ("no days", "styled", {"text": STYLED.replace("red", "blue")}, True),
+    ("no days", "styled", {"text": PLAIN + "<p>third</p>"}, True),
+    ("no days", "styled", {"text": STYLED + "<p>third</p>"}, False),
+    ("no days", "styled", {"append": "third"}, False),
+    ("no days", "marked", {"properties": {"markdown": False}}, False),
+    ("no room", "styled", {"text": PLAIN}, True),
+    ("kept", "styled", {"text": PLAIN}, True),
+    ("kept", "styled", {"text": PLAIN + "<p>third</p>"}, True),
+    ("kept", "marked", {"properties": {"markdown": False}, "add_tags": ["new"]}, False),
+]
+
+
+@pytest.mark.attack(36)
+@pytest.mark.parametrize(("kept", "place", "arguments", "takes"), FORMED)
+async def test_what_only_the_own_form_says_is_not_taken_away_for_good_in_silence(
+    tmp_path, kept, place, arguments, takes
+):
+    async with FORMS[place]() as (remote, state):
+        harness = ToolHarness(tmp_path, remote=remote)
+        harness.app.cache.versions.limits = KEEPING[kept]
+        toolset = find_toolset("titled" if place == "styled" else "notarium")
+        try:
+            await harness.sync()
+            async with connected(harness.opened, toolset=toolset) as client:
+                seen, before = Seen(client, state, [], harness.app), state()
+                asks = takes and kept != "kept"
+                said = await seen.call(SAVE, arguments)
+                assert ("(formatting) cannot be brought back" in said, bool(said)) == (asks, asks)
+                assert (state() == before) == asks
+                if asks:
+                    seen.approve(said)
+                    assert await seen.call(SAVE, arguments) == ""
+                assert state() != before
+                if place == "marked":
+                    assert "other" in state()["systemTags"]
+                if kept == "kept":
+                    undo = {"action": "undo", "id": "note1234", "confirm": True}
+                    assert await seen.call(MANAGE, undo) == ""
+                    assert state() == before
+        finally:
+            harness.close()
+            await remote.close()
+
+
+async def test_items_in_a_form_that_is_not_known_are_not_taken_away_in_silence(tmp_path):
+    async with opened(tmp_path, "memento", NEITHER) as seen:
+        MementoFile(tmp_path / "dev.db").run("UPDATE \"Note\" SET checkItems = 'milk, eggs'")
+        before = seen.state()
+        said = await seen.call("update_note", {"checkItems": [{"id": "a", "text": "x"}]})
+        assert "items of the checklist" in said
+        assert seen.state() == before
+
+
 @asynccontextmanager
 async def trilium():
     async with TriliumSimulator().serving() as sim:

@@ -173,6 +173,8 @@ class Traits:
     a new one. None: a text has no other form here."""
     own_form: Callable[[Revision], str] = lambda _revision: ""
     """Return the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
+    form_losses: Callable[[Revision, bytes], tuple[str, ...]] = lambda _base, _body: ()
+    """Name what a composed body takes from words of a revision that stay, and no ``Content`` says; pure."""
     max_note_bytes: int | None = None
 
     @property

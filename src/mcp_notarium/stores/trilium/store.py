@@ -77,6 +77,7 @@ class TriliumStore:
         moves=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
+        form_losses=note_codec.form_losses,
         compares=True,
         max_note_bytes=MIB,
     )
