@@ -37,7 +37,7 @@ _PARTS = {"images": "pictures", "checkItems": "items of the checklist"}
 """The columns that the content of a note does not say, or not all of."""
 _UNSEEN = ("images",)
 """The columns that a write may set and of which the etag does not tell one value from another."""
-_NO_IMAGES = (None, "", "[]", "null")
+_NOTHING = (None, "", "[]", "null")
 
 
 def touched(body: bytes) -> tuple[str, ...]:
@@ -78,12 +78,13 @@ def overlay(natives: Sequence[str]) -> str:
 
 def _missed(old: Row, new: Row) -> Iterator[str]:
     """Name what goes with these values that the content of the note does not say."""
-    if old.get("images") not in _NO_IMAGES:
+    if old.get("images") not in _NOTHING:
         yield _PARTS["images"]
     kept = parse_list(new.get("checkItems"))
     kept = kept if isinstance(kept, list) else []
-    items = parse_list(old.get("checkItems"))
-    if isinstance(items, list) and any(item not in kept for item in items):
+    items = parse_list(held := old.get("checkItems"))
+    odd = not isinstance(items, list) and held not in _NOTHING
+    if odd or (isinstance(items, list) and any(item not in kept for item in items)):
         yield _PARTS["checkItems"]
     if "labels" in old and not tags_of(old["labels"])[1]:
         yield "labels"
