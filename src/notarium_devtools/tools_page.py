@@ -147,11 +147,11 @@ No value stops a client that answers its own dialogue.
 ### Approval at a terminal
 
 The refusal tells the agent which command its user has to run: `mcp-notarium approve ID`. It shows the question, the client,
-and what would change in each note, and takes yes or no; without an ID it asks about all that waits, one by one. After a yes the
+and what would change in each note, before and after: title, tags, properties and text, and what differs in the store's own form (a file of the vault, HTML, columns such as pictures). It takes yes or no; without an ID it asks about all that waits, one by one. After a yes the
 agent repeats the same call.
 
 An approval counts for the same client (its name and version) and profile, tool, arguments and question, while the notes are at the same
-versions: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
+versions and what would be replaced is the same in the store's own form: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
 for the rest of the ten minutes. Up to 16 questions wait in an account. Others are refused and counted; `approve` shows how many.
 Both the decision and the action are in the audit log, as `approved` with the id of the approval.
 

@@ -233,6 +233,9 @@ def test_a_change_of_many_lines_is_cut_and_says_so() -> None:
     async def change() -> AsyncIterator[NoteChange]:
         yield NoteChange(None, content)
 
-    shown = asyncio.run(show_changes(Asked((), changes=change))).diff.splitlines()
+    async def forms(*_change: object) -> tuple[dict[str, str], dict[str, str]]:
+        return {}, {}
+
+    shown = asyncio.run(show_changes(Asked((), changes=change), forms)).diff.splitlines()
     assert len(shown) < 11_000
     assert shown[-1].endswith("more lines that are not shown")

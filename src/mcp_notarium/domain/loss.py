@@ -33,10 +33,14 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold the parts of a note that a change would take away for good, and why."""
+    """Hold the parts of a note that a change would take away for good, and why.
+
+    ``replaced``: a digest of what the store's own form has now, where no version of the note tells; '' elsewhere.
+    """
 
     parts: tuple[str, ...]
     why: str
+    replaced: str = ""
 
 
 def find_loss(

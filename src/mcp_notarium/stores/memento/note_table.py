@@ -37,6 +37,7 @@ _PARTS = {"images": "pictures", "checkItems": "items of the checklist"}
 """The columns that the content of a note does not say, or not all of."""
 _UNSEEN = ("images",)
 """The columns that a write may set and of which the etag does not tell one value from another."""
+_SHOWN_ELSEWHERE = frozenset({"id", "title", "content", "userId", "createdAt", "order", EMBEDDING})
 _NOTHING = (None, "", "[]", "null")
 
 
@@ -57,7 +58,8 @@ def find(row: Row, body: bytes) -> Replaced:
         return Replaced()
     unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}
     native = to_json({"columns": pack_all(old), "made": unseen})
-    return Replaced(native, tuple(_missed(old, new)))
+    becomes = to_json({"columns": pack_all({name: new.get(name) for name in old})})
+    return Replaced(native, tuple(_missed(old, new)), becomes)
 
 
 def name_parts(native: bytes) -> tuple[str, ...]:
@@ -66,6 +68,12 @@ def name_parts(native: bytes) -> tuple[str, ...]:
     unknown = "labels" in columns and not tags_of(unpack(columns["labels"]))[1]
     named = [name for column, name in _PARTS.items() if column in columns]
     return (*named, *(["labels"] if unknown else []))
+
+
+def shown_form(native: bytes) -> dict[str, Any]:
+    """See ``RevivingStore.shown_form``: the columns that say something and that no part of the content shows in the same words."""
+    columns = json.loads(native)["columns"] if native else {}
+    return {name: value for name, value in columns.items() if name not in _SHOWN_ELSEWHERE}
 
 
 def overlay(natives: Sequence[str]) -> str:
