@@ -25,7 +25,7 @@ from mcp_notarium.cli import approve, console
 from mcp_notarium.cli.activity_feed import ActivityFeed, SeenAct
 from mcp_notarium.cli.watch_dialogs import NoteView, Question
 from mcp_notarium.cli.watch_source import WatchSource
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import CacheDamaged, NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.activity import Result
 from mcp_notarium.report.words import counted
@@ -98,6 +98,8 @@ class WatchScreen(Screen[str]):
         self._shown = _Shown({}, {})
         self._words = ""
         self._failed = ""
+        self.broken: CacheDamaged | None = None
+        """What has ended the screen: the database can be used no more, or another one is in its place."""
         self._head = ""
         self._left_out = 0
         self._told, self._told_at = "", 0.0
@@ -131,6 +133,10 @@ class WatchScreen(Screen[str]):
             self._left_out = self._source.left_out()
             came = self._feed.poll()  # the last of them: it tells an act once
             self._failed = ""
+        except CacheDamaged as error:  # defence: watch-ends-with-its-database
+            self.broken = error
+            self.exit()
+            return
         except NotariumError as error:
             came, waiting = [], {}
             self._failed = error.message
