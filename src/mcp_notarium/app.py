@@ -167,6 +167,8 @@ async def open_app(
 
 
 def _replaced_error(config: Config, opened: OpenedCache) -> LockedError:
+    if not opened.database.path.exists():
+        return rollback.removed_error()
     copies = _copies(config, opened)
     found = rollback.find_replaced(opened.anchor, copies)
     return rollback.replaced_error(copies) if found is None else found.locked()

@@ -35,7 +35,7 @@ from mcp_notarium.storage.property_table import PropertyUse
 from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import find_replaced
+from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
 from mcp_notarium.sync.day_notes import DayNotes
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
@@ -68,6 +68,11 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
+
+
+def _digest(native: bytes) -> str:
+    # defence: dialogue-about-what-is-there =""
+    return hashlib.sha256(native).hexdigest() if native else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,20 +626,57 @@ class Library:
 
         ``after``: the room that versions take which the same change needs before.
         """
-        beside: tuple[str, ...] = ()
-        base = self._cache.notes.base(note.id)
+        base, found = self._cache.notes.base(note.id), Replaced()
         native = len(self.traits.own_form(base).encode()) if base is not None else 0
+        beside: tuple[str, ...] = ()
+        if (made := await self._find_replaced(note, content, now=now)) is not None:
+            body, replaced = made
+            found = replaced or found
+            native = native if replaced is None else len(found.native)
+            lost = () if base is None else self.traits.form_losses(base, body)
+            beside = (*lost, *found.names)
+        keeping = self._keeping(note, native + after, now=now)
+        loss = find_loss(note.content, content, keeping, beside=beside)
+        return loss and replace(loss, replaced=_digest(found.native))
+
+    async def _find_replaced(
+        self, note: Note, content: Content, *, now: float
+    ) -> tuple[bytes, Replaced | None] | None:
+        """Return the body that makes ``content`` of a note, and what that replaces now; None if the save refuses it."""
+        base = self._cache.notes.base(note.id)
         try:
             with suppress(
                 VersionConflict, NoteNotFound, StoreRejected
             ):  # the save says that better
                 body = self._store.compose(base, content.cleaned(), now=now)
-                if (found := await find_replaced(self._store, note.id, body)) is not None:
-                    beside, native = found.names, len(found.native)
+                return body, await find_replaced(self._store, note.id, body)
         except StoreError as error:
             raise add_outcome(error, NOT_SAVED) from None
-        keeping = self._keeping(note, native + after, now=now)
-        return find_loss(note.content, content, keeping, beside=beside)
+        return None
+
+    async def find_forms(
+        self, note: Note | None, content: Content | None
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return what a change replaces in the store's own form, and by what. Raises what the store raises.
+
+        ``note`` None: a new one; ``content`` None: it is removed.
+        """
+        if note is None:
+            return {}, shown_form(self._store, content.native.encode()) if content else {}
+        shown = partial(shown_form, self._store)
+        if content is None:
+            said = shown(await self._keepsake(note))
+            return {name: value for name, value in said.items() if value}, {}
+        base, made = (
+            self._cache.notes.base(note.id),
+            await self._find_replaced(note, content, now=0.0),
+        )
+        if base is None or made is None:
+            return {}, {}
+        body, found = made
+        before, after = self.traits.forms(base, body)
+        found = found or Replaced()
+        return {**before, **shown(found.native)}, {**after, **shown(found.becomes)}
 
     def version_size(self, note: Note) -> int:
         """Return the room that a version of a note takes."""
@@ -642,15 +684,20 @@ class Library:
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""
-        size = 0
-        if self.traits.revives:
-            try:
-                size = len(await cast("RevivingStore", self._store).keepsake(note.id))
-            except NoteNotFound:
-                size = 0
-            except StoreError as error:
-                raise add_outcome(error, NOT_REMOVED) from None
-        return find_loss(note.content, None, self._keeping(note, size, now=now))
+        kept = await self._keepsake(note)
+        loss = find_loss(note.content, None, self._keeping(note, len(kept), now=now))
+        return loss and replace(loss, replaced=_digest(kept))
+
+    async def _keepsake(self, note: Note) -> bytes:
+        """Return all that the store holds of a note, if it can make it again; b'' if not, or if it is gone."""
+        if not self.traits.revives:
+            return b""
+        try:
+            return await cast("RevivingStore", self._store).keepsake(note.id)
+        except NoteNotFound:
+            return b""
+        except StoreError as error:
+            raise add_outcome(error, NOT_REMOVED) from None
 
     def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
         versions, size = self._cache.versions, len(note.text.encode()) + native

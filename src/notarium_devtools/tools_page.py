@@ -147,11 +147,11 @@ No value stops a client that answers its own dialogue.
 ### Approval at a terminal
 
 The refusal tells the agent which command its user has to run: `mcp-notarium approve ID`. It shows the question, the client,
-and what would change in each note, and takes yes or no; without an ID it asks about all that waits, one by one. After a yes the
+and what would change in each note, before and after: title, tags, properties and text, and what differs in the store's own form (a file of the vault, HTML, columns such as pictures). It takes yes or no; without an ID it asks about all that waits, one by one. After a yes the
 agent repeats the same call.
 
 An approval counts for the same client (its name and version) and profile, tool, arguments and question, while the notes are at the same
-versions: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
+versions and what would be replaced is the same in the store's own form: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
 for the rest of the ten minutes. Up to 16 questions wait in an account. Others are refused and counted; `approve` shows how many.
 Both the decision and the action are in the audit log, as `approved` with the id of the approval.
 
@@ -193,11 +193,13 @@ the version before the last save of a note has no room, its name is left: `histo
 | links in other notes | `save` with `title` or `heading`, and `rewrite_links` | vault |
 | tags | `save` with `tags` or `remove_tags`, `update_note` with `labels`, `rename_tag`, `change` | every store |
 | pictures, colour, items of a checklist with what the app keeps in them, labels in an unknown form | `update_note` | Memento |
+| formatting that Markdown does not show, of words that stay: colours, sizes, marks, comments | a text that is HTML in `save` or `update_note_content`; `restore_version` | Trilium |
 | a note | `delete_note`, `delete_permanently` | Memento |
 | a note, whatever is kept | `delete_permanently` | every other store |
 
 What a server keeps itself is no such way back, for later saves push it out: Simplenote keeps some sixty revisions of a note, Trilium as many as its
-options say, which it shows nobody. Two saves at the same moment cannot both count on the last room: one is refused, and asks if it is tried again. What only adds something takes nothing away: `append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived` and the trash, which go both ways. `undo` and
+options say, which it shows nobody. Two saves at the same moment cannot both count on the last room: one is refused, and asks if it is tried again. What only adds something takes nothing away: `append`, `prepend`, new lines, new tags, a new note, as do `pin`, `archived`, `markdown` and the trash, which go both ways. What an edit of a span leaves (comments of front matter, fields of a canvas) stays as it was; what is not
+understood (labels or tags in another form) is refused. `undo` and
 `restore_version` ask in any case; their question says so if what they replace would be lost. `tests/interaction/test_ways_back.py` has
 each row, under every setting.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cli.watch_dialogs import READ_SECONDS
+from mcp_notarium.errors import Verdict
 from support.long import sample
 from support.talker import SERVE
 from support.tmux import Tmux
@@ -77,6 +79,7 @@ def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
             window.type("u")
             window.shows("Take back the last change", "y Yes")
             window.type("n")
+            window.shows("q Quit")
             assert "salt" in server.tool("get", id=bread["id"])["text"]
             window.type("u")
             window.shows("Take back the last change")
@@ -94,6 +97,7 @@ def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
             server.tool("get", id=evil["id"])
             window.shows("3 read")
             window.type("q")
+            window.shows("exit code 0")
         assert server.leave() == 0
     assert run(env, "audit", "verify").returncode == 0
 
@@ -129,6 +133,7 @@ def test_what_waits_is_shown_with_what_would_go_and_one_key_decides(env: dict[st
             window.shows("Approved")
             assert server.tool("manage", **delete(gone))["status"] == "deleted"
             window.type("q")
+            window.shows("exit code 0")
         assert server.error("get", id=gone["id"])
         assert server.tool("get", id=kept["id"])["trash"]
         assert server.leave() == 0
@@ -150,6 +155,7 @@ def test_the_editor_opens_the_note_and_the_screen_comes_back(
             window.type("Enter")
             window.shows("mcp-notarium edit", "Soup  +1 line")
             window.type("q")
+            window.shows("exit code 0")
         assert server.tool("get", id=note["id"])["text"] == "water\npepper\n"
         assert server.leave() == 0
 
@@ -188,6 +194,77 @@ def test_it_goes_on_under_a_new_key_and_keeps_the_database_from_being_replaced(
             saved = read()
             assert (saved["act"], saved["about"], saved["changed"]) == ("save", "two", "new")
         assert server.leave() == 0
+
+
+OTHER_ENDS = [("screen", "replaced"), ("json", "removed"), ("json", "replaced")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "way"), [("screen", "removed"), *sample("ends of a database", OTHER_ENDS, 1)]
+)
+def test_it_ends_if_its_database_is_removed_or_replaced(
+    env: dict[str, str], tmp_path: Path, shown: str, way: str
+) -> None:
+    with Server(env) as server:
+        server.tool("save", text="one\n")
+        assert server.leave() == 0
+    (folder,) = (tmp_path / "data").iterdir()
+    said = {
+        "removed": (Verdict.DATABASE_MISSING, "The database was removed while it was open"),
+        "replaced": (Verdict.ROLLBACK_SEEN, "another file or older pages had replaced"),
+    }[way]
+
+    def happen() -> None:
+        if way == "removed":
+            folder.rename(tmp_path / "elsewhere")
+        else:
+            (database,) = folder.glob("*.sqlite.encrypted")
+            shutil.copy(database, tmp_path / "older")
+            (tmp_path / "older").replace(database)
+
+    if shown == "screen":
+        with Tmux(env, "watch", width=80) as window:
+            window.shows("today: 1 changed")
+            happen()
+            left = " ".join(window.shows(f"exit code {said[0].value}").split())
+            assert said[1] in left
+            assert "mcp-notarium restore" in left
+    else:
+        with subprocess.Popen(
+            [*SERVE, "watch", "--json"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            happen()
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == said[0].value
+            assert said[1] in errors.decode()
+
+
+def test_an_error_without_words_ends_the_screen_and_shows_no_text_of_a_note(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """The program itself, broken in one place: a division that nobody has planned, beside the text of a note."""
+    program = tmp_path / "broken.py"
+    program.write_text(
+        "import sys\n"
+        "from mcp_notarium.__main__ import main\n"
+        "from mcp_notarium.cli import watch_source\n"
+        "def read(self, note_id):\n"
+        "    text = self._app.library.get(note_id).text\n"
+        "    return len(text) / 0\n"
+        "watch_source.WatchSource.read = read\n"
+        "sys.exit(main())\n"
+    )
+    with Server(env) as server:
+        server.tool("save", title="Soup", text="a secret word\n")
+        assert server.leave() == 0
+    with Tmux(env, "watch", width=80, program=[SERVE[0], str(program)]) as window:
+        window.shows("Soup  new")
+        window.type("s")
+        left = window.shows("exit code 1", "the screen ended with an error", "approve")
+        assert "secret" not in left
+        assert "Traceback" not in left
 
 
 def test_without_a_terminal_it_says_what_to_do(env: dict[str, str]) -> None:

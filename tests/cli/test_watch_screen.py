@@ -117,6 +117,25 @@ def test_an_undo_is_not_agreed_to_before_it_can_be_read() -> None:
     assert len(asyncio.run(play())) == 1
 
 
+def test_the_minutes_that_are_left_go_down_on_the_screen() -> None:
+    async def play() -> list[str]:
+        source: Any = Source()
+        now = [NOW]
+        screen = WatchScreen(source, clock=lambda: now[0])
+        seen = []
+        async with screen.run_test() as pilot:
+            for _ in range(2):
+                await pilot.pause()
+                screen.look()
+                row = str(screen.query_one(OptionList).options[0].prompt)
+                seen.append(row.rpartition("(")[2])
+                now[0] += 120
+        return seen
+
+    before, after = asyncio.run(play())
+    assert int(before.split()[0]) == int(after.split()[0]) + 2
+
+
 def test_one_yes_is_for_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     source, seconds = Source(), iter(range(0, 1000, 2))
     monkeypatch.setattr(watch_screen.time, "monotonic", lambda: float(next(seconds)))
@@ -233,6 +252,9 @@ def test_a_change_of_many_lines_is_cut_and_says_so() -> None:
     async def change() -> AsyncIterator[NoteChange]:
         yield NoteChange(None, content)
 
-    shown = asyncio.run(show_changes(Asked((), changes=change))).diff.splitlines()
+    async def forms(*_change: object) -> tuple[dict[str, str], dict[str, str]]:
+        return {}, {}
+
+    shown = asyncio.run(show_changes(Asked((), changes=change), forms)).diff.splitlines()
     assert len(shown) < 11_000
     assert shown[-1].endswith("more lines that are not shown")

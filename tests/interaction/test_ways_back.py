@@ -3,6 +3,7 @@
 ``docs/tools.md`` lists the routes; each has a row here.
 """
 
+import json
 import re
 import time
 from contextlib import asynccontextmanager
@@ -131,6 +132,10 @@ class Seen:
         table, now = ApprovalTable(self.app.cache.database), self.app.clock()
         assert table.decide(named[1], agrees=agrees, now=now)
 
+    def waiting(self):
+        """What waits for a person at a terminal."""
+        return ApprovalTable(self.app.cache.database).waiting(now=self.app.clock())
+
     async def call(self, tool, arguments, **more):
         """Call a tool on the note; return '' or the reason why not."""
         given = dict(arguments)
@@ -166,7 +171,7 @@ async def opened(
     async def elicit(_context, params):
         asked.append(params.message)
         if meanwhile is not None:
-            harness.app.cache.versions.limits = meanwhile
+            meanwhile(harness.app)
         return types.ElicitResult(action="accept", content={"confirm": agrees})
 
     policy = Policy(mode=mode)
@@ -259,19 +264,70 @@ async def test_what_a_version_keeps_needs_nobody(tmp_path, route):
         assert seen.state() != before
 
 
-async def test_a_person_sees_what_only_the_form_of_the_store_says(tmp_path):
+SHOWN = [
+    # a native act or one of ours, and lines of what a person is shown of it
+    ("memento", "update_note", {"images": None, "color": "blue"},
+     [f"-images: {json.dumps(IMAGES)}", "+images: null", '-color: "red"', '+color: "blue"']),
+    ("memento", "delete_note", {}, [f"-images: {json.dumps(IMAGES)}", '-color: "red"', "-first line"]),
+    ("memento", SAVE, {"text": "other"}, [f"-checkItems: {json.dumps(ITEMS)}", "-first line", "+other"]),
+    ("vault", SAVE, {"tags": []}, ["@@ file @@", "-tags: [old]", "+tags: []"]),
+    ("vault", SAVE, {"title": "Sub/n2"}, ['-path: "n1.md"', '+path: "Sub/n2.md"']),
+    ("local", "update_note", {"content": "other"}, ["-first line", "-second line", "+other"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("store", "tool", "arguments", "lines"), SHOWN)
+async def test_a_person_sees_before_and_after_in_the_form_of_the_store(
+    tmp_path, store, tool, arguments, lines
+):
+    async with opened(tmp_path, store, NEITHER) as seen:
+        assert "approve" in await seen.call(tool, arguments)
+        (asked,) = seen.waiting()
+        shown = asked.diff.splitlines()
+        assert {*lines} <= {*shown}, asked.diff
+        signed = [line for line in shown if line.startswith(("+", "-"))]
+        assert len(signed) == len({*signed}), "nothing is shown twice"
+
+
+async def test_of_a_long_field_a_person_sees_what_differs(tmp_path):
+    long = IMAGES[:-2] + "x" * 100_000
     async with opened(tmp_path, "memento", NEITHER) as seen:
-        pictures = "data:," + "x" * 100_000
-        await seen.call("update_note", {"images": None, "color": "blue"})
-        await seen.call("update_note", {"images": [pictures]})
-        table = ApprovalTable(seen.app.cache.database)
-        one, other = (asked.diff for asked in table.waiting(now=seen.app.clock()))
-    assert "@@ in the store's own form @@\n+" in one
-    assert "\n+images: null" in one
-    assert '\n+color: "blue"' in one
-    assert '\n+images: "[\\"data:,xxx' in other
+        row = MementoFile(tmp_path / "dev.db")
+        row.run(f"""UPDATE "Note" SET images = '{long}old"]'""")
+        await seen.call("update_note", {"images": [json.loads(f'{long}new"]')[0]]})
+        await seen.call("update_note", {"images": ["data:," + "y" * 100_000]})
+        one, other = (asked.diff for asked in seen.waiting())
+    assert re.search(r"(?m)^-images: …x+old.*\n\+images: …x+new", one)
     assert "more characters" in other
-    assert len(other) < 2000
+    assert len(one) < len(other) < 3000
+
+
+@pytest.mark.attack(36)
+@pytest.mark.parametrize("tool", ["update_note", "delete_note"])
+async def test_an_approval_is_for_what_was_there_before(tmp_path, tool):
+    """The app shows another picture by now, which no version of the note tells."""
+    other = """UPDATE "Note" SET images = '["data:,other"]'"""
+    given = {"images": None} if tool == "update_note" else {}
+    async with opened(tmp_path, "memento", NEITHER) as seen:
+        seen.approve(await seen.call(tool, given))
+        MementoFile(tmp_path / "dev.db").run(other)
+        assert "approve" in await seen.call(tool, given)
+        assert seen.state()[0]["images"] == '["data:,other"]'
+        (asked,) = seen.waiting()
+        assert "-images: " + json.dumps('["data:,other"]') in asked.diff.splitlines()
+
+
+@pytest.mark.attack(36)
+@pytest.mark.parametrize("tool", ["update_note", "delete_note"])
+async def test_a_yes_in_a_dialogue_is_for_what_was_there_when_it_was_asked(tmp_path, tool):
+    def change(_app):
+        MementoFile(tmp_path / "dev.db").run("""UPDATE "Note" SET images = '["data:,other"]'""")
+
+    given = {"images": None} if tool == "update_note" else {}
+    async with opened(tmp_path, "memento", NEITHER, agrees=True, meanwhile=change) as seen:
+        said = await seen.call(tool, given)
+        assert ("has changed" in said) == (tool == "delete_note")
+        assert len(seen.asked) == (1 if said else 2), "once more, about what is there now"
 
 
 async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
@@ -302,8 +358,10 @@ async def test_what_an_agent_writes_later_pushes_no_deleted_note_out(tmp_path):
 
 
 async def test_a_deletion_that_loses_its_way_back_meanwhile_is_refused(tmp_path):
-    limits, small = VersionLimits(), SMALL
-    async with opened(tmp_path, "memento", limits, agrees=True, meanwhile=small) as seen:
+    def shrink(app):
+        app.cache.versions.limits = SMALL
+
+    async with opened(tmp_path, "memento", VersionLimits(), agrees=True, meanwhile=shrink) as seen:
         before = seen.state()
         said = await seen.call(MANAGE, {"action": "delete_permanently"})
         assert "For 90 days `restore_version` can bring it back." in seen.asked[0]
@@ -344,6 +402,116 @@ async def test_no_later_call_takes_away_what_is_left_of_a_deleted_note(tmp_path,
         assert row | {"updatedAt": 0} == before[0] | {"updatedAt": 0}
         history = await seen.client.call_tool(MANAGE, {"action": "history", "id": "n1"})
         assert history.structured_content["history"][0].get("by"), "who has made it again"
+
+
+STYLED = '<p style="color:red">first line</p><p>second <mark>line</mark></p>'
+PLAIN = "<p>first line</p><p>second line</p>"
+
+
+@asynccontextmanager
+async def styled():
+    async with TriliumSimulator().serving() as sim:
+        sim.write("note1234", "Plan", STYLED)
+
+        def state():
+            labels = [one.name for one in sim.document.owned("note1234")]
+            return sim.document.notes["note1234"].content.decode(), labels
+
+        yield open_trilium(sim), state
+
+
+@asynccontextmanager
+async def marked():
+    async with Simulator().serving() as sim:
+        marks = {"tags": ["old"], "systemTags": ["markdown", "other"]}
+        sim.put("note1234", content=TEXT, deleted=False, **marks)
+
+        def state():
+            value = sim.bucket().read("note1234").value
+            return {"tags": value["tags"], "systemTags": sorted(value["systemTags"])}
+
+        yield open_simplenote(sim), state
+
+
+FORMS = {"styled": styled, "marked": marked}
+KEEPING = {"no days": NEITHER, "no room": SMALL, "kept": VersionLimits()}
+FORMED = [
+    # what is kept, the store, the arguments, whether it takes away what only the store's own form says
+    ("no days", "styled", {"text": PLAIN}, True),
+    ("no days", "styled", {"text": STYLED.replace("red", "blue")}, True),
+    ("no days", "styled", {"text": PLAIN + "<p>third</p>"}, True),
+    ("no days", "styled", {"text": STYLED + "<p>third</p>"}, False),
+    ("no days", "styled", {"append": "third"}, False),
+    ("no days", "marked", {"properties": {"markdown": False}}, False),
+    ("no room", "styled", {"text": PLAIN}, True),
+    ("kept", "styled", {"text": PLAIN}, True),
+    ("kept", "styled", {"text": PLAIN + "<p>third</p>"}, True),
+    ("kept", "marked", {"properties": {"markdown": False}, "add_tags": ["new"]}, False),
+]
+
+
+@pytest.mark.attack(36)
+@pytest.mark.parametrize(("kept", "place", "arguments", "takes"), FORMED)
+async def test_what_only_the_own_form_says_is_not_taken_away_for_good_in_silence(
+    tmp_path, kept, place, arguments, takes
+):
+    async with FORMS[place]() as (remote, state):
+        harness = ToolHarness(tmp_path, remote=remote)
+        harness.app.cache.versions.limits = KEEPING[kept]
+        toolset = find_toolset("titled" if place == "styled" else "notarium")
+        try:
+            await harness.sync()
+            async with connected(harness.opened, toolset=toolset) as client:
+                seen, before = Seen(client, state, [], harness.app), state()
+                asks = takes and kept != "kept"
+                said = await seen.call(SAVE, arguments)
+                assert ("(formatting) cannot be brought back" in said, bool(said)) == (asks, asks)
+                assert (state() == before) == asks
+                if asks:
+                    (waits,) = seen.waiting()
+                    assert '-<p style="color:red">first line</p>' in waits.diff.splitlines()
+                    seen.approve(said)
+                    assert await seen.call(SAVE, arguments) == ""
+                assert state() != before
+                if place == "marked":
+                    assert "other" in state()["systemTags"]
+                if kept == "kept":
+                    undo = {"action": "undo", "id": "note1234", "confirm": True}
+                    assert await seen.call(MANAGE, undo) == ""
+                    assert state() == before
+        finally:
+            harness.close()
+            await remote.close()
+
+
+@pytest.mark.attack(36)
+async def test_a_native_tool_of_a_server_waits_for_a_person_too(tmp_path):
+    async with styled() as (remote, state):
+        harness = ToolHarness(tmp_path, remote=remote)
+        harness.app.cache.versions.limits = NEITHER
+        given = {"noteId": "note1234", "content": PLAIN}
+        try:
+            await harness.sync()
+            async with connected(harness.opened, toolset=find_toolset("trilium")) as client:
+                seen, before = Seen(client, state, [], harness.app), state()
+                await client.call_tool("get_note_content", {"noteId": "note1234"})
+                said = await seen.tell("update_note_content", given | {"confirm": True})
+                assert ("approve" in said, state()) == (True, before)
+                seen.approve(said)
+                assert await seen.tell("update_note_content", given) == ""
+                assert state()[0] == PLAIN
+        finally:
+            harness.close()
+            await remote.close()
+
+
+async def test_items_in_a_form_that_is_not_known_are_not_taken_away_in_silence(tmp_path):
+    async with opened(tmp_path, "memento", NEITHER) as seen:
+        MementoFile(tmp_path / "dev.db").run("UPDATE \"Note\" SET checkItems = 'milk, eggs'")
+        before = seen.state()
+        said = await seen.call("update_note", {"checkItems": [{"id": "a", "text": "x"}]})
+        assert "items of the checklist" in said
+        assert seen.state() == before
 
 
 @asynccontextmanager

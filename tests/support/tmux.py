@@ -14,14 +14,25 @@ from support.whole import DEADLINE
 
 
 class Tmux:
-    """One window of so many columns, with a server of its own. The variables in ``env`` are all that the command gets."""
+    """One window of so many columns, with a server of its own. The variables in ``env`` are all that the command gets.
 
-    def __init__(self, env: dict[str, str], *arguments: str, width: int, height: int = 24) -> None:
+    Below what the command leaves on the screen stands its exit code.
+    """
+
+    def __init__(
+        self,
+        env: dict[str, str],
+        *arguments: str,
+        width: int,
+        height: int = 24,
+        program: list[str] | None = None,
+    ) -> None:
         self._socket = f"notarium-{os.getpid()}-{time.monotonic_ns()}"
         tmux = shutil.which("tmux")
         assert tmux is not None, "tmux is not installed (scripts/_packages)"
         self._tmux = tmux
-        command = [*SERVE, *arguments]
+        program = SERVE if program is None else program
+        command = ["sh", "-c", '"$@"; echo "exit code $?"; read _', "sh", *program, *arguments]
         self._run(
             *("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height)),
             *("env", "-i", *(f"{name}={text}" for name, text in env.items())),

@@ -305,6 +305,17 @@ def _mixed(words: str, before: Anchored, end: _End, copies: Copies) -> Rollback:
     )
 
 
+def removed_error() -> LockedError:
+    """Return the error for a server whose open database was removed."""
+    return LockedError(
+        Verdict.DATABASE_MISSING,
+        "The database was removed while it was open",
+        resolution_hint="`mcp-notarium status` says what is left. If this was not meant, `mcp-notarium restore` puts a "
+        "copy or a backup back.",
+        agent_hint=SEE_STATUS,
+    )
+
+
 def replaced_error(copies: Copies) -> LockedError:
     """Return the error for a server that has met another file in the place of its open database.
 

@@ -52,6 +52,8 @@ async def _show(config: Config) -> str | None:
         source = WatchSource(app, account=terminal.account or config.store.title)
         screen = WatchScreen(source)
         note_id = await screen.run_async()
+        if screen.broken is not None:  # the way out of the account says what became of it
+            raise screen.broken
         if screen.return_code:
             raise ScreenFailed
         return note_id

@@ -25,7 +25,7 @@ from mcp_notarium.cli import approve, console
 from mcp_notarium.cli.activity_feed import ActivityFeed, SeenAct
 from mcp_notarium.cli.watch_dialogs import NoteView, Question
 from mcp_notarium.cli.watch_source import WatchSource
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import CacheDamaged, NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.activity import Result
 from mcp_notarium.report.words import counted
@@ -98,8 +98,11 @@ class WatchScreen(Screen[str]):
         self._shown = _Shown({}, {})
         self._words = ""
         self._failed = ""
+        self.broken: CacheDamaged | None = None
+        """What has ended the screen: the database can be used no more, or another one is in its place."""
         self._head = ""
         self._left_out = 0
+        self._minutes: dict[str, int] = {}
         self._told, self._told_at = "", 0.0
 
     def compose(self) -> ComposeResult:
@@ -131,6 +134,10 @@ class WatchScreen(Screen[str]):
             self._left_out = self._source.left_out()
             came = self._feed.poll()  # the last of them: it tells an act once
             self._failed = ""
+        except CacheDamaged as error:  # defence: watch-ends-with-its-database
+            self.broken = error
+            self.exit()
+            return
         except NotariumError as error:
             came, waiting = [], {}
             self._failed = error.message
@@ -139,8 +146,9 @@ class WatchScreen(Screen[str]):
         for number in sorted(self._shown.acts)[:-MOST_ACTS]:
             del self._shown.acts[number]
         news = {*waiting} - {*self._shown.waiting}
-        if came or {*waiting} != {*self._shown.waiting}:
-            self._shown.waiting = waiting
+        minutes = {one.id: self._minutes_left(one) for one in waiting.values()}
+        if came or minutes != self._minutes:
+            self._shown.waiting, self._minutes = waiting, minutes
             self._list(first=bool(news) and not isinstance(self._chosen(), Approval))
         if news:
             self.bell()
@@ -173,11 +181,13 @@ class WatchScreen(Screen[str]):
         return all(word in said for word in self._words.casefold().split())
 
     def _waiting_line(self, one: Approval) -> Text:
-        left = max(0, round((one.expires_at - self._clock()) / 60))
         who = f"{one.client} ({one.profile})" if one.profile else one.client
         line = Text(f"WAITS FOR YOU  {one_line(who)}", style="bold reverse")
-        asked = f"\n  {one_line(one.question)}  ({left} min)"
+        asked = f"\n  {one_line(one.question)}  ({self._minutes_left(one)} min)"
         return line.append(asked, style="not reverse not bold")
+
+    def _minutes_left(self, one: Approval) -> int:
+        return max(0, round((one.expires_at - self._clock()) / 60))
 
     def _say_day(self) -> None:
         counts = self._feed.counts

@@ -82,10 +82,10 @@ def start_of(text: str, number: int) -> int:
 def shared_ends(one: str, other: str) -> tuple[int, int]:
     """Return how many characters of whole equal lines two texts begin with, and, of the rest, end with."""
     most = min(len(one), len(other))
-    head = _longest(lambda size: one.startswith(other[:size]), most)
+    head = longest(lambda size: one.startswith(other[:size]), most)
     if head < max(len(one), len(other)):
         head = one.rfind(LF, 0, head) + 1
-    tail = _longest(lambda size: one.endswith(other[len(other) - size :]), most - head)
+    tail = longest(lambda size: one.endswith(other[len(other) - size :]), most - head)
     places = [(text, len(text) - tail) for text in (one, other)]
     if not all(at == head or text[at - 1] == LF for text, at in places):
         begins = one.find(LF, len(one) - tail)
@@ -99,7 +99,7 @@ def between_shared_ends(one: str, other: str) -> tuple[str, str]:
     return one[head : len(one) - tail], other[head : len(other) - tail]
 
 
-def _longest(holds: Callable[[int], bool], most: int) -> int:
+def longest(holds: Callable[[int], bool], most: int) -> int:
     """Return the largest size up to ``most`` that holds, where every smaller one does, too."""
     low, high = 0, most
     while low < high:

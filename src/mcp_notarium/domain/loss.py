@@ -3,7 +3,7 @@
 This is the one rule; every path that changes or removes a note asks it (``tools/consent.py``). A way back is a version that
 is kept here. What the store itself keeps is none: it keeps the last so many revisions, and later saves push it out.
 What has no way back is lost for good: people have to agree to that under every setting, and the policy's mode ``write``
-forbids it.
+forbids it. A mark (pinned, Markdown) that goes is no loss: it can be set again by whoever misses it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold the parts of a note that a change would take away for good, and why."""
+    """Hold the parts of a note that a change would take away for good, and why.
+
+    ``replaced``: a digest of what the store's own form has now, where no version of the note tells; '' elsewhere.
+    """
 
     parts: tuple[str, ...]
     why: str
+    replaced: str = ""
 
 
 def find_loss(

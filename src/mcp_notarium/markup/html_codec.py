@@ -9,13 +9,21 @@ import html
 import re
 from collections.abc import Iterator
 
-from mcp_notarium.markup import markdown_to_html
+from mcp_notarium.markup import html_losses, markdown_to_html
 from mcp_notarium.markup.html_blocks import to_markdown
 from mcp_notarium.markup.html_edit import WouldLose, edit
 from mcp_notarium.markup.html_tree import Text, elements, parse
 from mcp_notarium.markup.markdown_to_html import Known
 
-__all__ = ["WouldLose", "edit", "find_active", "is_html", "to_html", "to_markdown"]
+__all__ = [
+    "WouldLose",
+    "edit",
+    "find_active",
+    "is_html",
+    "loses_formatting",
+    "to_html",
+    "to_markdown",
+]
 _ACTIVE = frozenset(
     {
         "script", "style", "iframe", "frame", "object", "embed", "applet", "link", "meta", "base", "form",
@@ -51,6 +59,16 @@ def is_html(text: str) -> bool:
         not node.text.strip() if isinstance(node, Text) else node.ends_itself
         for node in fragment.nodes
     )
+
+
+def loses_formatting(held: str, made: str) -> bool:
+    """Tell whether HTML lacks formatting of words that other HTML has too, and that Markdown does not show."""
+    old, new = parse(held), parse(made)
+    if old.too_deep or new.too_deep:
+        return held != made
+    if to_markdown(held) == to_markdown(made):
+        return bool(html_losses.find_losses(old.nodes, new.nodes))
+    return html_losses.loses_formatting(old.nodes, new.nodes)
 
 
 def find_active(source: str, *, images: tuple[str, ...] = ()) -> set[str]:

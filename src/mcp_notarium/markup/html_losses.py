@@ -27,6 +27,8 @@ _MOST_LOOKED_FOR = 100
 _DESCRIPTION = "todo-list__label__description"
 _EMPTY = frozenset({"strong", "em", "s", "code"})
 """Elements that are nothing if they are empty."""
+_SAID = BLOCKS | _EMPTY | {"a", "br", "col", "input", "label", "span", "tbody"}
+"""Elements that Markdown shows, or that say nothing without attributes."""
 Run = tuple[str, frozenset[str]]
 """Text, and the formats that it has."""
 Losses = dict[str, int]
@@ -41,6 +43,27 @@ def find_losses(held: Sequence[Node], made: Sequence[Node], *, inline: bool = Fa
     names, kept = _names(held), _names(made)
     lost = {name: names[name] for name in sorted(names.keys() - kept.keys())}
     return lost or {"formatting that Markdown cannot say": held[0].start}
+
+
+def loses_formatting(held: Sequence[Node], made: Sequence[Node]) -> bool:
+    """Tell whether ``made``, which has the lines of what is held, lacks formatting of these that Markdown does not say."""
+    kept = _unsaid(made)
+    return any(number > kept[one] for one, number in _unsaid(held).items())
+
+
+def _unsaid(nodes: Iterable[Node]) -> Counter[object]:
+    """Count the elements and attributes that the Markdown of their words does not show."""
+    found = Counter[object]()
+    for one in elements(nodes):
+        tag = CANONICAL.get(one.tag, one.tag)
+        attributes = {name: value for name, value in one.attributes.items() if name not in _IGNORED}
+        if (tag, attributes) == ("figure", {"class": "table"}):
+            continue
+        if attributes or tag not in _SAID:
+            inner = elements(one.children)
+            words = "" if any(it.tag in BLOCKS for it in inner) else one.all_text()
+            found[tag, tuple(sorted(attributes.items())), " ".join(words.split())] += 1
+    return found
 
 
 def find_stripped(held: Sequence[Node], made: Sequence[Node]) -> Losses:

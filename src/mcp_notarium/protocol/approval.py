@@ -2,7 +2,7 @@
 
 The first call leaves the question with what would change, and is refused with what to tell the user. The same call again
 finds the answer. A yes counts for the same client, profile, tool, arguments and question, while the notes are at the same
-versions and would become the same; once, for ten minutes, also after a restart. No tool answers such a question.
+versions, would become the same, and the store has the same in its own form; once, for ten minutes, also after a restart. No tool answers such a question.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _command(app: App) -> str:
 
 
 async def _describe(call: Call, question: Question, app: App) -> Asked:
-    shown = await show_changes(question)
+    shown = await show_changes(question, app.library.find_forms)
     client = clean_client_name(call.client)
     profile = app.config.policy.profile or None
     arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}

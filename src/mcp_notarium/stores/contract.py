@@ -97,6 +97,10 @@ def _is_lines(_revision: Revision) -> bool:
     return False
 
 
+def _no_forms(_base: Revision, _body: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    return {}, {}
+
+
 @dataclass(frozen=True, slots=True)
 class Traits:
     """Hold the facts about a store. The engine asks for these and never for a store's name."""
@@ -175,6 +179,10 @@ class Traits:
     a new one. None: a text has no other form here."""
     own_form: Callable[[Revision], str] = lambda _revision: ""
     """Return the ``Content.native`` by which ``compose`` stores the text of a revision as it was; '' if the text says all."""
+    form_losses: Callable[[Revision, bytes], tuple[str, ...]] = lambda _base, _body: ()
+    """Name what a composed body takes from words of a revision that stay, and no ``Content`` says; pure."""
+    forms: Callable[[Revision, bytes], tuple[Mapping[str, Any], Mapping[str, Any]]] = _no_forms
+    """Return what a composed body replaces in the store's own form, and by what, by its own names; pure."""
     max_note_bytes: int | None = None
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
@@ -27,11 +27,13 @@ class Replaced:
     """Hold what a body replaces in a note.
 
     ``native``: that, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing. ``names``: what of
-    it the ``Content`` does not say and a person would miss, in the user's words.
+    it the ``Content`` does not say and a person would miss, in the user's words. ``becomes``: what the body makes of it, in the
+    same form.
     """
 
     native: bytes = b""
     names: tuple[str, ...] = ()
+    becomes: bytes = b""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
@@ -53,6 +55,12 @@ def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
     """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
     knows = store.traits.revives or store.traits.moves
     return cast("RevivingStore", store).name_parts(native) if knows else ()
+
+
+def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
+    """Return what a person is shown of a ``native``, by the store's own names; nothing where the content says all. Pure."""
+    knows = store.traits.revives or store.traits.moves
+    return cast("RevivingStore", store).shown_form(native) if knows else {}
 
 
 def move_of(store: Store, body: bytes) -> str:
@@ -80,6 +88,9 @@ class MovingStore(Store, Protocol):
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
         """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
+
+    def shown_form(self, native: bytes) -> Mapping[str, Any]:
+        """Return what a person is shown of a ``native``, by the store's own names. Pure."""
 
     def move_of(self, body: bytes) -> str:
         """See :func:`move_of`."""
@@ -113,6 +124,9 @@ class RevivingStore(Store, Protocol):
 
     def name_parts(self, native: bytes) -> tuple[str, ...]:
         """Name what a ``native`` holds that no ``Content`` says, in the user's words. Pure."""
+
+    def shown_form(self, native: bytes) -> Mapping[str, Any]:
+        """Return what a person is shown of a ``native``, by the app's own names. Pure."""
 
     def overlay(self, natives: Sequence[str]) -> str:
         """Combine what several writes have replaced, the newest first, into the state before the oldest. Pure."""

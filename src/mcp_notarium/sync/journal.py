@@ -58,6 +58,7 @@ class Journal:
         keeps_ours: bool = False,
         keeps_lost: bool = False,
         own_form: Callable[[Revision], str] = lambda _revision: "",
+        form_losses: Callable[[Revision, bytes], tuple[str, ...]] = lambda _base, _body: (),
         name_parts: Callable[[bytes], tuple[str, ...]] = lambda _native: (),
     ) -> None:
         self._cache = cache
@@ -69,6 +70,7 @@ class Journal:
         self._keeps_ours = keeps_ours
         self._keeps_lost = keeps_lost
         self._own_form = own_form
+        self._form_losses = form_losses
         self._name_parts = name_parts
         self._claimed: set[str] = set()
         """Ids of the entries that this process finishes without a call that records an outcome."""
@@ -178,7 +180,7 @@ class Journal:
         if write.kind is WriteKind.DELETE:
             return size + len(write.body) if write.body else None
         native = write.replaced or b""
-        if not find_taken(base.content, write.content) and not self._name_parts(native):
+        if not self._takes(base, write.content, write.body, native):
             return None
         return size + len(native or self._own_form(base).encode())
 
@@ -352,7 +354,7 @@ class Journal:
             native = write.replaced or self._replaced_form(base, stored)
             stays = True
             if isinstance(stored, Revision):
-                stays = self._takes(base, stored, native)
+                stays = self._takes(base, stored.content, write.body, native)
                 same = (stored.id, stored.etag) == (base.id, base.etag)
                 made = stored.etag if own and not write.repair else None
             if same and not own:
@@ -378,10 +380,14 @@ class Journal:
             if same:  # what the etag does not show has changed
                 self._cache.notes.renumber(base.id)
 
-    def _takes(self, base: Revision, stored: Revision, native: bytes) -> bool:
+    def _takes(self, base: Revision, content: Content, body: bytes, native: bytes) -> bool:
         """Tell whether a write has taken something away that this version has."""
         # defence: taken-text-not-pushed-out =False
-        return bool(find_taken(base.content, stored.content) or self._name_parts(native))
+        return bool(
+            find_taken(base.content, content)
+            or self._name_parts(native)
+            or self._form_losses(base, body)
+        )
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
         """Return the store's own form of what was replaced; b'' if that is the same now."""

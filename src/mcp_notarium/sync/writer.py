@@ -111,6 +111,7 @@ class Writer:
             keeps_ours=traits.versions is not Versions.BY_ETAG and not traits.in_database,
             keeps_lost=traits.versions is Versions.NONE,
             own_form=traits.own_form,
+            form_losses=traits.form_losses,
             name_parts=partial(name_parts, store),
         )
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)

@@ -260,7 +260,8 @@ async def find_questions(
     if (loss := await find_loss(app, note, content)) is not None:
         name = name_note(app, note.title or note.text, note_id=note.id)
         gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
-        asks.append(Ask(f"Change the {name}? {gone}", irreversible=True))
+        said = f"Change the {name}? {gone}"
+        asks.append(Ask(said, irreversible=True, replaced=loss.replaced))
     others, room = 0, app.library.version_size(note)
     for other, becomes in relinked(app, links):
         others += await find_loss(app, other, becomes, after=room) is not None
@@ -325,14 +326,14 @@ async def remove_note(
     for attempt in range(1, _ATTEMPTS + 1):
         async with app.library.writing(key):
             note = await find()
-            # defence: delete-what-was-agreed
-            if loss is None and await find_loss(app, note, None) is not None:
+            now = await find_loss(app, note, None)
+            if loss is None and now is not None:  # defence: delete-what-was-agreed
                 raise VersionConflict(
                     "The note cannot be brought back any more; nothing was deleted.",
                     details={"id": note.id},
                     resolution_hint="Delete it again if it is still to go: then the user is asked about that.",
                 )
-            if loss is not None and note != agreed:
+            if loss is not None and (note, now) != (agreed, loss):
                 raise VersionConflict(
                     "The note has changed just now; nothing was deleted.",
                     details={"id": note.id},

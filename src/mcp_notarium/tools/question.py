@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_notarium.domain.diff import find_changes
-from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.lines import longest, split_lines
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.note import Content, Note
@@ -25,16 +25,22 @@ MOST_CHARACTERS: Final = 400_000
 """Characters of all that is shown of a change."""
 LONGEST_FIELD: Final = 500
 """Characters that are shown of a field in the store's own form."""
+_AROUND: Final = 40
+"""Characters of a field that are shown before and behind what differs."""
 _LINE: Final = 40
 """Characters that a line counts for at least: a screen takes its time for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Hold one thing that is asked. ``irreversible``: no history has what it takes away, or others may have read it."""
+    """Hold one thing that is asked. ``irreversible``: no history has what it takes away, or others may have read it.
+
+    ``replaced``: see ``Loss``.
+    """
 
     text: str
     irreversible: bool = False
+    replaced: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,12 @@ class Question:
         return any(ask.irreversible for ask in self.asks)
 
 
+Form = Mapping[str, Any]
+"""What a note has in the store's own form, by its own names."""
+Forms = Callable[["Note | None", "Content | None"], Awaitable[tuple[Form, Form]]]
+"""Read what a change replaces in the store's own form, and what it becomes there: ``Library.find_forms``."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShownChanges:
     """Hold what would change, as lines, and a digest of the notes before and after."""
@@ -79,12 +91,16 @@ class ShownChanges:
     digest: str
 
 
-async def show_changes(question: Question) -> ShownChanges:
-    """Return what the question would change; beyond the limit only how much more there is."""
+async def show_changes(question: Question, find_forms: Forms) -> ShownChanges:
+    """Return what the question would change; beyond the limit only how much more there is.
+
+    Raises what ``find_forms`` raises.
+    """
     digest, lines, left, unseen = hashlib.sha256(), [], MOST_CHARACTERS, 0
     async for change in question.changes():
-        digest.update(_state_of(change))
-        for line in change_lines(change):
+        forms = await find_forms(change.note, change.content)
+        digest.update(_state_of(change, forms))
+        for line in change_lines(change, forms):
             left -= max(len(line) + 1, _LINE)
             if left >= 0:
                 lines.append(line)
@@ -95,15 +111,17 @@ async def show_changes(question: Question) -> ShownChanges:
     return ShownChanges("\n".join(lines), digest.hexdigest())
 
 
-def _state_of(change: NoteChange) -> bytes:
-    """Return what an answer is bound to: the version of the note, and what it becomes.
+def _state_of(change: NoteChange, forms: tuple[Form, Form]) -> bytes:
+    """Return what an answer is bound to: the version of the note, what it becomes, and both in the store's own form.
 
     Of a new note the arguments of the call say it, apart from a template that may name the time.
     """
     note, content = change.note, change.content
     before = note and (note.id, note.local_version, note.server_version, _fields(note.content))
     after = content and (_fields(content) if note else ())
-    return repr((before, after)).encode("utf-8", "surrogatepass")
+    # defence: approval-bound-to-the-own-form =()
+    said = forms if note else ()
+    return repr((before, after, said)).encode("utf-8", "surrogatepass")
 
 
 def _fields(content: Content) -> tuple[object, ...]:
@@ -113,7 +131,7 @@ def _fields(content: Content) -> tuple[object, ...]:
     )
 
 
-def change_lines(change: NoteChange) -> Iterator[str]:
+def change_lines(change: NoteChange, forms: tuple[Form, Form]) -> Iterator[str]:
     """Yield a change as lines. Those of a note begin with ``+``, ``-`` or a space; no others do, so none can look like ours."""
     note, content = change.note, change.content
     old, new = note.content if note else None, content
@@ -125,10 +143,9 @@ def change_lines(change: NoteChange) -> Iterator[str]:
             yield f"@@ {name} @@"
             yield from (f"-{before}",) if before else ()
             yield from (f"+{after}",) if after else ()
-    if new and new.native:
-        yield "@@ in the store's own form @@"
-        yield from (f"+{line}" for line in _native_lines(new.native))
-    yield from _text_lines(old.text if old else "", new.text if new else "")
+    texts = (old.text if old else "", new.text if new else "")
+    yield from _form_lines(*forms, besides=texts)
+    yield from _text_lines(*texts)
 
 
 _PARTS: Final[Mapping[str, Callable[[Content], str]]] = MappingProxyType(
@@ -141,21 +158,45 @@ _PARTS: Final[Mapping[str, Callable[[Content], str]]] = MappingProxyType(
 )
 
 
-def _native_lines(native: str) -> Iterator[str]:
-    """Yield what is to be kept in the store's own form, a field a line; of long ones the beginning."""
-    said = json.loads(native)
-    if (
-        isinstance(said, dict)
-        and len(said) == 1
-        and isinstance(inner := next(iter(said.values())), dict)
-    ):
-        said = inner
-    fields = said.items() if isinstance(said, dict) else [("value", said)]
-    for name, value in fields:
-        text = json.dumps(value, ensure_ascii=False)
-        more = len(text) - LONGEST_FIELD
-        rest = f" … and {more:,} more characters" if more > 0 else ""
-        yield _one_line(f"{name}: {text[:LONGEST_FIELD]}{rest}")
+def _form_lines(before: Form, after: Form, *, besides: tuple[str, str]) -> Iterator[str]:
+    """Yield what differs in the store's own form, a field a line; of long ones the part that differs. ``besides``: shown elsewhere."""
+    told = False
+    for name in dict.fromkeys((*before, *after)):
+        values = (before.get(name), after.get(name))
+        if values[0] == values[1] or values == besides:
+            continue
+        if not told:
+            yield "@@ in the store's own form @@"
+            told = True
+        texts = [_broken(one) if isinstance(one, str) else "" for one in values]
+        if any("\n" in text for text in texts):
+            yield f"@@ {name} @@"
+            yield from _text_lines(*texts)
+            continue
+        shown = _differing(*(json.dumps(one, ensure_ascii=False) for one in values))
+        for sign, form, text in zip("-+", (before, after), shown, strict=True):
+            yield from (_one_line(f"{sign}{name}: {text}"),) if name in form else ()
+
+
+def _broken(text: str) -> str:
+    """Return HTML with an element a line, for all of a note may stand on one."""
+    return text.replace("><", ">\n<") if text.startswith("<") else text
+
+
+def _differing(*values: str) -> list[str]:
+    """Return texts without what many of their characters begin and end with alike, and cut."""
+    one, other = values
+    head = longest(lambda size: one.startswith(other[:size]), min(len(one), len(other)))
+    most = min(len(one), len(other)) - head
+    tail = longest(lambda size: one.endswith(other[len(other) - size :]), most)
+    head, tail = max(0, head - _AROUND), max(0, tail - _AROUND)
+    shown = []
+    for text in values:
+        part = text[head : len(text) - tail]
+        more = len(part) - LONGEST_FIELD
+        rest = f" … and {more:,} more characters" if more > 0 else "…" if tail else ""
+        shown.append(f"{'…' if head else ''}{part[:LONGEST_FIELD]}{rest}")
+    return shown
 
 
 def _one_line(text: str) -> str:

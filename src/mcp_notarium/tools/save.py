@@ -173,9 +173,9 @@ async def carry_out(
         )
     async with app.library.writing(agreed.key):
         for attempt in range(1, _ATTEMPTS + 1):
-            # Draft again if the index has changed while the user was asked or another write ran. What has changed at
-            # the store alone is found before the write.
-            if attempt > 1 or app.library.stamp() != stamp:
+            # Draft again if the index has changed while the user was asked or another write ran, or what a version would
+            # have kept may have. What else has changed at the store alone is found before the write.
+            if attempt > 1 or agreed.loses or app.library.stamp() != stamp:
                 draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
                 return draft, app.library.get(draft.note.id) or draft.note, None

@@ -37,7 +37,8 @@ _PARTS = {"images": "pictures", "checkItems": "items of the checklist"}
 """The columns that the content of a note does not say, or not all of."""
 _UNSEEN = ("images",)
 """The columns that a write may set and of which the etag does not tell one value from another."""
-_NO_IMAGES = (None, "", "[]", "null")
+_SHOWN_ELSEWHERE = frozenset({"id", "title", "content", "userId", "createdAt", "order", EMBEDDING})
+_NOTHING = (None, "", "[]", "null")
 
 
 def touched(body: bytes) -> tuple[str, ...]:
@@ -57,7 +58,8 @@ def find(row: Row, body: bytes) -> Replaced:
         return Replaced()
     unseen = {name: _digest(new[name]) for name in _UNSEEN if name in old}
     native = to_json({"columns": pack_all(old), "made": unseen})
-    return Replaced(native, tuple(_missed(old, new)))
+    becomes = to_json({"columns": pack_all({name: new.get(name) for name in old})})
+    return Replaced(native, tuple(_missed(old, new)), becomes)
 
 
 def name_parts(native: bytes) -> tuple[str, ...]:
@@ -66,6 +68,12 @@ def name_parts(native: bytes) -> tuple[str, ...]:
     unknown = "labels" in columns and not tags_of(unpack(columns["labels"]))[1]
     named = [name for column, name in _PARTS.items() if column in columns]
     return (*named, *(["labels"] if unknown else []))
+
+
+def shown_form(native: bytes) -> dict[str, Any]:
+    """See ``RevivingStore.shown_form``: the columns that say something and that no part of the content shows in the same words."""
+    columns = json.loads(native)["columns"] if native else {}
+    return {name: value for name, value in columns.items() if name not in _SHOWN_ELSEWHERE}
 
 
 def overlay(natives: Sequence[str]) -> str:
@@ -78,12 +86,13 @@ def overlay(natives: Sequence[str]) -> str:
 
 def _missed(old: Row, new: Row) -> Iterator[str]:
     """Name what goes with these values that the content of the note does not say."""
-    if old.get("images") not in _NO_IMAGES:
+    if old.get("images") not in _NOTHING:
         yield _PARTS["images"]
     kept = parse_list(new.get("checkItems"))
     kept = kept if isinstance(kept, list) else []
-    items = parse_list(old.get("checkItems"))
-    if isinstance(items, list) and any(item not in kept for item in items):
+    items = parse_list(held := old.get("checkItems"))
+    odd = not isinstance(items, list) and held not in _NOTHING
+    if odd or (isinstance(items, list) and any(item not in kept for item in items)):
         yield _PARTS["checkItems"]
     if "labels" in old and not tags_of(old["labels"])[1]:
         yield "labels"

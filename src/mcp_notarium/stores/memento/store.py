@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
@@ -181,6 +182,10 @@ class MementoStore:
     def name_parts(self, native: bytes) -> tuple[str, ...]:
         """See ``RevivingStore.name_parts``."""
         return note_table.name_parts(native)
+
+    def shown_form(self, native: bytes) -> dict[str, Any]:
+        """See ``RevivingStore.shown_form``."""
+        return note_table.shown_form(native)
 
     def overlay(self, natives: Sequence[str]) -> str:
         """See ``RevivingStore.overlay``."""

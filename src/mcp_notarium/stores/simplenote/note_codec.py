@@ -23,7 +23,7 @@ from typing import Any
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import Content, Properties, Revision, flags
-from mcp_notarium.errors import StoreProtocolError
+from mcp_notarium.errors import StoreProtocolError, UnfitContent
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
 from mcp_notarium.stores.simplenote.kind import FIELDS, PROPERTIES
@@ -85,7 +85,7 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
 
     Only keys that differ change, so that what the service or another device set meanwhile stays.
     Content equal to the base's gives the base itself, old modification date included. ``now`` is
-    epoch seconds.
+    epoch seconds. Raises ``UnfitContent`` for other tags in the place of what is not understood.
     """
     wanted = content.cleaned()
     if base is None:
@@ -101,6 +101,7 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     if wanted.text != seen.text:
         edits["content"] = wanted.text
     if wanted.tags != seen.tags:
+        _require_known_tags(base.get("tags"))
         edits["tags"] = list(wanted.tags)
     if wanted.properties != seen.properties:
         edits["systemTags"] = _system_tags(base.get("systemTags"), wanted.properties)
@@ -141,6 +142,17 @@ def _content(fields: Mapping[str, Any]) -> Content:
         tags=_strings(fields.get("tags")),
         trash=_flag(fields.get("deleted")),
         properties=flags(*_SHOWN.intersection(_strings(fields.get("systemTags")))),
+    )
+
+
+def _require_known_tags(old: Any) -> None:
+    """Raise ``UnfitContent`` for tags that others would take the place of, and that are not known here."""
+    if old is None or _all_strings(old):  # defence: odd-tags-stay =True
+        return
+    raise UnfitContent(
+        "the tags of this note are in a form that is not known here; nothing was saved",
+        subcategory="tags",
+        resolution_hint="Save without `tags`; the user can change them in Simplenote.",
     )
 
 

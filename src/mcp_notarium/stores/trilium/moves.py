@@ -78,7 +78,7 @@ class Moves:
         back = Move(old=move["new"], new=move["old"])
         back["inherited"] = [list(one) for one in note.inherited]
         back["prefix"], back["position"] = branch.get("prefix"), branch.get("notePosition")
-        return Replaced(to_json({"move": back}), (NAME,))
+        return Replaced(to_json({"move": back}), (NAME,), to_json({"move": move}))
 
     async def find_above(self, *note_ids: str) -> dict[str, list[str]]:
         """Return notes and all above them, with the ids of those right above each.

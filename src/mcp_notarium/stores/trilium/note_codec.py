@@ -284,6 +284,21 @@ def as_it_was(revision: Revision) -> str:
     return "" if html is None else to_json({"stored": html, "kept": True}).decode()
 
 
+def form_losses(base: Revision, body: bytes) -> tuple[str, ...]:
+    """Name what a composed body takes from the words of a note, whose text stays."""
+    html, made = json.loads(base.raw).get("html"), json.loads(body)
+    changes = html is not None and made["edited"]
+    # defence: lost-formatting-asks =()
+    return ("formatting",) if changes and html_codec.loses_formatting(html, made["content"]) else ()
+
+
+def forms(base: Revision, body: bytes) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the HTML that a composed body replaces, and its own."""
+    html, made = json.loads(base.raw).get("html"), json.loads(body)
+    changes = html is not None and made["edited"]
+    return ({"HTML": html}, {"HTML": made["content"]}) if changes else ({}, {})
+
+
 def given_below(parent: TreeNote, text: str, *, kind: str, title: str | None) -> Content:
     """Return the content of a new note below another. Raises ``InvalidRequest``."""
     if kind not in MIMES:

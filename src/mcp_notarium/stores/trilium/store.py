@@ -79,6 +79,8 @@ class TriliumStore:
         moves=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
+        form_losses=note_codec.form_losses,
+        forms=note_codec.forms,
         compares=True,
         max_note_bytes=MIB,
     )
@@ -226,6 +228,11 @@ class TriliumStore:
     def name_parts(self, native: bytes) -> tuple[str, ...]:
         """See ``MovingStore.name_parts``."""
         return (NAME,) if self.move_of(native) else ()
+
+    def shown_form(self, native: bytes) -> dict[str, str]:
+        """See ``MovingStore.shown_form``."""
+        move = json.loads(native).get("move") if native else None
+        return {"parent": move["new"]} if move else {}
 
     def move_of(self, body: bytes) -> str:
         """See ``MovingStore.move_of``."""

@@ -234,6 +234,15 @@ def compose(base: Revision | None, content: Content) -> Body:
     return Body(text, clean.trash, None if path == base.id else path)
 
 
+def forms(base: Revision, body: bytes) -> tuple[dict[str, str], dict[str, str]]:
+    """Return path and text of the file that a composed body replaces, and its own."""
+    made = Body.from_bytes(body)
+    before, after = {"file": base.content.text}, {"file": made.text}
+    if made.path is not None:
+        before["path"], after["path"] = base.id, made.path
+    return before, after
+
+
 def _former_path(base: Revision, title: str | None) -> str | None:
     """Return the path that a title has named before, letter by letter; None: it names the present one."""
     if title is None or title == base.content.title:

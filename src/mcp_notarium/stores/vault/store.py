@@ -94,6 +94,7 @@ class VaultStore:
         templates=True,
         types_properties=True,
         exact=note_codec.EXACT,
+        forms=note_codec.forms,
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION
