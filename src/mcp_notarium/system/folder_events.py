@@ -38,12 +38,13 @@ _COME_OR_GONE = {EVENT_TYPE_CREATED, EVENT_TYPE_DELETED, EVENT_TYPE_MOVED}
 
 
 class TreeEvents(FileSystemEventHandler):
-    """Implement ``FolderEvents`` with one observer, which :meth:`follow` starts, and starts again if it has ended."""
+    """Implement ``FolderEvents`` with one observer, which :meth:`follow` starts, and again for another root."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.path.realpath(root)
         self._above = _parts(self._root)
         self._observer: BaseObserver | None = None
+        self._watched: tuple[int, int] | None = None
         self._folders: dict[str, str] = {}
         """Spelling that does not count -> the folder as it is spelled."""
         self._lock = threading.Lock()
@@ -64,21 +65,23 @@ class TreeEvents(FileSystemEventHandler):
 
     @property
     def _runs(self) -> bool:
-        """Whether all threads of the library still live: one that the root has vanished from ends."""
+        """Whether the folder that is watched is still the root, and all threads of the library live."""
         seen = self._observer
-        return seen is not None and all(one.is_alive() for one in (seen, *seen.emitters))
+        if seen is None or self._watched != _identify(self._root):
+            return False
+        return all(one.is_alive() for one in (seen, *seen.emitters))
 
     def _start(self) -> bool:
         self._stop()
         if self._closed:
             return False
-        observer = Observer(timeout=_BATCH_SECONDS)
+        watched, observer = _identify(self._root), Observer(timeout=_BATCH_SECONDS)
         try:
             observer.schedule(self, self._root, recursive=True)
             observer.start()
         except (OSError, RuntimeError, Empty):  # no folder, or no more threads; Empty: no answer
             return False
-        self._observer = observer
+        self._observer, self._watched = observer, watched
         return True
 
     def dispatch(self, event: FileSystemEvent) -> None:
@@ -149,6 +152,14 @@ class TreeEvents(FileSystemEventHandler):
         """See ``FolderEvents.close``."""
         self._closed = True
         self._stop()
+
+
+def _identify(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of a path that came from the system
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _parts(path: str) -> list[str]:
