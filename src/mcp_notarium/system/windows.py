@@ -20,7 +20,7 @@ from ctypes import wintypes as w
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from mcp_notarium.system.port import Access
+from mcp_notarium.system.port import Access, FolderEvents
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID, AccessLists
 from mcp_notarium.system.windows_kernel import (
     INVALID_PARAMETER,
@@ -388,6 +388,12 @@ class Windows:
 
     def copy_attributes(self, _source: int, _to: int) -> None:
         """Do nothing."""
+
+    def folder_events(self, root: Path) -> FolderEvents:
+        """Use ``ReadDirectoryChangesW`` by a library."""
+        from mcp_notarium.system.folder_events import TreeEvents  # noqa: PLC0415 - for a vault alone
+
+        return TreeEvents(root)
 
     def drop_typed(self, descriptor: int) -> None:
         """Empty the console's buffer of input."""

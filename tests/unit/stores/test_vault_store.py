@@ -33,6 +33,7 @@ from mcp_notarium.stores.vault import file_writer, system_calls
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
+from support import needs
 from support.between_calls import acting_before
 from support.journal_entries import make_write
 
@@ -148,6 +149,7 @@ def trash_of(base: Revision) -> Content:
     return content_of(base, trash=True)
 
 
+@needs.POSIX
 def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_written_to(
     tmp_path: Path,
 ) -> None:
@@ -343,7 +345,7 @@ def test_a_folder_that_was_made_again_is_watched_again(place: Path) -> None:
     assert watch.follow(["", "Sub"])
     asyncio.run(watch.wait(0))
     put(place / "Sub" / "Note.md", THEIRS)
-    assert asyncio.run(watch._event(10))
+    assert asyncio.run(watch._events.wait(10))
     watch.close()
 
 
@@ -476,6 +478,7 @@ def test_what_changes_right_before_it_is_deleted_stays(
     asyncio.run(store.close())
 
 
+@needs.POSIX
 def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     place.chmod(0o750)
     store = VaultStore(place)
@@ -495,6 +498,7 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     asyncio.run(store.close())
 
 
+@needs.POSIX
 def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
     put(place / "Note.md", "note\n")
     put(place / "a" / "b" / "Deep.md", "deep\n")
@@ -577,6 +581,7 @@ def test_the_next_start_reads_only_the_files_that_have_changed(
     asyncio.run(anew.close())
 
 
+@needs.POSIX
 def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
