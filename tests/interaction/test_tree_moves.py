@@ -81,6 +81,8 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         assert [one.name for one in document.owned("PlanA")] == ["done"]
         again = await change(place, **asked, add_tags=["done"])
         assert again["status"] == "unchanged"
+        none = await change(place, query="nowhere", folder="Archive")
+        assert "no note is found" in none["note"]
         assert (await undo(place, moved))["status"] == "undone"
         assert above(place, "PlanA") == above(place, "PlanB") == ["Plans"]
         back = document.branches["Plans_PlanA"]

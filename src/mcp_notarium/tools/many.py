@@ -137,6 +137,8 @@ async def change(
         plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
     said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
+    if request.query is not None and not ids:
+        said = "no note is found; `list` with the same `query` says why"
 
     return await carry_out(
         app,
