@@ -121,6 +121,8 @@ async def test_what_cannot_move_stays_and_says_why(tmp_path):
         assert there["status"] == "unchanged"
         system = await change(place, ids=["PlanA"], folder="Launcher")
         assert "Trilium's own" in system["results"][0]["reason"]
+        assert (system["status"], system["notes"]) == ("unchanged", 0)
+        assert "`list_folders`" in system["note"]
         top = await place.call("manage", action="move_folder", folder="/", new_folder="Work")
         assert "top cannot move" in top["error"]
         for folder in ("_hidden", "nowhere", "Plans title"):

@@ -137,7 +137,7 @@ class NativeTrilium:
         """See ``TreeReads.find_place``."""
         with suppress(NoteNotFound):
             return await self._placing.place(await self._find_named(name.strip()))
-        raise _no_place_error("No note has this id or path.")
+        raise _no_place_error("No note has this id, and none with others below it this path.")
 
     async def _find_named(self, name: str) -> TreeNote:
         """Return the note that has this id or path. Raises ``InvalidRequest``, and ``NoteNotFound`` if it goes at this moment."""
