@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypedDict
@@ -210,15 +211,16 @@ class Moves:
         of two that move it, each sees the other, or the later one sees the earlier.
         """
         row = await self.reader.object(note_id, cached=False)
-        await self._read_branch(row, move["new"])  # defence: last-place-stays
         known = {move["old"], move["new"], *move.get("others", ())}
         # defence: two-moves-make-no-clone
         if not known.issuperset(note_codec.note_object(row).places):
             await self._take_back(note_id, move, _elsewhere_error(row))
-        try:
-            return await self._read_branch(row, move["old"])
-        except VersionConflict:
-            return {}
+        old: Branch = {}
+        with suppress(VersionConflict):
+            old = await self._read_branch(row, move["old"])
+        # Last, for whatever takes it away after this is not seen before the old place goes.
+        await self._read_branch(row, move["new"])  # defence: last-place-stays
+        return old
 
     async def _read_branch(self, row: dict[str, Any], parent: str) -> Branch:
         """Return the branch from a note to one above it, by the id that the note names.
