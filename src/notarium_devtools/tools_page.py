@@ -516,6 +516,7 @@ _BEHAVIOUR = {
 * Such a change, and `rename_tag`, asks once: how many notes, what, and with whom they would be shared. `dry_run` tells the same and what would
   become of each note. Each note is changed as it is then, in a save of its own, with its history, and counts as one write. `results` say of each what
   became of it (`changed`, `unchanged`, `refused` with the `reason`): at most 50, the refused first; `notes`, `unchanged` and `refused` count all.
+  `note` has what to do about refusals, and `status` is `unchanged` if no note was changed.
   A moved note keeps its name, and links and cards follow it as with `save` and `rewrite_links`. What hinders one note leaves that one; what ends a save for all
   (the store cannot be reached, a limit) ends the call, and the error says how many notes are `changed`.
 * Repeat a call that was cut off: it does the rest, under the same `change_id` if the same client asks for the same within a day. If all is done

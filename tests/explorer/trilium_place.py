@@ -168,8 +168,7 @@ class TriliumPlace(HttpPlace):
 
         def bring_back(_note_id: str, _word: str) -> None:
             for note_id in list(document.deleted)[-1:]:
-                document.undelete(note_id)
-                self.oracle.removed.discard(note_id)
+                self.oracle.removed.difference_update(document.undelete(note_id))
 
         def label(note_id: str, word: str) -> None:
             document.set_attribute(document.make_id(), note_id, "label", word, "")

@@ -64,6 +64,7 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         document = place.sim.document
         document.branches["Plans_PlanA"].prefix = "first"
         document.branches["Plans_PlanA"].position = 5
+        document.branches["Plans_PlanA"].expanded = True
 
     async with PLACES["trilium"](tmp_path, put) as place:
         document = place.sim.document
@@ -73,16 +74,19 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         moved = await change(place, **asked, add_tags=["done"])
         assert (moved["status"], moved["notes"]) == ("changed", 2)
         assert above(place, "PlanA") == above(place, "PlanB") == ["Archive"]
-        assert document.branches["Archive_PlanA"].prefix == "first"
+        there = document.branches["Archive_PlanA"]
+        assert (there.prefix, there.expanded) == ("first", True)
         note = await place.call("get", id="PlanA")
         assert (note["tags"], note.get("properties")) == (["done", "old"], None)
         assert [one.name for one in document.owned("PlanA")] == ["done"]
         again = await change(place, **asked, add_tags=["done"])
         assert again["status"] == "unchanged"
+        none = await change(place, query="nowhere", folder="Archive")
+        assert "no note is found" in none["note"]
         assert (await undo(place, moved))["status"] == "undone"
         assert above(place, "PlanA") == above(place, "PlanB") == ["Plans"]
         back = document.branches["Plans_PlanA"]
-        assert (back.prefix, back.position) == ("first", 5)
+        assert (back.prefix, back.position, back.expanded) == ("first", 5, True)
         note = await place.call("get", id="PlanA")
         assert (note["tags"], note["properties"]) == (["plan"], {"plan": "open"})
         assert not document.owned("PlanA")
@@ -107,13 +111,20 @@ async def test_a_folder_moves_with_all_below_it_and_alone_by_its_own_undo(tmp_pa
 
 
 async def test_what_cannot_move_stays_and_says_why(tmp_path):
-    async with PLACES["trilium"](tmp_path, plant) as place:
+    tree = TREE | {"Launcher": ["_options"]}
+    async with PLACES["trilium"](tmp_path, lambda place: plant(place, tree)) as place:
         below = await change(place, ids=["Work"], folder="PlanA")
         assert "below itself" in below["results"][0]["reason"]
         twice = await change(place, ids=["Twice"], folder="Work")
         assert "several places" in twice["results"][0]["reason"]
         there = await change(place, ids=["Twice"], folder="Plans")
         assert there["status"] == "unchanged"
+        system = await change(place, ids=["PlanA"], folder="Launcher")
+        assert "Trilium's own" in system["results"][0]["reason"]
+        assert (system["status"], system["notes"]) == ("unchanged", 0)
+        assert "`list_folders`" in system["note"]
+        top = await place.call("manage", action="move_folder", folder="/", new_folder="Work")
+        assert "top cannot move" in top["error"]
         for folder in ("_hidden", "nowhere", "Plans title"):
             refused = await change(place, ids=["PlanA"], folder=folder)
             assert refused["subcategory"] == "folder"
@@ -163,12 +174,106 @@ async def test_a_note_that_goes_with_its_last_place_is_brought_back(tmp_path):
         document = place.sim.document
 
         def take_away(request):
-            if request.method == "DELETE" and "Archive_PlanA" in document.branches:
-                document.unplace(document.branches["Archive_PlanA"])
+            if request.method == "DELETE" and "Archive_Plans" in document.branches:
+                document.unplace(document.branches["Archive_Plans"])
 
         place.sim.before_request = take_away
-        await change(place, ids=["PlanA"], folder="Archive")
+        await change(place, ids=["Plans"], folder="Archive")
+        assert above(place, "Plans") == ["Work"]
         assert above(place, "PlanA") == ["Plans"]
+
+
+async def test_a_note_that_goes_with_the_one_it_was_moved_below_comes_back_with_that(tmp_path):
+    async with PLACES["trilium"](tmp_path, plant) as place:
+        document = place.sim.document
+
+        def delete(_request):
+            if "Archive_PlanA" in document.branches and "Plans_PlanA" not in document.branches:
+                document.delete("Archive")
+
+        place.sim.before_request = delete
+        left = await change(place, ids=["PlanA"], folder="Archive")
+        assert left["subcategory"] == "in_doubt"
+        assert "PlanA" not in document.notes
+        assert {"Archive", "PlanA"} <= {*document.undelete("Archive")}
+        assert above(place, "PlanA") == ["Archive"]
+
+
+async def test_a_note_that_a_person_has_moved_since_the_last_sync_moves_from_there(tmp_path):
+    async with PLACES["trilium"](tmp_path, plant) as place:
+        place_below(place.sim.document, "PlanB", "Work", leaves=["Plans"])
+        moved = await change(place, ids=["PlanB"], folder="Archive")
+        assert (moved["notes"], above(place, "PlanB")) == (1, ["Archive"])
+        assert (await undo(place, moved))["notes"] == 1
+        assert above(place, "PlanB") == ["Work"]
+
+
+def place_below(document, note_id, parent, *, leaves=()):
+    """Give a note a place as a person does, and take it from others."""
+    document.place(note_id, parent)
+    for one in leaves:
+        if branch := document.branches.get(f"{one}_{note_id}"):
+            document.unplace(branch)
+
+
+def take_new_away(document, n):
+    """Take a note from its new place, if it is there."""
+    if branch := document.branches.get(f"New{n}_Note{n}"):
+        document.unplace(branch)
+
+
+PEOPLE = {
+    "moves it": lambda document, n: place_below(document, f"Note{n}", "Third", leaves=[f"Old{n}"]),
+    "clones it": lambda document, n: place_below(document, f"Note{n}", "Third"),
+    "moves the place below it": lambda document, n: place_below(
+        document, f"New{n}", f"Note{n}", leaves=["root"]
+    ),
+    "takes it from the new place": take_new_away,
+}
+FIRST = 15
+"""The request of a move from which on it is not planned any more, but made."""
+
+
+@pytest.mark.parametrize("does", PEOPLE)
+async def test_whatever_a_person_does_to_the_tree_meanwhile_no_note_is_lost_cloned_or_in_a_circle(
+    tmp_path, does
+):
+    async with PLACES["trilium"](
+        tmp_path, lambda place: plant(place, {"Third": ["root"]})
+    ) as place:
+        document, sent, had = place.sim.document, [], {}
+        for number in range(FIRST, 99):
+            old, new, note, below = (f"{one}{number}" for one in ("Old", "New", "Note", "Below"))
+            plant(place, {old: ["root"], new: ["root"], note: [old], below: [note]})
+            await place.call("get", id=note)
+            sent.clear()
+
+            def act(request, number=number, note=note):
+                sent.append(request)
+                if len(sent) == number:
+                    had[note] = above(place, note)
+                    PEOPLE[does](document, number)
+
+            place.sim.before_request = act
+            answer = await change(place, ids=[note], folder=new)
+            place.sim.before_request = lambda _request: None
+            if note not in had:
+                break
+            if note not in document.notes:  # it was deleted where it had arrived
+                assert (does, had[note]) == ("takes it from the new place", [new])
+                continue
+            there = {*above(place, note)}
+            assert below in document.notes
+            assert document.below_root(note)
+            assert not {old, new} <= there
+            if had[note] == [old]:  # ours came second
+                assert does != "clones it" or there == {old, "Third"}
+                assert does != "moves it" or there == {new}
+            if answer.get("notes") == 1:
+                assert new in there
+            if answer.get("refused"):
+                assert new not in there
+        assert number > FIRST + 9
 
 
 async def test_a_note_does_not_come_to_stand_below_itself_while_others_move_too(tmp_path):

@@ -157,6 +157,11 @@ class Renaming:
         answer = await self._store.push(replace(write, note_id=_far(write.note_id)))
         return replace(answer, revision=_renamed(answer.revision))
 
+    async def make_day(self, day: str) -> str:
+        note_id = await self._store.make_day(day)
+        _PREFIX.days.add(note_id)
+        return note_id
+
     async def list_versions(self, note_id: str, **options: object) -> VersionPage:
         page = await self._store.list_versions(_far(note_id), **options)
         return replace(page, revisions=tuple(map(_renamed, page.revisions)))
@@ -168,7 +173,10 @@ class Renaming:
 class _Prefix:
     """What ids begin with: of each bench otherwise, for a note under the id of a deleted one gets its revisions."""
 
-    now = ""
+    def __init__(self) -> None:
+        self.now = ""
+        self.days = set[str]()
+        """Ids that the server has given; they stay as they are."""
 
     def renew(self) -> None:
         self.now = f"contract_{secrets.token_hex(3)}_"
@@ -178,7 +186,7 @@ _PREFIX = _Prefix()
 
 
 def _far(note_id: str) -> str:
-    return _PREFIX.now + note_id
+    return note_id if note_id in _PREFIX.days else _PREFIX.now + note_id
 
 
 def _near(note_id: str) -> str:

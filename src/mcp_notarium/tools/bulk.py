@@ -13,7 +13,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import (
     InvalidRequest,
@@ -45,6 +46,7 @@ _MOST_REPORTS = 100
 _BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
 _MOST_LEFT = 10
+_MOST_HINTS = 3
 _ATTEMPTS = 2
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
@@ -76,16 +78,22 @@ class After:
 class Plan:
     """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
 
-    ``unknown``: what was named that is no note. ``addresses``: the people with whom notes become shared. ``trashed`` counts the notes to change in the trash.
+    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``trashed`` counts the notes to change in the trash.
     """
 
     todo: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, None] = field(default_factory=dict)
     addresses: dict[str, None] = field(default_factory=dict)
     trashed: int = 0
     links: int = 0
+
+    def add_hint(self, error: NotariumError) -> None:
+        """Keep what this refusal says to do, if its kind does not say it always."""
+        if error.resolution_hint and error.resolution_hint != type(error).resolution_hint:
+            self.hints[error.resolution_hint] = None
 
     @property
     def counted(self) -> str:
@@ -111,6 +119,7 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 await app.library.require_open(made.note, made.content)
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message
+            plan.add_hint(error)
         else:
             if made is None or made.note is None or made.changes_nothing:
                 plan.unchanged.append(note_id)
@@ -196,7 +205,7 @@ async def carry_out(
     told += ["A limit on changes leaves them as they are until it permits more."] if limited else []
     followed, names = _describe_followed(app, run, done, _places(after, stay))
     told += [*followed, *[*run.links_left][:_MOST_LEFT]]
-    back = undoable and (done or after.count)
+    back = bool(done or after.count)
     answer = _answer(
         replace(
             plan,
@@ -205,12 +214,12 @@ async def carry_out(
         ),
         done,
         names,
-        status=f"{words.done} in part" if limited else words.done,
+        status=f"{words.done} in part" if limited else words.done if back else "unchanged",
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        change_id=name if back else None,
-        note=(" ".join(told) + (_BACK if back else "")).strip() or None,
+        change_id=name if back and undoable else None,
+        note=(" ".join(told) + (_BACK if back and undoable else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer
@@ -237,16 +246,18 @@ def _describe_followed(
 
 
 def _answer(
-    plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: object
+    plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: Any
 ) -> ManageAnswer:
     """Make the answer: the refused notes first, then the others, as many as there is room for."""
     rows = [BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()]
     rows += [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
     rows += [BulkRow(id=one, status=status) for one, status in done.items()]
     rows += [BulkRow(id=one, status="unchanged") for one in plan.unchanged]
+    note = " ".join(filter(None, (fields.get("note"), *islice(plan.hints, _MOST_HINTS))))
     return ManageAnswer.model_validate(
         fields
         | {
+            "note": note or None,
             "results": [*rows[: MOST_SHOWN - len(followed)], *followed] or None,
             "unchanged": len(plan.unchanged) or None,
             "refused": len(plan.refused) + len(plan.unknown) or None,
@@ -314,6 +325,7 @@ class _Run:
         exact: bool,
     ) -> None:
         self._app, self._call, self._draft = app, call, draft
+        self._plan = plan
         self._told = {*[*plan.addresses][:_MOST_ADDRESSES]}
         self._change_id, self._loses, self._exact = change_id, loses, exact
         self.refused: dict[str, str] = {}
@@ -347,6 +359,7 @@ class _Run:
                     )  # a listing that is older than its move may be in the index
             except _OF_ONE_NOTE as error:
                 self.refused[note_id] = error.message
+                self._plan.add_hint(error)
                 self.limited |= self._app.usage_limits.writes_left == 0
             except NotariumError as error:
                 raise _interrupted(error, words, done=len(done), of=of) from None

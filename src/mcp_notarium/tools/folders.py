@@ -157,8 +157,10 @@ async def _move_note(app: App, request: ManageRequest, call: CallContext) -> Man
     if request.folder is None or request.new_folder is None:
         raise _missing_error()
     place = await find_place(app, request.folder)
-    moving = {"ids": [place.id], "folder": request.new_folder} if place else {}
-    asked = request.model_copy(update={"new_folder": None, **moving})
+    if place is None or {*place.above} == {place.id}:
+        raise _top_error()
+    moving = {"new_folder": None, "ids": [place.id], "folder": request.new_folder}
+    asked = request.model_copy(update=moving)
     return await change(app, asked, call, words=_WORDS)
 
 
@@ -171,15 +173,19 @@ def _folders(app: App, request: ManageRequest) -> tuple[str, str]:
         clean_folder(app, request.new_folder, spelled=False),
     )
     if not old or not new or f"{path_key(new)}/".startswith(f"{path_key(old)}/"):
-        raise InvalidRequest(
-            "The top cannot move, and a folder neither to where it is nor into itself.",
-            subcategory="folder",
-            resolution_hint="Give another `new_folder`; `change` with `folder` moves single notes.",
-        )
+        raise _top_error()
     if app.config.policy.visibility.hides_beside_seen:
         # That a name is taken would betray a hidden note.
         new = with_digits(new, seed=old)
     return old, new
+
+
+def _top_error() -> InvalidRequest:
+    return InvalidRequest(
+        "The top cannot move, and a folder neither to where it is nor into itself.",
+        subcategory="folder",
+        resolution_hint="Give another `new_folder`; `change` with `folder` moves single notes.",
+    )
 
 
 def _missing_error() -> InvalidRequest:

@@ -68,6 +68,7 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     field, and what ``wait_for_notes`` raises.
     """
     del call  # a read asks the user nothing
+    status = await wait_for_notes(app)  # which properties there are shows then
     today = day_of(app.clock()) if ":" in (request.query or "") else None
     is_property = await app.library.property_names(request.query or "")
     query = query_of(request, is_property=is_property, today=today)
@@ -75,7 +76,6 @@ async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswe
     check_query(app, query)
     if query.tags or query.excluded_tags or query.terms is not None:
         query = spell_query(app, query)
-    status = await wait_for_notes(app)
     limit = app.usage_limits.limit_rows(min(request.limit or DEFAULT_LIMIT, MOST_ROWS))
     page = request.page or 1
     found = await app.library.find(

@@ -15,7 +15,7 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.properties import shown_value
-from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound
+from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.tools.answers import ManageAnswer
@@ -124,7 +124,11 @@ async def change(
     moves = _find_moves(app, asked, ids, named=request.ids or ())
 
     async def draft(note_id: str) -> Draft | None:
-        return await _draft(app, asked, await find_note(app, note_id), moves, place)
+        note = await find_note(app, note_id)
+        try:
+            return await _draft(app, asked, note, moves, place)
+        except VersionConflict:  # it was moved since the last sync, which is known now
+            return await _draft(app, asked, await find_note(app, note_id), moves, place)
 
     plan = await make_plan(app, ids, draft)
     if stay := moves.keys() & plan.refused.keys():  # links to these break
@@ -133,6 +137,8 @@ async def change(
         plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
     said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
+    if request.query is not None and not ids:
+        said = "no note is found; `list` with the same `query` says why"
 
     return await carry_out(
         app,

@@ -349,7 +349,9 @@ class Etapi:
             raise Failure(400, "NOTE_NOT_DELETED", f"Note '{note_id}' is not deleted.")
         if note_id not in self.document.deleted:
             self.parts.note(note_id)
-        self.document.undelete(note_id)
+        if not self.document.undelete(note_id):
+            message = f"Cannot undelete note '{note_id}' - no undeleted parent found."
+            raise Failure(400, "CANNOT_UNDELETE", message)
         return json_answer(200, {"success": True})
 
     def _search(self, request: Request) -> Response:

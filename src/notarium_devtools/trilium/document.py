@@ -18,6 +18,7 @@ from notarium_devtools.trilium.records import (
     Attachment,
     Attribute,
     Branch,
+    Deleted,
     Note,
     OldState,
     attribute_object,
@@ -37,6 +38,10 @@ _MARKERS = {("label", "template"), ("label", "workspacetemplate")}
 """What makes a note a template: its notes do not inherit that."""
 
 
+_WEAK = ("_share", "_lbBookmarks")
+"""Places that keep no note: it goes when it has no other."""
+
+
 class Document:
     """Hold everything of one server. ``clock`` gives epoch seconds; ``make_id`` gives new ids."""
 
@@ -52,7 +57,7 @@ class Document:
         self.branches: dict[str, Branch] = {}
         self.attributes: dict[str, Attribute] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.deleted: dict[str, tuple[Note, list[Branch], list[Attribute], list[Attachment]]] = {}
+        self.deleted: dict[str, Deleted] = {}
         self.wanted_images: dict[str, str] = {}
         """Addresses of images of other hosts that are to be fetched, and for which note."""
         self.looks_after: dict[str, float] = {}
@@ -126,53 +131,70 @@ class Document:
         *,
         position: int | None = None,
         prefix: str | None = None,
+        expanded: bool = False,
     ) -> Branch:
         """Put a note below a parent, also below itself: the server checks no cycle here."""
         if position is None:
             taken = [b.position for b in self.children(parent_id) if b.note_id != HIDDEN]
             position = max(taken, default=0) + 10
-        branch = Branch(note_id, parent_id, position, self.clock(), prefix)
+        branch = Branch(note_id, parent_id, position, self.clock(), prefix, expanded)
         self.branches[branch.id] = branch
         self.changes += 1
         return branch
 
     def unplace(self, branch: Branch) -> None:
-        """Remove a branch; with its last one the note goes."""
-        self.branches.pop(branch.id, None)
-        self.changes += 1
-        if not self.parents(branch.note_id):
-            self._bury(branch.note_id, [branch])
+        """Remove a branch; with the last one that counts the note goes."""
+        others = [one for one in self.parents(branch.note_id) if one != branch]
+        if branch.note_id in self.notes and all(one.parent_id in _WEAK for one in others):
+            self._bury(branch.note_id, [branch, *others])
+        else:
+            self.branches.pop(branch.id, None)
+            self.changes += 1
 
     def delete(self, note_id: str) -> None:
         """Delete a note with all its places, and children that have no other parent."""
-        branches = self.parents(note_id)
-        for branch in branches:
-            self.branches.pop(branch.id, None)
-        self.changes += len(branches)
         if note_id in self.notes:
-            self._bury(note_id, branches)
+            self._bury(note_id, self.parents(note_id))
 
     def _bury(self, note_id: str, branches: list[Branch]) -> None:
+        for branch in branches:
+            self.branches.pop(branch.id, None)
         owned = self.owned(note_id)
         attached = self.attachments_of(note_id)
         for attribute in owned:
             del self.attributes[attribute.id]
         for one in attached:
             del self.attachments[one.id]
-        self.deleted[note_id] = (self.notes.pop(note_id), branches, owned, attached)
-        self.changes += 1 + len(owned) + len(attached)
-        for branch in self.children(note_id):
+        below = self.children(note_id)
+        note = self.notes.pop(note_id)
+        self.deleted[note_id] = Deleted(note, branches, owned, attached, below)
+        self.changes += 1 + len(branches) + len(owned) + len(attached)
+        for branch in below:
             self.unplace(branch)
 
-    def undelete(self, note_id: str) -> None:
-        """Bring a deleted note back, with its labels."""
-        note, branches, owned, attached = self.deleted.pop(note_id)
-        note.changed = self.clock()
-        self.notes[note_id] = note
-        self.branches |= {branch.id: branch for branch in branches}
-        self.attributes |= {attribute.id: attribute for attribute in owned}
-        self.attachments |= {one.id: one for one in attached}
-        self.changes += 1 + len(branches) + len(owned) + len(attached)
+    def can_be_undeleted(self, note_id: str) -> bool:
+        """Tell whether a note above a deleted one is there."""
+        return any(one.parent_id in self.notes for one in self.deleted[note_id].branches)
+
+    def undelete(self, note_id: str) -> list[str]:
+        """Bring a deleted note back, with its labels and what went with it; return the ids of all: none where it has no place."""
+        if not self.can_be_undeleted(note_id):
+            return []
+        gone = self.deleted.pop(note_id)
+        gone.note.changed = self.clock()
+        self.notes[note_id] = gone.note
+        back = [one for one in gone.branches if one.parent_id in self.notes]
+        self.branches |= {branch.id: branch for branch in back}
+        self.attributes |= {attribute.id: attribute for attribute in gone.attributes}
+        self.attachments |= {one.id: one for one in gone.attachments}
+        self.changes += 1 + len(back) + len(gone.attributes) + len(gone.attachments)
+        found = [note_id]
+        for branch in gone.below:
+            if branch.note_id in self.notes:
+                self.branches[branch.id] = branch
+            elif branch in self.deleted[branch.note_id].branches:
+                found += self.undelete(branch.note_id)
+        return found
 
     # Attributes
 
@@ -249,7 +271,7 @@ class Document:
         note = Note(note_id, title, kind, mime, content, now if created is None else created, now)
         before = self.notes.get(note_id)
         if note_id in self.deleted:
-            before = self.deleted.pop(note_id)[0]
+            before = self.deleted.pop(note_id).note
         note.revisions = [] if before is None else before.revisions
         self.notes[note_id] = note
         self.changes += 3

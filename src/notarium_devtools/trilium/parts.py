@@ -152,8 +152,13 @@ class Parts:
         status = (
             200 if f"{body['parentNoteId']}_{body['noteId']}" in self.document.branches else 201
         )
-        place = {"position": body.get("notePosition"), "prefix": body.get("prefix")}
-        branch = self.document.place(body["noteId"], body["parentNoteId"], **place)
+        branch = self.document.place(
+            body["noteId"],
+            body["parentNoteId"],
+            position=body.get("notePosition"),
+            prefix=body.get("prefix"),
+            expanded=body.get("isExpanded", False),
+        )
         return json_answer(status, branch_object(branch))
 
     def _patch_branch(self, request: Request, branch_id: str) -> Response:
@@ -161,6 +166,7 @@ class Parts:
         check_properties(body, {"notePosition", "prefix", "isExpanded"})
         branch.position = body.get("notePosition", branch.position)
         branch.prefix = body.get("prefix", branch.prefix)
+        branch.expanded = body.get("isExpanded", branch.expanded)
         self.document.changes += 1
         return json_answer(200, branch_object(branch))
 
@@ -271,9 +277,9 @@ class Parts:
                 "noteId": note.id,
                 "current_isDeleted": 1,
                 "current_title": note.title,
-                "canBeUndeleted": True,
+                "canBeUndeleted": self.document.can_be_undeleted(note.id),
             }
-            for note, *_ in self.document.deleted.values()
+            for note in (one.note for one in self.document.deleted.values())
         ]
 
     def revision(self, rest: list[str]) -> Response:

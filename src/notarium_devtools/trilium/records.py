@@ -96,6 +96,17 @@ class Note:
         return self.type in _TEXT_TYPES or self.mime.startswith("text/")
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Hold a deleted note and what went with it; ``below``: the places of notes below it."""
+
+    note: Note
+    branches: list[Branch]
+    attributes: list[Attribute]
+    attachments: list[Attachment]
+    below: list[Branch]
+
+
 def attribute_object(one: Attribute) -> dict[str, Any]:
     """Return an attribute as the API shows it."""
     return {

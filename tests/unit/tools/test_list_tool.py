@@ -206,13 +206,19 @@ async def test_only_words_without_a_hit_get_suggestions(harness):
     assert (answer.total_items, answer.suggestions) == (0, ["lighthouse"])
 
 
-async def test_brand_new_cache_waits_for_the_first_page(harness):
+async def test_brand_new_cache_waits_for_the_first_page_and_its_properties(harness):
     for n in range(3):
-        harness.store.put(f"n{n}", "x")
-    async with harness.syncing():
-        with anyio.fail_after(10):
-            answer = await find(harness)
-    assert answer.total_items == 3
+        harness.store.put(f"n{n}", "---\nrating: 5\n---\nx")
+
+    async def sync() -> None:
+        await anyio.sleep(0.05)
+        await harness.sync()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sync)
+            answer = await find(harness, query="rating:>=4")
+    assert [row.properties for row in answer.content] == [{"rating": 5}] * 3
 
 
 async def test_incomplete_cache_says_how_far_it_is(harness):

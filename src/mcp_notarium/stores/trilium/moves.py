@@ -4,15 +4,19 @@ The API has no request that moves. It makes a second place, and deletes the firs
 below it. So the new place is read back before the old one goes, each time that goes, by the id that the server gives it. A move that was
 cut off between the two leaves the note at both places; what repeats it reads which there are, and goes on. Places below Trilium's own
 notes (bookmarks, shared notes) do not count: the server deletes a note that has no others.
+
+The server does not look whether a note comes to stand below itself. Then nothing leads to it from the root any more, and no search works.
+So that is asked before a move, and again after it, for others move notes too.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from mcp_notarium.errors import (
     LoginRequired,
@@ -26,7 +30,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.extensions import Replaced
 from mcp_notarium.stores.http import Reply, Request, each
-from mcp_notarium.stores.json_answers import to_json
+from mcp_notarium.stores.json_answers import read_text, to_json
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject
 from mcp_notarium.stores.trilium.note_reader import NoteReader
@@ -35,18 +39,26 @@ from mcp_notarium.stores.trilium.urls import Urls
 
 NAME = "place in the tree"
 _JSON = {"content-type": "application/json"}
+_BAD_REQUEST = 400
+_GONE = "the note, or the one to move it below, does not exist any more"
+_BELOW_ITSELF = "a note cannot stand below itself"
 _DEEPEST = 200
 """Levels of notes above another that are followed."""
+
+
+Branch = dict[str, Any]
+"""A place of a note, as the server names what it has."""
 
 
 class Move(TypedDict, total=False):
     """Hold what a body says of a move: ids of the notes above, and what the new place has.
 
-    ``inherited``: the labels that the note gets there. ``position``: None is the end.
+    ``others``: places that stay. ``inherited``: the labels that the note gets there. ``position``: None is the end.
     """
 
     old: str
     new: str
+    others: list[str]
     inherited: list[list[str]]
     prefix: str | None
     position: int | None
@@ -72,8 +84,6 @@ class Moves:
         note = note_codec.note_object(row)
         if has_arrived(note, move):
             return Replaced()
-        if move["old"] not in note.places:
-            raise VersionConflict("the note has got another place", details={"id": note_id})
         branch = await self._read_branch(row, move["old"])
         back = Move(old=move["new"], new=move["old"])
         back["inherited"] = [list(one) for one in note.inherited]
@@ -117,45 +127,49 @@ class Moves:
     async def carry_out(self, note: NoteObject, move: Move) -> NoteObject:
         """Move a note that was just read, unless it has arrived; return it as it is then.
 
-        Raises ``StoreRejected`` before anything is sent, and ``OutcomeUnknown`` if a part of it was done.
+        Raises ``StoreRejected`` and ``VersionConflict`` if the note is where it was, and ``OutcomeUnknown`` if a part of it was done.
         """
-        if has_arrived(note, move):
-            return note
         begun = move["new"] in note.places
         try:
             if not begun:
                 await self._require_fit(note, move)
                 await self._add(note, move)
                 begun = True
-            return await self._remove_old(note.id, move)
-        except (StoreError, LoginRequired, NoteNotFound) as error:
+            old: Branch = {}
+            if not has_arrived(note, move):
+                note, old = await self._remove_old(note.id, move)
+            await self._require_reachable(note, move, old)
+        except _TakenBack as taken_back:
+            raise taken_back.why from None
+        except (StoreError, LoginRequired, NoteNotFound, VersionConflict) as error:
             if not begun or isinstance(error, OutcomeUnknown):
                 raise
-            raise OutcomeUnknown("the note has its new place, and the old one as well") from error
+            raise OutcomeUnknown("a part of the move was carried out") from error
+        return note
 
     async def _require_fit(self, note: NoteObject, move: Move) -> None:
         """Raise ``StoreRejected`` for a place that is no place, or below the note itself: the server looks at neither."""
         try:
             above = await self.find_above(move["new"])
         except NoteNotFound:
-            raise StoreRejected(
-                "the note to move it below does not exist any more; nothing was moved",
-                subcategory="folder",
-                resolution_hint="`list_folders` shows the notes that have others below them.",
-            ) from None
+            raise _unfit_error(_GONE) from None
         # defence: no-note-below-itself
         if note.id in above:
-            raise below_itself_error()
+            raise _unfit_error(_BELOW_ITSELF)
+        if not _is_reachable([move["new"]], above):
+            raise _unfit_error("the note to move it below is one of Trilium's own")
 
     async def _add(self, note: NoteObject, move: Move) -> None:
         """Make the second place. The same request again changes nothing."""
-        place: dict[str, Any] = {"noteId": note.id, "parentNoteId": move["new"]}
         row = await self.reader.object(note.id, cached=False)
         old = await self._read_branch(row, move["old"])
-        prefix = move["prefix"] if "prefix" in move else old.get("prefix")
-        place |= {"prefix": prefix} if prefix else {}
-        if move.get("position") is not None:
-            place["notePosition"] = move["position"]
+        await self._place(note.id, move["new"], old | _kept(move))
+
+    async def _place(self, note_id: str, parent: str, said: Branch) -> None:
+        """Make a place with the prefix and the position that another one has, open in the tree if that is."""
+        place: Branch = {"noteId": note_id, "parentNoteId": parent}
+        for name in ("prefix", "notePosition", "isExpanded"):
+            place |= {name: said[name]} if said.get(name) not in (None, "", False) else {}
         request = Request(
             "POST",
             self.urls.api("branches"),
@@ -166,19 +180,19 @@ class Moves:
         )
         reply = await self.session.send(request)
         if not reply.ok:
-            raise refusal_of(reply)
-        if move.get("position") is not None:
+            raise _unfit_error(_GONE) if reply.status == _BAD_REQUEST else refusal_of(reply)
+        if "notePosition" in place:
             await self.session.send(
-                Request("POST", self.urls.api("refresh-note-ordering", move["new"]), headers=_JSON)
+                Request("POST", self.urls.api("refresh-note-ordering", parent), headers=_JSON)
             )
 
-    async def _remove_old(self, note_id: str, move: Move) -> NoteObject:
-        """Delete the old place of a note that is seen to have the new one."""
-        branch = await self._require_both(note_id, move)
-        if branch is not None:
+    async def _remove_old(self, note_id: str, move: Move) -> tuple[NoteObject, Branch]:
+        """Delete the old place of a note that is seen to have the new one; return the note, and what was deleted."""
+        old = await self._require_both(note_id, move)
+        if old:
             request = Request(
                 "DELETE",
-                self.urls.api("branches", branch),
+                self.urls.api("branches", old["branchId"]),
                 write=True,
                 before_again=partial(self._compare_again, note_id, move),
             )
@@ -188,28 +202,40 @@ class Moves:
                 reply = None
             if reply is not None and not reply.ok:
                 raise refusal_of(reply)
-        return await self._read_back(note_id, move)
+        return await self._read_back(note_id, move), old
 
-    async def _require_both(self, note_id: str, move: Move) -> str | None:
-        """Return the id of the old place, if the note has the new one too; None: the old one is gone.
+    async def _require_both(self, note_id: str, move: Move) -> Branch:
+        """Return the old place, if the note has the new one too; an empty one: it is gone.
 
-        Raises ``StoreProtocolError`` if the new one is not there.
+        Raises ``VersionConflict`` if the new one is not there. The new one goes if somebody else gives the note a place at this moment:
+        of two that move it, each sees the other, or the later one sees the earlier.
         """
         row = await self.reader.object(note_id, cached=False)
+        known = {move["old"], move["new"], *move.get("others", ())}
+        # defence: two-moves-make-no-clone
+        if not known.issuperset(note_codec.note_object(row).places):
+            await self._take_back(note_id, move, _elsewhere_error(row))
+        old: Branch = {}
+        with suppress(VersionConflict):
+            old = await self._read_branch(row, move["old"])
+        # Last, for whatever takes it away after this is not seen before the old place goes.
         await self._read_branch(row, move["new"])  # defence: last-place-stays
-        if move["old"] not in note_codec.note_object(row).places:
-            return None
-        return str((await self._read_branch(row, move["old"]))["branchId"])
+        return old
 
-    async def _read_branch(self, row: dict[str, Any], parent: str) -> dict[str, Any]:
-        """Return the branch from a note to one above it, by the id that the note names. Raises ``StoreProtocolError`` for another one."""
+    async def _read_branch(self, row: dict[str, Any], parent: str) -> Branch:
+        """Return the branch from a note to one above it, by the id that the note names.
+
+        Raises ``VersionConflict`` if the note does not stand there, and ``StoreProtocolError`` for another branch.
+        """
         parents, branches = row.get("parentNoteIds"), row.get("parentBranchIds")
         if not (isinstance(parents, list) and isinstance(branches, list)):
             raise StoreProtocolError("Trilium names no places of the note")
         branch_id = dict(zip(parents, branches, strict=False)).get(parent)
         if not isinstance(branch_id, str):
-            raise StoreProtocolError("Trilium does not name the place of the note")
+            raise _elsewhere_error(row)
         reply = await self.session.send(Request("GET", self.urls.api("branches", branch_id)))
+        if read_text(reply.body, "code") == "BRANCH_NOT_FOUND":
+            raise _elsewhere_error(row)
         found = value_of(reply)
         keys = ("branchId", "noteId", "parentNoteId")
         wanted = (branch_id, row["noteId"], parent)
@@ -220,21 +246,46 @@ class Moves:
     async def _compare_again(self, note_id: str, move: Move, in_doubt: bool) -> None:  # noqa: FBT001
         """Raise what keeps the deletion of the old place from being sent again."""
         del in_doubt
-        if await self._require_both(note_id, move) is None:
+        if not await self._require_both(note_id, move):
             raise _CarriedOut
 
     async def _read_back(self, note_id: str, move: Move) -> NoteObject:
-        """Return the note after its move. One that is gone was taken from its new place at this moment: it is brought back."""
-        try:
-            note = note_codec.note_object(await self.reader.object(note_id, cached=False))
-        except NoteNotFound:
-            await self._bring_back(note_id)
-            raise OutcomeUnknown(
-                "somebody has taken the note from its new place at this moment"
-            ) from None
+        """Return the note after its move."""
+        note = await self._read_here(note_id)
         if not has_arrived(note, move):
             raise OutcomeUnknown("the note was moved by somebody else at this moment")
         return note
+
+    async def _read_here(self, note_id: str) -> NoteObject:
+        """Return a note of which a place was deleted. One that is gone was taken from the other at this moment: it is brought back."""
+        try:
+            return note_codec.note_object(await self.reader.object(note_id, cached=False))
+        except NoteNotFound:
+            await self._bring_back(note_id)
+            raise OutcomeUnknown(
+                "somebody has taken the note from its other place at this moment"
+            ) from None
+
+    async def _require_reachable(self, note: NoteObject, move: Move, old: Branch) -> None:
+        """Put a moved note back if the one above it was moved below it at this moment."""
+        above = await self.find_above(*note.places)
+        # defence: moved-note-is-reached
+        if not _is_reachable(note.places, above):
+            await self._place(note.id, move["old"], old)
+            await self._take_back(note.id, move, _unfit_error(_BELOW_ITSELF))
+
+    async def _take_back(self, note_id: str, move: Move, why: NotariumError) -> NoReturn:
+        """Delete the new place, if the note has another one. Raises ``_TakenBack``."""
+        row = await self.reader.object(note_id, cached=False)
+        added = await self._read_branch(row, move["new"])
+        if len(note_codec.note_object(row).places) == 1:
+            raise VersionConflict("the note has no other place any more")
+        url = self.urls.api("branches", added["branchId"])
+        reply = await self.session.send(Request("DELETE", url, write=True, tries=1))
+        if not reply.ok:
+            raise refusal_of(reply)
+        await self._read_here(note_id)
+        raise _TakenBack(why)
 
     async def _bring_back(self, note_id: str) -> None:
         """Ask for a note again that went with its last place; servers before 0.102 cannot."""
@@ -244,6 +295,14 @@ class Moves:
 
 class _CarriedOut(Exception):
     """An earlier try of the deletion was carried out."""
+
+
+class _TakenBack(Exception):
+    """The new place was deleted again: the note is where it was, or where somebody else has moved it."""
+
+    def __init__(self, why: NotariumError) -> None:
+        super().__init__()
+        self.why = why
 
 
 def _is_inside(starts: Iterable[str], top: str, above: Mapping[str, Sequence[str]]) -> bool:
@@ -261,15 +320,35 @@ def _is_inside(starts: Iterable[str], top: str, above: Mapping[str, Sequence[str
     return found
 
 
+def _is_reachable(notes: Iterable[str], above: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a way leads up from one of these notes to the root."""
+    seen, waiting = set[str](), [*notes]
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += above.get(one, ())
+    return ROOT in seen
+
+
+def _kept(move: Move) -> Branch:
+    """Return what a place is to have that a note comes back to."""
+    kept: Branch = {"prefix": move["prefix"]} if "prefix" in move else {}
+    return kept | {"notePosition": move.get("position")}
+
+
 def has_arrived(note: NoteObject, move: Move) -> bool:
     """Tell whether the note has left its old place for the new one."""
     return move["new"] in note.places and move["old"] not in note.places
 
 
-def below_itself_error() -> NotariumError:
-    """Return the error for a note that would stand below itself."""
+def _elsewhere_error(row: Mapping[str, Any]) -> VersionConflict:
+    return VersionConflict("the note has got another place", details={"id": row["noteId"]})
+
+
+def _unfit_error(why: str) -> NotariumError:
     return StoreRejected(
-        "a note cannot stand below itself; nothing was moved",
+        why,
         subcategory="folder",
         resolution_hint="`list_folders` shows the notes that have others below them.",
     )

@@ -135,29 +135,24 @@ class NativeTrilium:
 
     async def find_place(self, name: str) -> TreePlace:
         """See ``TreeReads.find_place``."""
-        note_id = await self._find_named(name.strip())
-        return await self._placing.place(await self._find(note_id))
+        with suppress(NoteNotFound):
+            return await self._placing.place(await self._find_named(name.strip()))
+        raise _no_place_error("No note has this id, and none with others below it this path.")
 
-    async def _find_named(self, name: str) -> str:
-        """Return the id of the note that has this id or path. Raises ``InvalidRequest``."""
-        if name in ("", "/"):
-            return ROOT
+    async def _find_named(self, name: str) -> TreeNote:
+        """Return the note that has this id or path. Raises ``InvalidRequest``, and ``NoteNotFound`` if it goes at this moment."""
+        name = ROOT if name in ("", "/") else name
         if name == ROOT or is_possible_id(name):
             with suppress(NoteNotFound):
-                return (await self._find(name)).id
+                return await self._find(name)
         named = [
             one.id
             for one in await self.list_parents()
             if name in (one.path, shorten(one.path, LONGEST_PATH))
         ]
-        if len(named) == 1:
-            return named[0]
-        raise InvalidRequest(
-            "Several notes stand at this path." if named else "No note has this id or path.",
-            subcategory="folder",
-            resolution_hint="`list_folders` shows the notes that have others below them: give the `folder` of one, which is its id. "
-            "The id of any other note will do as well, and `/` is the top.",
-        )
+        if len(named) > 1:
+            raise _no_place_error("Several notes stand at this path.")
+        return await self._find(named[0] if named else "")
 
     async def moved(
         self, note: Note, content: Content, place: TreePlace, *, strict: bool
@@ -308,6 +303,15 @@ def _above(note: TreeNote, notes: Mapping[str, TreeNote]) -> set[str]:
         parents = (notes[one].parents for one in level if one in notes)
         level = {parent for ones in parents for parent in ones} - above
     return above
+
+
+def _no_place_error(why: str) -> InvalidRequest:
+    return InvalidRequest(
+        why,
+        subcategory="folder",
+        resolution_hint="`list_folders` shows the notes that have others below them: give the `folder` of one, which is its id. "
+        "The id of any other note will do as well, and `/` is the top.",
+    )
 
 
 def _no_note_error(note_id: str) -> NoteNotFound:

@@ -61,7 +61,8 @@ class Placing:
             _require_clear(note, {*now} ^ {*after}, place)
         labels = [(name, value) for _, kind, name, value in after if kind == _LABEL]
         inherited = [list(one) for one in note_codec.shown_labels(labels)]
-        return Move(old=old[0].id, new=place.id, inherited=inherited)
+        others = [one.id for one in people if one is not old[0]]
+        return Move(old=old[0].id, new=place.id, others=others, inherited=inherited)
 
     async def _read(self, note_id: str) -> TreeNote:
         try:
