@@ -597,6 +597,12 @@ class Library:
         """Note that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
 
+    def is_change(self, change_id: str) -> bool:
+        """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
+        return (
+            bool(self.history.find_changed(change_id)) or self.moved_files(change_id) is not None
+        )
+
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""
         return self._cache.sync_state.find_change(asked, at=self._cache.versions.clock())

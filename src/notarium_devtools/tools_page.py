@@ -509,7 +509,8 @@ _BEHAVIOUR = {
   already, the answer still has the `change_id`.
 * `undo` with a `change_id` takes the whole change back, after one question: each note becomes what it was, unless something has followed in it (it is
   `refused` then); `dry_run` counts, and a repeated call does the rest. The answer has a `change_id` of its own, so that an undo can be undone. It works as
-  long as the versions are kept, also after a restart.
+  long as the versions are kept, also after a restart. An id of another kind (a note in `change_id`, a `change_id` in `id` or `version`) is refused, and the
+  hint says which argument of which action takes it.
 * `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
   top. Folders without notes are not in it. [In Trilium](trilium.md#the-tree) they are the notes with others below them: `folder` is the id, `title` the titles that lead there.
   A store with neither refuses it.

@@ -133,6 +133,7 @@ Answers = (
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
+    _check_names(request)
     may_count = request.action in _WITH_DRY_RUN or (request.action in _OF_MANY and is_many(request))
     if request.dry_run and not may_count:
         raise InvalidRequest(
@@ -140,6 +141,27 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers
             resolution_hint="Leave `dry_run` out if it shall be done.",
         )
     return await _ACTIONS[request.action](app, request, call)
+
+
+def _check_names(request: ManageRequest) -> None:
+    """Raise ``InvalidRequest`` for an id of another kind than the action takes: it would be passed over."""
+    is_undo = request.action == "undo"
+    if request.change_id is not None and not is_undo:
+        raise InvalidRequest(
+            f"`{request.action}` takes no `change_id`; nothing was done.",
+            resolution_hint="Action `undo` with `change_id` takes a change of many notes back. One note is named by `id`.",
+        )
+    if is_undo and request.version is not None:
+        raise InvalidRequest(
+            "`undo` takes no `version`: it takes the last change back. Nothing was done.",
+            resolution_hint="Action `restore_version` brings a version back: give `id`, `local_version` and `version`.",
+        )
+    named = [request.id, request.change_id, request.ids, request.query]
+    if is_undo and sum(one is not None for one in named) > 1:
+        raise InvalidRequest(
+            "`undo` takes `id` alone, or `change_id` alone; nothing was done.",
+            resolution_hint="Give `id` to take back the last change of one note, `change_id` for a change of many.",
+        )
 
 
 async def _find_note(app: App, request: ManageRequest) -> Note:

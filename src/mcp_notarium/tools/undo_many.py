@@ -19,6 +19,7 @@ from mcp_notarium.tools.bulk import (
 )
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.folders import FolderPaths, move_all
+from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft
 from mcp_notarium.tools.save_checks import drops_most
@@ -41,11 +42,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     ids = app.library.history.find_changed(change_id)
     moved = app.library.moved_files(change_id)
     if not ids and moved is None:
-        raise InvalidRequest(
-            "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
-            subcategory="nothing_to_undo",
-            resolution_hint="Action `history` of a note lists what can be restored.",
-        )
+        raise _unknown_change_error(app, change_id)
     if app.config.policy.visibility.hides_beside_seen and (
         moved is not None or any(app.library.history.has_moved(one, change_id) for one in ids)
     ):
@@ -90,6 +87,22 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         change_id=undo_id,
         exact=True,
         after=after,
+    )
+
+
+def _unknown_change_error(app: App, change_id: str) -> InvalidRequest:
+    """Return the error for an id of which no change of many notes is kept; perhaps it is that of a note."""
+    if app.library.get(find_id(app, change_id)) is not None:
+        return InvalidRequest(
+            "This `change_id` is the id of a note, not of a change of many; nothing was done.",
+            subcategory="nothing_to_undo",
+            resolution_hint="Give it as `id`, without `change_id`: that takes the last change of this note back.",
+        )
+    return InvalidRequest(
+        "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
+        subcategory="nothing_to_undo",
+        resolution_hint="`undo` with the `id` of a note takes its last change back. A `version` goes to `restore_version`; "
+        "`history` lists those of a note.",
     )
 
 

@@ -183,11 +183,9 @@ async def test_both_ask_the_user_and_say_what_becomes_of_the_note(agent):
     version = (await agent.manage("history", id=note.id)).history[1].version
     for agrees in (None, False):
         agent.agrees = agrees
-        for action in ("restore_version", "undo"):
+        for action, more in (("restore_version", {"version": version}), ("undo", {})):
             with pytest.raises(ConfirmationRequired):
-                await agent.manage(
-                    action, id=note.id, version=version, local_version=note.local_version
-                )
+                await agent.manage(action, id=note.id, local_version=note.local_version, **more)
     assert len((await agent.get(note.id)).text) > 500
     named = f"note “line 0” (id {note.id})"
     then = "back to what it was at 2025-06-15T15:06:41Z (+1 -200 lines)?"
