@@ -129,6 +129,7 @@ async def test_a_store_without_tags_or_trash_says_so_and_writes_nothing(tmp_path
     for store, arguments, said in (
         ("jotter", {"action": "change", "add_tags": ["x"]}, "keeps no tags"),
         ("memento", {"action": "trash"}, "no trash"),
+        ("trilium", {"action": "untrash"}, "no trash"),
         ("simplenote", {"action": "change", "folder": "Work"}, "has no folders"),
     ):
         (tmp_path / store).mkdir()

@@ -89,9 +89,16 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         ):
             answer = await call("save", **known, **more)
             assert refused(answer), (more, answer)
-        for action in ("trash", "delete_permanently"):
+        # Also what changes nothing: the note is like that already.
+        for more in ({"text": read["text"]}, {"trash": False}, {"remove_tags": ["none"]}):
+            answer = await call("save", **known, **more)
+            assert refused(answer), (more, answer)
+        for action in ("trash", "untrash", "delete_permanently"):
             answer = await call("manage", action=action, **known)
-            assert refused(answer) or "trash" in answer["error"]["message"], (action, answer)
+            assert refused(answer), (action, answer)
+        for action in ("trash", "untrash"):
+            answer = await call("manage", action=action, ids=[PLAN], confirm=True)
+            assert "may only be read" in answer["results"][0]["reason"], (action, answer)
         mine = await call("get", id="Inbox/mine.md")
         mine = {"id": "Inbox/mine.md", "local_version": mine["local_version"], "confirm": True}
         # Out of the folder, and links that would follow into what may only be read.
@@ -174,6 +181,10 @@ async def test_a_tag_that_makes_notes_writable_is_given_and_taken_by_no_agent():
             assert await save("both") == "saved"
             for note_id in ("base", "named", "free"):
                 assert await save(note_id) == "policy", note_id
+                for action in ("trash", "untrash", "pin", "unpin", "delete_permanently"):
+                    asked = {"action": action, "id": note_id, "local_version": 1}
+                    answer = await client.call_tool("manage", asked)
+                    assert json.loads(answer.content[0].text)["subcategory"] == "policy", action
             assert await save("free", add_tags=["both"]) == "policy"
             assert await save("both", remove_tags=["both"]) == "policy"
             assert await save("both", remove_tags=["BOTH"], add_tags=["other"]) == "policy"

@@ -107,7 +107,7 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
     for note_id in ids:
         try:
             made = await draft(note_id)
-            if made is not None and not made.changes_nothing:
+            if made is not None:
                 await app.library.require_open(made.note, made.content)
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message

@@ -165,7 +165,13 @@ def _check_names(request: ManageRequest) -> None:
 
 
 async def _find_note(app: App, request: ManageRequest) -> Note:
-    """Return the note of the action."""
+    """Return the note of the action. Raises ``NotPermitted`` for one that may only be read, whatever state it is in."""
+    note = await _find_meant(app, request)
+    app.config.policy.writing.require_change(note.id, note.tags, inside=None)
+    return note
+
+
+async def _find_meant(app: App, request: ManageRequest) -> Note:
     needs_version = request.action not in _WITHOUT_VERSION
     if request.id is None:
         needed = "`id` and `local_version`" if needs_version else "`id`"
@@ -188,6 +194,7 @@ async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> Man
     if is_many(request):
         return await many.change(app, request, call)
     trash = request.action == "trash"
+    app.library.require_supported(Content("", trash=True))
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
     if note.trash != trash:
         raise _not_kept_error(note, "in the trash" if note.trash else "not in the trash")
@@ -196,6 +203,8 @@ async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> Man
 
 async def _set_pin(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     pin = request.action == "pin"
+    pinned = with_marks(Content("").properties, {"pinned": True})
+    app.library.require_supported(Content("", properties=pinned))
 
     def wanted(held: Content) -> Content:
         return replace(held, properties=with_marks(held.properties, {"pinned": pin}))
@@ -213,6 +222,7 @@ async def _change(
     async with app.library.writing(request.id or ""):
         note = await _find_note(app, request)
         content = wanted(note.content)
+        await app.library.require_open(note, content)
         if content == note.content:
             return note, "The note was in this state already; nothing was written."
         with app.usage_limits.write():

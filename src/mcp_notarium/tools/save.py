@@ -459,7 +459,7 @@ def make_draft(app: App, note: Note | None, content: Content, begun: Begun | Non
     if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
     scope = app.config.policy.writing
-    if scope.has_rules and note is not None and content != note.content:
+    if scope.has_rules and note is not None:
         scope.require_change(note.id, note.tags, inside=None)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.
