@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
@@ -128,6 +128,77 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         assert new.get("id", "").startswith("Inbox/"), new
         assert "error" not in await call("manage", action="undo", id=mine["id"], confirm=True)
         assert outside() == before
+
+
+MARKED = {
+    PLAN: "---\nstatus: open\n---\n- [ ] do it\n\nsee [[mine]]\n",
+    "Work/Sub/b.md": "see [[plan]]\n",
+    "Work/p.png": "p",
+    "Inbox/mine.md": "mine\n",
+    "Inbox/c.canvas": '{"nodes":[{"type":"file","file":"Inbox/mine.md"}]}',
+}
+
+
+@pytest.mark.parametrize(
+    ("marked", "mode"),
+    [((PLAN, "Inbox/c.canvas"), 0o444), (("Work",), 0o555)],
+    ids=["file", "folder"],
+)
+async def test_a_note_whose_file_or_folder_is_marked_as_read_only_is_changed_by_no_way(
+    marked, mode
+):
+    async with vault(PERMISSIVE, MARKED) as (call, outside, base):
+        before = outside()
+        for one in marked:
+            (base / one).chmod(mode)
+        read = await call("get", id=PLAN)
+        known = {"id": PLAN, "local_version": read["local_version"], "confirm": True}
+        for more in (
+            {"text": "other"},
+            {"text": read["text"]},
+            {"append": "more"},
+            {"task": "do it", "done": True},
+            {"add_tags": ["x"]},
+            {"properties": {"status": "done"}},
+            {"title": "Plan 2", "rewrite_links": True},
+            {"title": "Inbox/plan", "rewrite_links": True},
+            {"trash": True},
+        ):
+            answer = await call("save", **known, **more)
+            assert answer["error"]["subcategory"] == "read_only", (more, answer)
+        for action in ("trash", "untrash"):
+            answer = await call("manage", action=action, **known)
+            assert answer["error"]["subcategory"] == "read_only", (action, answer)
+        for more in ({"dry_run": True}, {"confirm": True}):
+            asked = {"action": "change", "ids": [PLAN], "folder": "Else"} | more
+            [row] = (await call("manage", **asked))["results"]
+            assert (row["status"], "may only be read" in row["reason"]) == ("refused", True)
+            asked = {"action": "move_folder", "folder": "Work", "new_folder": "Else"} | more
+            error = (await call("manage", **asked))["error"]
+            [left] = error["details"]["refused"]
+            assert (left["id"], "may only be read" in left["reason"]) == (PLAN, True)
+        # The link in it stays, and nothing says that a later sync changes it.
+        mine = (await call("get", id="Inbox/mine.md"))["local_version"]
+        asked = {"id": "Inbox/mine.md", "local_version": mine, "title": "Mine 2"}
+        answer = await call("save", **asked, rewrite_links=True)
+        assert f"They are left in: {PLAN}." in answer["note"]
+        assert "next sync" not in answer["note"]
+        assert ("Left alone" in answer["note"]) == (mode == 0o444)
+        stats = (await call("manage", action="get_stats"))["stats"]
+        assert (stats["pending_writes"], stats["rejected_writes"]) == (0, 0)
+        assert outside() == before
+        if mode == 0o555:
+            answer = await call("save", title="Work/new", text="new")
+            assert answer["error"]["subcategory"] == "read_only"
+        for one in marked:
+            (base / one).chmod(0o755)
+        assert "error" not in await call("save", **known, append="more")
+        trashed = await call("manage", action="trash", id=PLAN, local_version=2)
+        (base / ".trash" / PLAN).chmod(0o444)
+        gone = {"id": PLAN, "local_version": trashed["new_local_version"], "confirm": True}
+        for action in ("untrash", "delete_permanently"):
+            error = (await call("manage", action=action, **gone))["error"]
+            assert error["subcategory"] == "read_only", (action, error)
 
 
 BESIDE = {

@@ -133,6 +133,9 @@ class FolderStore(Store, Protocol):
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""
 
+    async def find_read_only(self, note_ids: Iterable[str]) -> set[str]:
+        """Return those of these notes that the store marks as ones that may only be read: a write of them is refused."""
+
     async def list_beside(self) -> Beside:
         """Return the files beside the notes; not those in the trash."""
 

@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteLeft,
     NoteNotFound,
+    NoteReadOnly,
     NotPermitted,
     StoreRejected,
     VersionConflict,
@@ -103,11 +104,13 @@ def digest_of(request: ManageRequest, call: CallContext) -> str:
 
 async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
     """Draft each note, and keep only what a question and an answer need of that."""
-    plan = Plan()
+    plan, read_only = Plan(), await app.library.find_read_only(ids)
     for note_id in ids:
         try:
             made = await draft(note_id)
             if made is not None:
+                if note_id in read_only:
+                    raise NoteReadOnly
                 await app.library.require_open(made.note, made.content)
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message

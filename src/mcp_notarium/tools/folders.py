@@ -242,12 +242,15 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
 def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
     """Raise ``InvalidRequest`` if a note of the folder cannot move: links would lead to where it is not."""
     if stay := [one for one in inside if one in plan.refused]:
+        notes = f"{len(stay)} note{'' if len(stay) == 1 else 's'}"
         raise InvalidRequest(
-            f"{len(stay)} notes of the folder cannot move, so nothing was moved: {plan.refused[stay[0]]}",
+            f"{notes} of the folder cannot move, so nothing was moved: {plan.refused[stay[0]]}",
             subcategory="folder",
             http_status_code=409,
-            details={"ids": stay[:_NAMED]},
-            resolution_hint="Give another `new_folder`, or move or rename these notes first.",
+            details={
+                "refused": [{"id": one, "reason": plan.refused[one]} for one in stay[:_NAMED]]
+            },
+            resolution_hint="Give another `new_folder`, or do first what the reasons in `details` ask for.",
         )
 
 

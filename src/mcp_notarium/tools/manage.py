@@ -224,6 +224,7 @@ async def _change(
         content = wanted(note.content)
         await app.library.require_open(note, content)
         if content == note.content:
+            await app.library.require_writable(note)
             return note, "The note was in this state already; nothing was written."
         with app.usage_limits.write():
             return (await app.library.save(note=note, content=content, act=call.act)).note, None

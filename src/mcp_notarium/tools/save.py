@@ -178,6 +178,7 @@ async def carry_out(
             if attempt > 1 or app.library.stamp() != stamp:
                 draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
+                await app.library.require_writable(draft.note)
                 return draft, app.library.get(draft.note.id) or draft.note, None
             if draft.asks and draft != agreed:  # defence: consent-to-one-change
                 since = (

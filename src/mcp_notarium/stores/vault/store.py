@@ -126,6 +126,11 @@ class VaultStore:
             return {path for one in folders for path in list_files(root, one)} & wanted
 
     @in_thread
+    def find_read_only(self, note_ids: Iterable[str]) -> set[str]:
+        """See ``FolderStore.find_read_only``."""
+        return self._writer.find_read_only(note_ids)
+
+    @in_thread
     def list_beside(self) -> Beside:
         """See ``FolderStore.list_beside``."""
         with self._folder.opened() as root:
