@@ -222,9 +222,9 @@ class Library:
             await self._folders.move_cards(moved, old=new, new=old)
         return there
 
-    async def remove_folders(self, folder: str) -> None:
-        """Remove a folder, and those below it, as far as they are empty."""
-        await self._folders.remove_folders(folder)
+    async def remove_folders(self, folder: str) -> list[str]:
+        """Remove a folder, and those below it, as far as they are empty; return the files in them that stay, hidden ones too."""
+        return await self._folders.remove_folders(folder)
 
     def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
         """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""

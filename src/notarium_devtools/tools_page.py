@@ -517,8 +517,8 @@ _BEHAVIOUR = {
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
   most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
   change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
-  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
-  `results` say so. `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there: `results` name those that `moved along`, and each that stays, with the
+  reason (its name is taken by then, it is no file that can be moved, or some notes are left). `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move (`details.refused` has each, with the reason); folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
   ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
   `move_folder` does. [In Trilium](trilium.md#the-tree) `folder` is a note, and `new_folder` the one that it comes to stand below.

@@ -18,7 +18,7 @@ from mcp_notarium.tools.bulk import (
     require_all_notes,
 )
 from mcp_notarium.tools.consent import quote
-from mcp_notarium.tools.folders import FolderPaths, move_all
+from mcp_notarium.tools.folders import FolderPaths, left_behind, move_all
 from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft
@@ -27,8 +27,6 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-
-_NAMED = 10
 
 
 async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
@@ -73,7 +71,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     plan = await make_plan(app, ids, draft)
     restored &= {*plan.todo}
     after = await _files_back(app, call, moved, undo_id)
-    if moved is not None and after.count and plan.refused:
+    if moved is not None and after.files and plan.refused:
         raise _folder_error(plan, moved[0], moved[1])
     return await carry_out(
         app,
@@ -121,7 +119,7 @@ def _folder_error(plan: Plan, old: str, new: str) -> InvalidRequest:
         f"{len(plan.refused)} notes that moved have changed since, so nothing was undone: {next(iter(plan.refused.values()))}",
         subcategory="folder",
         http_status_code=409,
-        details={"ids": [*plan.refused][:_NAMED]},
+        details=plan.reasons(plan.refused),
         resolution_hint=f"`move_folder` from {quote(new)} to {quote(old)} brings all back as it is now, if the user wants that.",
     )
 
@@ -138,7 +136,6 @@ async def _files_back(
 
     async def go_back(_change_id: str) -> dict[str, str]:
         left = await move_all(app, call, files, FolderPaths(new, old), undo_id)
-        await app.library.remove_folders(new)
-        return left
+        return left | await left_behind(app, new)
 
-    return After(len(files), go_back)
+    return After(files, go_back, FolderPaths(new, old).place_of)

@@ -149,10 +149,10 @@ class VaultStore:
             return move_other_file(root, old, new)
 
     @in_thread
-    def remove_folders(self, folder: str) -> None:
+    def remove_folders(self, folder: str) -> list[str]:
         """See ``FolderStore.remove_folders``."""
         with self._folder.opened() as root:
-            remove_empty_folders(root, folder)
+            return sorted(remove_empty_folders(root, folder))
 
     @in_thread
     def find_cards(self, path: str) -> dict[str, int | None]:
