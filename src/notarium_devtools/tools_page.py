@@ -299,7 +299,7 @@ _BEHAVIOUR = {
 * Search language: words (any of them, also inflected), `a AND b`, `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x` (also tags nested in it, `x/y`), `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
-  also `>day`, `<=day`, `day..day`. `tags:x` is `tag:x`. Where notes lie in folders, `path:Work` and
+  also `>day`, `<=day`, `day..day`. `tags:x` is `tag:x`. `has:tags` finds notes with any tag, `-has:tags` those without. Where notes lie in folders, `path:Work` and
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
@@ -312,7 +312,8 @@ _BEHAVIOUR = {
 * Where notes begin with properties that cannot be read (no YAML, TOML, a block that never ends), such a filter does not see them: `note` says how many
   notes these are, names five, and says what mends them. Hidden notes are not counted.
 * Tasks filter, too: `task:open`, `task:done`, `task:any`, `task:doing`, `task:cancelled`, `task:due<2026-12-01`, `task:due<=today`, `task:due:2026-12`,
-  `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. Rows then have these `tasks` (`line`, `text`,
+  `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. `has:tasks` is `task:any`, unless notes have a
+  property of this name. Rows then have these `tasks` (`line`, `text`,
   `state`, `due`, `scheduled`; ten at most, `more_tasks` if there are others). Tasks are items with a box (`- [ ]`, any character in it), with dates as
   Obsidian Tasks or Dataview write them, Logseq's `TODO`, `DOING`, `DONE` with `SCHEDULED` and `DEADLINE`, Trilium's to-do lists and Memento's checklists.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
