@@ -306,7 +306,7 @@ _BEHAVIOUR = {
 * Properties filter where notes have them: `status:active` (a text in any letter case, one of a list is enough), `"a name":"two words"`,
   `rating:>=4`, `rating:3..5`, `due:<2026-12-01`, `due:2026-12`, `has:due`, each also with `-` and in `OR`. A sign or a range compares numbers with
   numbers and dates with dates; a date without a zone counts as UTC. What is in quotes in a note is compared as what it says: `rating:>=4`
-  finds `rating: "5"`. `done:yes` is `done:true`, and `done:no` is `done:false`, whichever the note says. Days have names, too: `today`, `tomorrow`,
+  finds `rating: "5"`. A link is compared as the name that it has: `people:Ann` finds `"[[Ann]]"`. `done:yes` is `done:true`, and `done:no` is `done:false`, whichever the note says. Days have names, too: `today`, `tomorrow`,
   `yesterday`, and from today `+7d`, `-2w` (`due:<tomorrow`, `due:today..+7d`), on this machine's clock. A name that no note has is no filter but
   words, unless the user's app has a type for it. Rows show the properties that the query names, beside the marks.
 * Where notes begin with properties that cannot be read (no YAML, TOML, a block that never ends), such a filter does not see them: `note` says how many

@@ -569,6 +569,24 @@ async def test_notes_with_and_without_tags_and_tasks_are_found_in_every_store(
             assert await found(place, query) == expected, query
 
 
+async def test_a_link_in_a_property_is_found_by_the_name_of_its_note(tmp_path: Any) -> None:
+    ids: list[str] = []
+    block = '---\npeople: ["[[Ann]]", "[[Work/Bob#x|B]]", Eve]\n---\n'
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", block))
+        ids.append(place.put("two", "---\npeople: Ann Lee\n---\n"))
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        for value in ("Ann", "ann", '"[[Ann]]"', "Work/Bob", "Eve"):
+            assert await found(place, f"people:{value}") == {ids[0]}, value
+        assert await found(place, "people:B") == set()
+        error = json.loads((await place.call("manage", action="pin", id=ids[0]))["error"])
+        assert "any by `save` with `properties`" in error["resolution_hint"]
+        said = await place.call("list", query="task-todo:none")
+        assert "`task-todo:` was searched for as text" in said["note"]
+
+
 async def test_a_property_that_is_called_tasks_is_one(tmp_path: Any) -> None:
     ids: list[str] = []
 

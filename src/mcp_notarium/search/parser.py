@@ -73,7 +73,7 @@ _ITEM = re.compile(
 )
 _OWN_KEY = re.compile(rf"-?(?:{_KEYS}):", re.IGNORECASE)
 _UNFINISHED = re.compile(rf"-?({_KEYS}):", re.IGNORECASE)
-_UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z]{{2,12}}):(?=[^\s/])", re.IGNORECASE)
+_UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z][a-z-]{{1,11}}):(?=[^\s/])", re.IGNORECASE)
 FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has: (also has:tags, has:tasks), task:, and properties that notes have."
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
