@@ -244,11 +244,12 @@ async def test_undo_that_the_store_knows_better_says_what_came(agent):
 
 
 async def test_arguments_that_are_missing_are_named(agent):
-    for action in ("history", "undo", "restore_version"):
+    named = {"version": "1"}
+    for action, more in (("history", named), ("undo", {}), ("restore_version", named)):
         with pytest.raises(InvalidRequest, match="needs `id`"):
             await agent.manage(action)
         with pytest.raises(NoteNotFound):
-            await agent.manage(action, id="unknown", version="1", local_version=1)
+            await agent.manage(action, id="unknown", local_version=1, **more)
     note = await written(agent, "one")
     with pytest.raises(NoteNotFound):
         await agent.manage("history", id=note.id, version="no such")
