@@ -133,13 +133,13 @@ Answers = (
 
 async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers:
     """Carry out the action. Raises ``InvalidRequest`` and what the action raises."""
-    _check_names(request)
     may_count = request.action in _WITH_DRY_RUN or (request.action in _OF_MANY and is_many(request))
     if request.dry_run and not may_count:
         raise InvalidRequest(
             f"`{request.action}` has no dry run; nothing was done.",
             resolution_hint="Leave `dry_run` out if it shall be done.",
         )
+    _check_names(request)
     return await _ACTIONS[request.action](app, request, call)
 
 
