@@ -390,6 +390,17 @@ class StoreRejected(StoreError):
     resolution_hint = "Do not repeat it unchanged: it would be refused again."
 
 
+class NoteReadOnly(StoreRejected):
+    """The store marks the note as one that may only be read."""
+
+    subcategory = "read_only"
+    http_status_code = 403
+    resolution_hint = "Tell the user, who can permit this program to write the file and its folder, or change the note in their app."
+
+    def __init__(self) -> None:
+        super().__init__("the file of this note, or its folder, may only be read")
+
+
 class UnfitContent(StoreRejected):
     """The store cannot hold this text, title or tag, or not in this note; the caller can change it."""
 

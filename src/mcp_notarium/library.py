@@ -19,7 +19,13 @@ from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
-from mcp_notarium.errors import NoteNotFound, StoreError, StoreRejected, VersionConflict
+from mcp_notarium.errors import (
+    NoteNotFound,
+    NoteReadOnly,
+    StoreError,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import (
@@ -335,9 +341,9 @@ class Library:
             await self._folders.move_cards(moved, old=new, new=old)
         return there
 
-    async def remove_folders(self, folder: str) -> None:
-        """Remove a folder, and those below it, as far as they are empty."""
-        await self._folders.remove_folders(folder)
+    async def remove_folders(self, folder: str) -> list[str]:
+        """Remove a folder, and those below it, as far as they are empty; return the files in them that stay, hidden ones too."""
+        return await self._folders.remove_folders(folder)
 
     def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
         """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""
@@ -496,6 +502,17 @@ class Library:
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """Raise ``NotPermitted`` if the note may not become so because of where it stands now; None: removed. The write asks again."""
         await self._writer.require_open(note, content)
+
+    async def find_read_only(self, note_ids: Sequence[str]) -> set[str]:
+        """Return those of these notes that the store marks as ones that may only be read; the write asks again."""
+        if not (self.traits.ids.paths and note_ids):
+            return set()
+        return await self._folders.find_read_only(note_ids)
+
+    async def require_writable(self, note: Note) -> None:
+        """Raise ``NoteReadOnly`` for such a note, also if a write would change nothing of it."""
+        if await self.find_read_only([note.id]):
+            raise NoteReadOnly
 
     def status(self) -> SyncStatus:
         """Return how complete and how fresh the index is."""
@@ -761,6 +778,10 @@ class Library:
     def end_change(self, asked: str) -> None:
         """Note that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
+
+    def is_change(self, change_id: str) -> bool:
+        """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
+        return bool(self.history.find_changed(change_id)) or self.moved_files(change_id) is not None
 
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""

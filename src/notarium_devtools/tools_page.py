@@ -302,20 +302,21 @@ _BEHAVIOUR = {
 * Search language: words (any of them, also inflected), `a AND b`, `"a phrase"`, `-word`,
   `-"phrase"`, `NOT word`, `a OR b`, `prefix*`, `tag:x` (also tags nested in it, `x/y`), `-tag:x`, `tag:"two words"`, `before:` and `after:` a day (both
   inclusive, UTC, by last change), `trash:yes|no|any`, `in:trash`, `is:trashed`, and `modified:` (`updated:`) or `created:` with a year, month or day,
-  also `>day`, `<=day`, `day..day`. `tags:x` is `tag:x`. Where notes lie in folders, `path:Work` and
+  also `>day`, `<=day`, `day..day`. `tags:x` is `tag:x`. `has:tags` finds notes with any tag, `-has:tags` those without. Where notes lie in folders, `path:Work` and
   `-path:Work/Old` are the notes in a folder and below it, or one note by its path; letter case makes no difference. Elsewhere
   `path:` is an error. `*` alone finds every note. Malformed filters are errors that say what to write;
   everything else is words; `note` names what looks like a filter (`title:x`) if no note has all of them. A `trash:` in the text wins over `trash_status`; tags and dates of both apply.
 * Properties filter where notes have them: `status:active` (a text in any letter case, one of a list is enough), `"a name":"two words"`,
   `rating:>=4`, `rating:3..5`, `due:<2026-12-01`, `due:2026-12`, `has:due`, each also with `-` and in `OR`. A sign or a range compares numbers with
   numbers and dates with dates; a date without a zone counts as UTC. What is in quotes in a note is compared as what it says: `rating:>=4`
-  finds `rating: "5"`. `done:yes` is `done:true`, and `done:no` is `done:false`, whichever the note says. Days have names, too: `today`, `tomorrow`,
+  finds `rating: "5"`. A link is compared as the name that it has: `people:Ann` finds `"[[Ann]]"`. `done:yes` is `done:true`, and `done:no` is `done:false`, whichever the note says. Days have names, too: `today`, `tomorrow`,
   `yesterday`, and from today `+7d`, `-2w` (`due:<tomorrow`, `due:today..+7d`), on this machine's clock. A name that no note has is no filter but
   words, unless the user's app has a type for it. Rows show the properties that the query names, beside the marks.
 * Where notes begin with properties that cannot be read (no YAML, TOML, a block that never ends), such a filter does not see them: `note` says how many
   notes these are, names five, and says what mends them. Hidden notes are not counted.
 * Tasks filter, too: `task:open`, `task:done`, `task:any`, `task:doing`, `task:cancelled`, `task:due<2026-12-01`, `task:due<=today`, `task:due:2026-12`,
-  `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. Rows then have these `tasks` (`line`, `text`,
+  `task:scheduled>=2026-12-01`. Several of them mean one task that is all of it, unless no task can be. `has:tasks` is `task:any`, unless notes have a
+  property of this name. Rows then have these `tasks` (`line`, `text`,
   `state`, `due`, `scheduled`; ten at most, `more_tasks` if there are others). Tasks are items with a box (`- [ ]`, any character in it), with dates as
   Obsidian Tasks or Dataview write them, Logseq's `TODO`, `DOING`, `DONE` with `SCHEDULED` and `DEADLINE`, Trilium's to-do lists and Memento's checklists.
 * Words, phrases and prefixes are looked for in titles, texts and tags; a phrase stands in one of them.
@@ -523,15 +524,16 @@ _BEHAVIOUR = {
   already, the answer still has the `change_id`.
 * `undo` with a `change_id` takes the whole change back, after one question: each note becomes what it was, unless something has followed in it (it is
   `refused` then); `dry_run` counts, and a repeated call does the rest. The answer has a `change_id` of its own, so that an undo can be undone. It works as
-  long as the versions are kept, also after a restart.
+  long as the versions are kept, also after a restart. An id of another kind (a note in `change_id`, a `change_id` in `id` or `version`) is refused, and the
+  hint says which argument of which action takes it.
 * `list_folders`: `folders` in which notes outside the trash lie, by path, 200 a page, with the `notes` in each, and in it and `below`. `/` is the
   top. Folders without notes are not in it. [In Trilium](trilium.md#the-tree) they are the notes with others below them: `folder` is the id, `title` the titles that lead there.
   A store with neither refuses it.
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
   most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
   change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
-  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there; a file whose name is taken by then stays, and
-  `results` say so. `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move; folders may be merged. Notes in the trash stay, and so does
+  the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there: `results` name those that `moved along`, and each that stays, with the
+  reason (its name is taken by then, it is no file that can be moved, or some notes are left). `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move (`details.refused` has each, with the reason); folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name
   ([why](policy.md#notes-that-are-renamed)), only those other files move that a visible note of the folder shows, and no `undo` brings notes back to a path;
   `move_folder` does. [In Trilium](trilium.md#the-tree) `folder` is a note, and `new_folder` the one that it comes to stand below.

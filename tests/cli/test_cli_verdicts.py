@@ -335,7 +335,7 @@ CASES = [
     (15, somebody_elses, "move it out of the data folder", moved_out),
     (16, schema_newer, RESET, reset),
     (17, migration_that_fails, RESET, reset),
-    (18, held, "Close the MCP clients", let_go),
+    (18, held, "and `mcp-notarium watch` if it runs", let_go),
     (19, older_key_file, RESET, reset),
     (20, open_to_all, "Run `chmod 700 ", None),
     (21, driver_missing, "Reinstall", reinstalled),

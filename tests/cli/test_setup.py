@@ -560,6 +560,13 @@ def test_a_new_key_of_an_account_is_put_where_its_servers_find_it(home: Path) ->
 
 def test_a_second_notebook_is_another_account_and_another_server(home: Path) -> None:
     assert run(bare(home), "setup", "--yes", "--client", "cursor").returncode == 0
+    asked = ["--account", "diary", "--client", "none"]
+    same = run(bare(home), "setup", "--yes", "--store", "local", *asked)
+    assert same.returncode == 1
+    said = " ".join(same.stderr.split())
+    assert "would be of the same notes as the account `local`; nothing was done" in said
+    assert "such as `--set LOCAL_NOTEBOOK=diary`" in said
+    assert list(accounts(home)) == ["local"]
     second = ["--set", "LOCAL_NOTEBOOK=diary", "--account", "diary", "--client", "cursor"]
     done = run(bare(home), "setup", "--yes", "--store", "local", *second)
     assert done.returncode == 0, done.stderr

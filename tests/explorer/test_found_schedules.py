@@ -86,6 +86,7 @@ FOUND = {
             "b renames #1": 1,
             "act 2 of a #1": 12,
             "b1 is kept waiting: it exchanges files: done #2": 1,
+            "a1: a thread works: late #1": 4,
             "b1: the disk refuses #10": 1,
         },
         ("a calls manage move_folder", "b: save {'id': 'Work/note1.md', 'title'", "that are left"),

@@ -129,6 +129,7 @@ async def test_a_store_without_tags_or_trash_says_so_and_writes_nothing(tmp_path
     for store, arguments, said in (
         ("jotter", {"action": "change", "add_tags": ["x"]}, "keeps no tags"),
         ("memento", {"action": "trash"}, "no trash"),
+        ("trilium", {"action": "untrash"}, "no trash"),
         ("simplenote", {"action": "change", "folder": "Work"}, "has no folders"),
     ):
         (tmp_path / store).mkdir()
@@ -155,6 +156,37 @@ async def test_what_is_asked_must_be_clear(tmp_path):
             assert json.loads(answer["error"])["category"] == "VALIDATION", arguments
             assert json.loads(answer["error"])["resolution_hint"]
         assert await tags_of(place, ids) == [["home"]] * 3
+
+
+@pytest.mark.parametrize("store", ["local", "vault"])
+async def test_an_id_of_another_kind_is_told_where_it_belongs(store, tmp_path):
+    async with account(store, tmp_path) as (place, ids):
+        done = await place.call("manage", action="change", ids=ids, add_tags=["work"], confirm=True)
+        change_id, before = done["change_id"], states(place, ids)
+        now = (await place.call("get", id=ids[0]))["local_version"]
+        version = {"version": change_id, "local_version": now}
+        for tool, arguments, hint in (
+            ("get", {"id": change_id}, "as `change_id`"),
+            ("get", {"id": ids[0], "version": change_id}, "`change_id`: action `undo`"),
+            ("save", {"id": change_id, "append": "x"}, "as `change_id`"),
+            ("undo", {"id": change_id}, "as `change_id`"),
+            ("undo", {"change_id": ids[0]}, "as `id`"),
+            ("undo", {"change_id": "2"}, "`version` goes to `restore_version`"),
+            ("undo", {"id": ids[0], "version": "1"}, "`restore_version` brings"),
+            ("undo", {"id": ids[0], "change_id": change_id}, "`id` to take back"),
+            ("undo", {"id": ids[0], "ids": ids[1:]}, "`change_id` for a change of many"),
+            ("history", {"id": change_id}, "as `change_id`"),
+            ("history", {"id": ids[0], "version": change_id}, "`change_id`: action `undo`"),
+            ("history", {"change_id": change_id}, "One note is named by `id`"),
+            ("restore_version", {"id": ids[0]} | version, "`change_id`: action `undo`"),
+            ("trash", {"change_id": change_id}, "One note is named by `id`"),
+        ):
+            asked = {} if tool in ("get", "save") else {"action": tool, "confirm": True}
+            answer = await place.call("manage" if asked else tool, **asked, **arguments)
+            error = json.loads(answer["error"])
+            assert hint in error["resolution_hint"], (tool, arguments, error)
+            assert len(error["message"] + error["resolution_hint"]) < 300, (tool, arguments)
+        assert states(place, ids) == before
 
 
 async def test_a_query_of_a_change_finds_notes_with_all_of_its_words_only(tmp_path):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
+from mcp_notarium.library import Library
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
@@ -95,6 +96,8 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
         assert it.files() == FILES
         done = await it.manage(**MOVE, confirm=True)
         assert (done["status"], done["notes"], done.get("refused")) == ("moved", 4, None)
+        along = {row["name"] for row in done["results"] if row["status"] == "moved along"}
+        assert along == {f"New/Deep/{one}" for one in ("pic.png", "sub/list.pdf", "Board.canvas")}
         assert it.files() == MOVED
         assert not (it.folder / "Old").exists()
         again = await it.manage(**MOVE, confirm=True)
@@ -114,7 +117,8 @@ async def test_an_undo_takes_no_file_away_from_a_note_that_has_to_stay(tmp_path)
         (it.folder / "New/Deep/A.md").write_text(f"{MOVED['New/Deep/A.md']}more\n")
         await it.harness.sync()
         refused = await it.undo(done)
-        assert refused["error"]["details"]["ids"] == ["New/Deep/A.md"]
+        [left] = refused["error"]["details"]["refused"]
+        assert (left["id"], "changed since" in left["reason"]) == ("New/Deep/A.md", True)
         assert "`move_folder` from “New/Deep” to “Old”" in refused["error"]["resolution_hint"]
         assert it.files() == MOVED | {"New/Deep/A.md": f"{MOVED['New/Deep/A.md']}more\n"}
         back = await it.manage(
@@ -122,6 +126,35 @@ async def test_an_undo_takes_no_file_away_from_a_note_that_has_to_stay(tmp_path)
         )
         assert (back["status"], back.get("refused")) == ("moved", None)
         assert it.files() == FILES | {"Old/A.md": f"{FILES['Old/A.md']}more\n"}
+
+
+async def test_what_stays_of_a_folder_is_named_with_why(tmp_path, monkeypatch):
+    async with vault(tmp_path, FILES | {"Old/.git/config": "c"}) as it:
+        (it.folder / "Old/sub/latin.md").write_bytes(b"\xff")
+        (it.folder / "Old/A.md").chmod(0o444)
+
+        async def not_known(_self, _note_ids):
+            return set()
+
+        with monkeypatch.context() as patches:  # the mark comes after the question
+            patches.setattr(Library, "find_read_only", not_known)
+            done = await it.manage(**MOVE, confirm=True)
+        refused = {
+            row.get("id") or row["name"]: row["reason"]
+            for row in done["results"]
+            if row["status"] == "refused"
+        }
+        assert "may only be read" in refused.pop("Old/A.md")
+        assert refused == dict.fromkeys(
+            ("Old/Board.canvas", "Old/pic.png", "Old/sub/list.pdf"),
+            "It goes when all notes have gone: some are left.",
+        )
+        (it.folder / "Old/A.md").chmod(0o644)
+        rest = await it.manage(**MOVE, confirm=True)
+        refused = {row["name"]: row["reason"] for row in rest["results"] if "reason" in row}
+        assert refused.keys() == {"Old/.git/config", "Old/sub/latin.md"}
+        assert all("no file that can be moved" in why for why in refused.values())
+        assert sum(row["status"] == "moved along" for row in rest["results"]) == 3
 
 
 async def test_nothing_moves_if_something_is_in_the_way(tmp_path):

@@ -540,3 +540,60 @@ async def test_two_properties_changed_on_both_sides_are_merged(store: str, tmp_p
         )  # fmt: skip
         assert "error" not in later, later
         assert later["properties"] == {"a": "mine", "b": "theirs"}
+
+
+@pytest.mark.parametrize("store", sorted(PLACES.keys() - {"jotter"}))
+async def test_notes_with_and_without_tags_and_tasks_are_found_in_every_store(
+    store: str, tmp_path: Any
+) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        box = '<ul class="todo-list"><li><label><input type="checkbox"><span>t</span></label></li></ul>'
+        text = f"<p>milk</p>{box}" if store == "trilium" else "milk\n- [ ] t\n"
+        ids.append(place.put("one", text, tags=["work"]))
+        ids.append(place.put("two", "bread tags\n"))
+
+    async with PLACES[store](tmp_path, put) as place:
+        one, two = ids
+        for query, expected in {
+            "has:tags": {one},
+            "-has:tags": {two},
+            "has:tag milk": {one},
+            "NOT has:TAGS": {two},
+            "has:tags OR bread": {one, two},
+            "-has:tags milk": set(),
+            "has:tasks": {one},
+            "-has:task": {two},
+        }.items():
+            assert await found(place, query) == expected, query
+
+
+async def test_a_link_in_a_property_is_found_by_the_name_of_its_note(tmp_path: Any) -> None:
+    ids: list[str] = []
+    block = '---\npeople: ["[[Ann]]", "[[Work/Bob#x|B]]", Eve]\n---\n'
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", block))
+        ids.append(place.put("two", "---\npeople: Ann Lee\n---\n"))
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        for value in ("Ann", "ann", '"[[Ann]]"', "Work/Bob", "Eve"):
+            assert await found(place, f"people:{value}") == {ids[0]}, value
+        assert await found(place, "people:B") == set()
+        error = json.loads((await place.call("manage", action="pin", id=ids[0]))["error"])
+        assert "any by `save` with `properties`" in error["resolution_hint"]
+        said = await place.call("list", query="task-todo:none")
+        assert "`task-todo:` was searched for as text" in said["note"]
+
+
+async def test_a_property_that_is_called_tasks_is_one(tmp_path: Any) -> None:
+    ids: list[str] = []
+
+    def put(place: Place) -> None:
+        ids.append(place.put("one", "milk\n", properties={"tasks": "3"}))
+        ids.append(place.put("two", "- [ ] t\n"))
+
+    async with PLACES["vault"](tmp_path, put) as place:
+        assert await found(place, "has:tasks") == {ids[0]}
+        assert await found(place, "task:any") == {ids[1]}

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mcp_notarium.domain.policy import Policy
+from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
@@ -89,9 +89,16 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         ):
             answer = await call("save", **known, **more)
             assert refused(answer), (more, answer)
-        for action in ("trash", "delete_permanently"):
+        # Also what changes nothing: the note is like that already.
+        for more in ({"text": read["text"]}, {"trash": False}, {"remove_tags": ["none"]}):
+            answer = await call("save", **known, **more)
+            assert refused(answer), (more, answer)
+        for action in ("trash", "untrash", "delete_permanently"):
             answer = await call("manage", action=action, **known)
-            assert refused(answer) or "trash" in answer["error"]["message"], (action, answer)
+            assert refused(answer), (action, answer)
+        for action in ("trash", "untrash"):
+            answer = await call("manage", action=action, ids=[PLAN], confirm=True)
+            assert "may only be read" in answer["results"][0]["reason"], (action, answer)
         mine = await call("get", id="Inbox/mine.md")
         mine = {"id": "Inbox/mine.md", "local_version": mine["local_version"], "confirm": True}
         # Out of the folder, and links that would follow into what may only be read.
@@ -121,6 +128,77 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         assert new.get("id", "").startswith("Inbox/"), new
         assert "error" not in await call("manage", action="undo", id=mine["id"], confirm=True)
         assert outside() == before
+
+
+MARKED = {
+    PLAN: "---\nstatus: open\n---\n- [ ] do it\n\nsee [[mine]]\n",
+    "Work/Sub/b.md": "see [[plan]]\n",
+    "Work/p.png": "p",
+    "Inbox/mine.md": "mine\n",
+    "Inbox/c.canvas": '{"nodes":[{"type":"file","file":"Inbox/mine.md"}]}',
+}
+
+
+@pytest.mark.parametrize(
+    ("marked", "mode"),
+    [((PLAN, "Inbox/c.canvas"), 0o444), (("Work",), 0o555)],
+    ids=["file", "folder"],
+)
+async def test_a_note_whose_file_or_folder_is_marked_as_read_only_is_changed_by_no_way(
+    marked, mode
+):
+    async with vault(PERMISSIVE, MARKED) as (call, outside, base):
+        before = outside()
+        for one in marked:
+            (base / one).chmod(mode)
+        read = await call("get", id=PLAN)
+        known = {"id": PLAN, "local_version": read["local_version"], "confirm": True}
+        for more in (
+            {"text": "other"},
+            {"text": read["text"]},
+            {"append": "more"},
+            {"task": "do it", "done": True},
+            {"add_tags": ["x"]},
+            {"properties": {"status": "done"}},
+            {"title": "Plan 2", "rewrite_links": True},
+            {"title": "Inbox/plan", "rewrite_links": True},
+            {"trash": True},
+        ):
+            answer = await call("save", **known, **more)
+            assert answer["error"]["subcategory"] == "read_only", (more, answer)
+        for action in ("trash", "untrash"):
+            answer = await call("manage", action=action, **known)
+            assert answer["error"]["subcategory"] == "read_only", (action, answer)
+        for more in ({"dry_run": True}, {"confirm": True}):
+            asked = {"action": "change", "ids": [PLAN], "folder": "Else"} | more
+            [row] = (await call("manage", **asked))["results"]
+            assert (row["status"], "may only be read" in row["reason"]) == ("refused", True)
+            asked = {"action": "move_folder", "folder": "Work", "new_folder": "Else"} | more
+            error = (await call("manage", **asked))["error"]
+            [left] = error["details"]["refused"]
+            assert (left["id"], "may only be read" in left["reason"]) == (PLAN, True)
+        # The link in it stays, and nothing says that a later sync changes it.
+        mine = (await call("get", id="Inbox/mine.md"))["local_version"]
+        asked = {"id": "Inbox/mine.md", "local_version": mine, "title": "Mine 2"}
+        answer = await call("save", **asked, rewrite_links=True)
+        assert f"They are left in: {PLAN}." in answer["note"]
+        assert "next sync" not in answer["note"]
+        assert ("Left alone" in answer["note"]) == (mode == 0o444)
+        stats = (await call("manage", action="get_stats"))["stats"]
+        assert (stats["pending_writes"], stats["rejected_writes"]) == (0, 0)
+        assert outside() == before
+        if mode == 0o555:
+            answer = await call("save", title="Work/new", text="new")
+            assert answer["error"]["subcategory"] == "read_only"
+        for one in marked:
+            (base / one).chmod(0o755)
+        assert "error" not in await call("save", **known, append="more")
+        trashed = await call("manage", action="trash", id=PLAN, local_version=2)
+        (base / ".trash" / PLAN).chmod(0o444)
+        gone = {"id": PLAN, "local_version": trashed["new_local_version"], "confirm": True}
+        for action in ("untrash", "delete_permanently"):
+            error = (await call("manage", action=action, **gone))["error"]
+            assert error["subcategory"] == "read_only", (action, error)
 
 
 BESIDE = {
@@ -174,6 +252,10 @@ async def test_a_tag_that_makes_notes_writable_is_given_and_taken_by_no_agent():
             assert await save("both") == "saved"
             for note_id in ("base", "named", "free"):
                 assert await save(note_id) == "policy", note_id
+                for action in ("trash", "untrash", "pin", "unpin", "delete_permanently"):
+                    asked = {"action": action, "id": note_id, "local_version": 1}
+                    answer = await client.call_tool("manage", asked)
+                    assert json.loads(answer.content[0].text)["subcategory"] == "policy", action
             assert await save("free", add_tags=["both"]) == "policy"
             assert await save("both", remove_tags=["both"]) == "policy"
             assert await save("both", remove_tags=["BOTH"], add_tags=["other"]) == "policy"

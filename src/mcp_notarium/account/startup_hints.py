@@ -106,7 +106,7 @@ OTHER_ACCOUNT = (
     "Check the store and the account in the client's configuration. If the folder was copied here by mistake, "
     "move it out of the data folder; `mcp-notarium doctor` names it."
 )
-WAIT = "Wait a few seconds and try again; close other MCP clients if it stays like this."
+WAIT = "Wait a few seconds and try again; close other MCP clients, and `mcp-notarium watch`, if it stays like this."
 UNREADABLE = "the database is damaged: it cannot be read, and that is not the key's fault"
 SEE_STATUS = "Ask the user to run `mcp-notarium status`: it says what is missing, and the ways out."
 _AGENT_GIVE_KEY = (

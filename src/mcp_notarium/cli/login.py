@@ -194,7 +194,9 @@ def choose_account(args: argparse.Namespace) -> Account:
     _read_secrets(kind, args.secret_file)
     variables = {STORE: kind.name} | _settings(kind, given)
     new = Account(args.account or _free_name(kind.name, known), "keychain", variables)
-    return _same_account(known, new) or new
+    if (same := _same_account(known, new)) is not None and args.account:
+        raise _other_name_error(kind, new.name, same.name)
+    return same or new
 
 
 def _choose_known(known: Mapping[str, Account], *, yes: bool) -> str:
@@ -223,6 +225,20 @@ def _same_account(known: Mapping[str, Account], new: Account) -> Account | None:
         if one.store == new.store and setup_key.account_folder(one).path == place:
             return _with_settings(one, new.variables)
     return None
+
+
+def _other_name_error(kind: StoreKind, asked: str, known: str) -> InvalidRequest:
+    """Return the error for a new name of notes that have an account: two would share one database."""
+    names = [one.name for one in kind.variables if not one.secret]
+    other = (
+        f" Other notes need a setting of their own, such as `--set {names[0]}={asked}`."
+        if names
+        else ""
+    )
+    return InvalidRequest(
+        f"the account `{asked}` would be of the same notes as the account `{known}`; nothing was done",
+        resolution_hint=f"`mcp-notarium --account {known} setup` goes on with those.{other}",
+    )
 
 
 def _with_settings(account: Account, given: Mapping[str, str]) -> Account:

@@ -78,8 +78,8 @@ def busy_error(message: str) -> LockedError:
     return LockedError(
         Verdict.BUSY,
         message,
-        resolution_hint="Close the MCP clients that use this account, wait a few seconds and try "
-        "again.",
+        resolution_hint="Close the MCP clients that use this account, and `mcp-notarium watch` if it runs, wait a "
+        "few seconds and try again.",
         agent_hint=ONE_MORE_TRY,
     )
 

@@ -148,12 +148,14 @@ def _find_block(text: str, sections: Sequence[Section], name: str) -> Part:
 
 
 def _several_error(sections: Sequence[Section], found: Sequence[Section]) -> PatchError:
+    named = found[:MOST_NAMED]
+    apart = len({path_of(sections, one) for one in named}) == len(named)
     return _error(
         f"{len(found)} sections fit `section`.",
         sections,
         found,
         count=len(found),
-        hint="Name one by its path (`A > B`), or by `line N` with `local_version`.",
+        hint=f"Name one by {'its path (`A > B`), or by ' if apart else ''}`line N` with `local_version`.",
     )
 
 

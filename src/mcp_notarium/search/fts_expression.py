@@ -25,6 +25,7 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTags,
     HasTask,
     InFolder,
     Not,
@@ -58,7 +59,7 @@ def build_match(condition: Condition) -> str | None:
         case And(conditions):
             ranked, rest = split(conditions)
             return None if rest else ranked
-        case Not() | Tagged() | InFolder() | HasProperty() | HasTask():
+        case Not() | Tagged() | InFolder() | HasProperty() | HasTags() | HasTask():
             return None
 
 

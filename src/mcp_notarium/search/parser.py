@@ -12,7 +12,7 @@
     path:x  -path:x    in, not in a folder, or the note of that path; also in ``path:x OR path:y``
     key:x  "a key":x   with a property of this name, if any note has one: a text, >number, a..b, <2024-05-01, 2024-05
     task:open          with an open task; also done, any, due<2024-05-01, scheduled:2024-05: one task is all of it
-    has:key  -has:key  with, without a property of this name
+    has:key  -has:key  with, without a property of this name; has:tags, has:tasks: with any
     before:2024-05-31  last changed on that day (UTC) or earlier
     after:2024-05-01   last changed on that day (UTC) or later
     modified:2024-05   last changed in that month, also a year, a day, >day, <=day, day..day; or updated:
@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import NoReturn
 
-from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search import property_filter
 from mcp_notarium.search.folding import is_searchable
@@ -39,6 +39,7 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTags,
     HasTask,
     InFolder,
     Not,
@@ -72,8 +73,8 @@ _ITEM = re.compile(
 )
 _OWN_KEY = re.compile(rf"-?(?:{_KEYS}):", re.IGNORECASE)
 _UNFINISHED = re.compile(rf"-?({_KEYS}):", re.IGNORECASE)
-_UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z]{{2,12}}):(?=[^\s/])", re.IGNORECASE)
-FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has:, task:, and properties that notes have."
+_UNKNOWN = re.compile(rf"(?<!\S)-?(?!(?:{_KEYS}):)([a-z][a-z-]{{1,11}}):(?=[^\s/])", re.IGNORECASE)
+FILTERS = "Filters: tag:, before:, after:, modified:, created:, in:trash, has: (also has:tags, has:tasks), task:, and properties that notes have."
 _CURLY_QUOTES = str.maketrans("“”„‟", '""""')
 _TRASH: dict[str, Trash] = {
     "no": "active",
@@ -168,19 +169,22 @@ def _items(typed: str, is_property: Callable[[str], bool], today: date | None) -
             position += 1
             continue
         position = found.end()
-        item = _item(found, today)
+        item = _item(found, is_property, today)
         if item is not None:
             yield item
 
 
-def _item(found: re.Match[str], today: date | None) -> _Item | None:
+def _item(
+    found: re.Match[str], is_property: Callable[[str], bool], today: date | None
+) -> _Item | None:
     """Parse one item of the text; None for empty quotes and a star, which stands for anything."""
     minus, key = found["minus"] is not None, (found["key"] or "").lower()
     quoted, bare = found["quoted"], found["bare"]
     if not key and bare and (unfinished := _UNFINISHED.fullmatch(bare)):
         _refuse_filter(unfinished[1].lower())
     if key:
-        return _filter(key, (bare if quoted is None else quoted).strip(), today, minus=minus)
+        value = (bare if quoted is None else quoted).strip()
+        return _filter(key, value, is_property, today, minus=minus)
     if quoted is not None:
         return _apply_sign(Phrase(quoted), minus=minus) if quoted.strip() else None
     if not minus and bare in {"OR", "AND", "NOT"}:
@@ -201,7 +205,9 @@ def _apply_sign(condition: Condition, *, minus: bool) -> Condition:
     return Not(condition) if minus else condition
 
 
-def _filter(key: str, value: str, today: date | None, *, minus: bool) -> _Item:
+def _filter(
+    key: str, value: str, is_property: Callable[[str], bool], today: date | None, *, minus: bool
+) -> _Item:
     if not value:
         _refuse_filter(key)
     if key in {"tag", "tags"}:
@@ -214,7 +220,7 @@ def _filter(key: str, value: str, today: date | None, *, minus: bool) -> _Item:
         task = read_task_filter(value, today)
         return _refuse_filter(key) if task is None else _apply_sign(task, minus=minus)
     if key == "has":
-        return _apply_sign(HasProperty(value), minus=minus)
+        return _apply_sign(_had(value, is_property), minus=minus)
     if minus:
         _refuse_negated(key)
     if key in _NAMES_OF_TRASH:
@@ -222,6 +228,14 @@ def _filter(key: str, value: str, today: date | None, *, minus: bool) -> _Item:
             _refuse_filter(key)
         return _Filter("trash", "yes")
     return _Filter(key, value)
+
+
+def _had(name: str, is_property: Callable[[str], bool]) -> Condition:
+    """Return what notes have by this name: tags, tasks where no property is called so, else a property."""
+    if tag_key(name) in {"tag", "tags"}:
+        return HasTags()
+    is_tasks = tag_key(name) in {"task", "tasks"} and not is_property(name)
+    return HasTask() if is_tasks else HasProperty(name)
 
 
 def _negate(items: Sequence[_Item]) -> list[_Item]:
@@ -401,7 +415,7 @@ _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
     "path": 'Write path:Folder, path:Folder/Below, or path:"two words".',
     "task": USAGE,
-    "has": 'Write has:due, or has:"two words", with the name of a property.',
+    "has": 'Write has:due, or has:"two words", with the name of a property, has:tags or has:tasks.',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",
     **{

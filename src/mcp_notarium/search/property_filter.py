@@ -27,6 +27,7 @@ _NAMED_DAY = re.compile(
     r"(?P<edge>\A|[<>=]|\.\.)(?:(?P<word>today|tomorrow|yesterday)|(?P<count>[+-][0-9]{1,4})(?P<unit>[dw]))(?=\.\.|\Z)",
     re.IGNORECASE,
 )
+_LINK = re.compile(r"\[\[(?P<target>[^\[\]|#]+)(?:[#|][^\[\]]*)?\]\]")
 _DAYS_OF = {"yesterday": -1, "today": 0, "tomorrow": 1, "d": 1, "w": 7}
 _YES_NO = {"yes": "true", "no": "false"}
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -92,8 +93,10 @@ def read_bounds(value: str) -> dict[str, Bounds]:
 
 
 def value_key(value: str) -> str:
-    """Return what tells values apart that are compared as texts."""
-    key = tag_key(shown_value(typed(value.strip())).strip())
+    """Return what tells values apart that are compared as texts. A link counts as the name of the note that it leads to."""
+    link = _LINK.fullmatch(value.strip())
+    said = link["target"] if link else value
+    key = tag_key(shown_value(typed(said.strip())).strip())
     return _YES_NO.get(key, key)
 
 

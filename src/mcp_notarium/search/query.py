@@ -69,6 +69,11 @@ class HasProperty:
 
 
 @dataclass(frozen=True, slots=True)
+class HasTags:
+    """Match notes with any tag."""
+
+
+@dataclass(frozen=True, slots=True)
 class HasTask:
     """Match notes with a task that is all of this. ``due`` and ``scheduled``: within these days, in epoch seconds."""
 
@@ -99,7 +104,9 @@ class Or:
     conditions: tuple[Condition, ...]
 
 
-Condition = Word | Ranked | Phrase | Tagged | InFolder | HasProperty | HasTask | Not | And | Or
+Narrow = InFolder | HasProperty | HasTags | HasTask
+"""A condition whose notes an index of its own finds."""
+Condition = Word | Ranked | Phrase | Tagged | Narrow | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ from mcp_notarium.search.query import (
     And,
     Condition,
     HasProperty,
+    HasTags,
     HasTask,
     InFolder,
+    Narrow,
     Not,
     Or,
     Phrase,
@@ -197,7 +199,7 @@ def _reads_text(condition: Condition) -> bool:
             return not any(build_match(word) for word in words)
         case Word() | Phrase():
             return build_match(condition) is None
-        case Tagged() | InFolder() | HasProperty() | HasTask():
+        case Tagged() | InFolder() | HasProperty() | HasTags() | HasTask():
             return False
 
 
@@ -214,9 +216,7 @@ def _tags_of(condition: Condition) -> list[str] | None:
 
 def _is_narrow(condition: Condition) -> bool:
     """Tell whether an index of its own finds the notes of the condition."""
-    return (
-        isinstance(condition, InFolder | HasProperty | HasTask) or _tags_of(condition) is not None
-    )
+    return isinstance(condition, Narrow) or _tags_of(condition) is not None
 
 
 def _clause(condition: Condition, query: Query) -> Statement:
@@ -226,7 +226,7 @@ def _clause(condition: Condition, query: Query) -> Statement:
         places = tuple(place for key in keys for place in (key, f"{key}/", f"{key}0"))
         return Statement(f"{_TAGGED} {' OR '.join([_TAG] * len(keys))})", places)
     match condition:
-        case InFolder() | HasProperty() | HasTask():
+        case InFolder() | HasProperty() | HasTags() | HasTask():
             return _narrow_clause(condition)
         case Not(inner):
             clause = _clause(inner, query)
@@ -240,7 +240,9 @@ def _clause(condition: Condition, query: Query) -> Statement:
             return Statement(_LITERAL, (text,))
 
 
-def _narrow_clause(condition: InFolder | HasProperty | HasTask) -> Statement:
+def _narrow_clause(condition: Narrow) -> Statement:
+    if isinstance(condition, HasTags):
+        return Statement("m.pk IN (SELECT pk FROM note_tags)")
     if isinstance(condition, HasTask):
         task = _task_clause(condition)
         return Statement(

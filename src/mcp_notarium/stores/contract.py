@@ -240,6 +240,8 @@ def require_supported(traits: Traits, content: Content, replaced: Content | None
     held = traits.properties | traits.fields.keys()
     if not beside and (missing := sorted(content.properties.keys() - held)):
         known = ", ".join(traits.settable) or "none"
+        if traits.other_properties is PropertyPlace.IN_TEXT:
+            known = "any by `save` with `properties`, which stand at the top of the text"
         raise InvalidRequest(
             f"notes of this store have no property {', '.join(missing)}; nothing was saved",
             subcategory="no_property",

@@ -181,14 +181,17 @@ class FolderStore(Store, Protocol):
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""
 
+    async def find_read_only(self, note_ids: Iterable[str]) -> set[str]:
+        """Return those of these notes that the store marks as ones that may only be read: a write of them is refused."""
+
     async def list_beside(self) -> Beside:
         """Return the files beside the notes; not those in the trash."""
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""
 
-    async def remove_folders(self, folder: str) -> None:
-        """Remove a folder, and those below it, as far as they are empty."""
+    async def remove_folders(self, folder: str) -> list[str]:
+        """Remove a folder, and those below it, as far as they are empty; return the paths of the files in them that stay."""
 
     async def find_cards(self, path: str) -> dict[str, int | None]:
         """Return how many cards of each canvas show the note; None: it names the note, and is not readable."""

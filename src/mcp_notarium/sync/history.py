@@ -77,7 +77,7 @@ class History:
                     yield version
                 passed = passed or version.name == after
         if not passed:
-            raise _missing_error(note_id, after or "")
+            raise self._missing_error(note_id, after or "")
 
     async def _walk_on(self, note_id: str, after: str) -> AsyncGenerator[Version]:
         place = await self.read(note_id, after)
@@ -128,7 +128,7 @@ class History:
         """
         note, base = self._cache.notes.get(note_id), self._cache.notes.base(note_id)
         if note is None or base is None:
-            raise _missing_error(note_id, name)
+            raise self._missing_error(note_id, name)
         makers = self._cache.versions.makers(note.id)
         present = self._present(note, base, makers)
         row = self._cache.versions.get(note.id, _number(name))
@@ -138,12 +138,24 @@ class History:
         if row is not None and row[1] is not None and not by_etag:
             return self._kept_version(row[0], row[1], makers)
         if self._kind is Versions.NONE:
-            raise _missing_error(note.id, name)
+            raise self._missing_error(note.id, name)
         etags = [name, row[0].etag] if row is not None and by_etag else [name]
         found = await self._find_listed(note.id, base.etag, etags, makers)
         if found is None or self._cache.notes.get(note.id) is None:  # it went while we asked
-            raise _missing_error(note.id, name)
+            raise self._missing_error(note.id, name)
         return found
+
+    def _missing_error(self, note_id: str, name: str) -> NoteNotFound:
+        """Return the error for a version that a note does not have; the id of a change of many is told where it belongs."""
+        hint = "Action `history` lists the versions that are kept."
+        if self.find_changed(name):
+            hint = f"This is a `change_id`: action `undo` takes it, without `id`. {hint}"
+        return NoteNotFound(
+            "This note has no version of that name.",
+            details={"id": note_id, "version": name[:40]},
+            subcategory="version",
+            resolution_hint=hint,
+        )
 
     def find_ids(self) -> list[str]:
         """Return every id that a note has or had, also of removed ones, for the owner of the notes."""
@@ -477,13 +489,4 @@ def _nothing_to_undo(note_id: str) -> InvalidRequest:
         subcategory="nothing_to_undo",
         details={"id": note_id},
         resolution_hint="Action `history` lists what can be restored.",
-    )
-
-
-def _missing_error(note_id: str, name: str) -> NoteNotFound:
-    return NoteNotFound(
-        "This note has no version of that name.",
-        details={"id": note_id, "version": name[:40]},
-        subcategory="version",
-        resolution_hint="Action `history` lists the versions that are kept.",
     )

@@ -396,11 +396,14 @@ class Journal:
         return b"" if same else form.encode()
 
     def reject(self, write: PendingWrite, reason: str) -> None:
-        """Keep the entry as text that the store will never take."""
+        """Keep the entry as text that the store will never take; that of a link is none, and goes."""
         self._claimed.discard(write.write_id)
         with self._cache.transaction(durable=True):
             self._cache.journal.drop_following(write.write_id)
-            self._cache.journal.reject(write.write_id, reason)
+            if write.after:
+                self._cache.journal.drop(write.write_id)
+            else:
+                self._cache.journal.reject(write.write_id, reason)
 
     def drop_following(self, write: PendingWrite) -> None:
         """Drop what was to be written after this: the note keeps its name."""

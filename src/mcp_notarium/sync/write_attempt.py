@@ -189,9 +189,11 @@ class WriteAttempt:
         if result.outcome is WriteOutcome.AGAIN:
             self._drop(write)
             return result
-        sent = await self._send_links(following) if result.stored else ()
-        waiting = {entry.note_id for entry in following} - {*sent}
-        return replace(result, relinked=sent, waiting=tuple(waiting))
+        ended = await self._send_links(following) if result.stored else {}
+        sent = tuple(one for one, how in ended.items() if how.stored)
+        refused = (one for one, how in ended.items() if how.outcome is WriteOutcome.REFUSED)
+        waiting = tuple({entry.note_id for entry in following} - {*sent, *refused})
+        return replace(result, relinked=sent, waiting=waiting)
 
     async def _meet_refusal(self, error: NotariumError, view: View, asked: Asked) -> WriteResult:
         """Decide again, or tell the caller, after the store has certainly not taken the write."""
@@ -361,14 +363,14 @@ class WriteAttempt:
         repaired = await self.following(repair, committed.held) if repair else None
         return committed.result.followed_by(copied, repaired, lost=committed.lost)
 
-    async def _send_links(self, entries: Sequence[PendingWrite]) -> tuple[str, ...]:
-        """Send entries whose renaming is stored; return the ids of the changed notes. The rest is finished later."""
-        done = []
+    async def _send_links(self, entries: Sequence[PendingWrite]) -> dict[str, WriteResult]:
+        """Send entries whose renaming is stored; return how that ended, by the ids of the notes. The rest is finished later."""
+        ended = {}
         for entry in entries:
             base = self._cache.notes.base(entry.note_id)
-            if base is not None and (await self.following(entry, base.content)).stored:
-                done.append(entry.note_id)
-        return tuple(done)
+            if base is not None:
+                ended[entry.note_id] = await self.following(entry, base.content)
+        return ended
 
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
         """Store CREATEs in one transaction, where the store is in the database.

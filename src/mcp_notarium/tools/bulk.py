@@ -10,7 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -21,6 +29,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteLeft,
     NoteNotFound,
+    NoteReadOnly,
     NotPermitted,
     StoreRejected,
     VersionConflict,
@@ -43,6 +52,7 @@ _MOST_FOLLOWED = 20
 MOST_SHOWN = 50
 """Notes of one answer, those that were refused first; counts tell of the rest."""
 _MOST_REPORTS = 100
+_LATER = "It goes when all notes have gone: some are left."
 _BACK = " `undo` with this `change_id` takes all of it back."
 _MOST_ADDRESSES = 20
 _MOST_LEFT = 10
@@ -66,9 +76,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Hold what follows once all notes are changed: ``count`` things, and how; returned are those that stay, with why."""
+    """Hold the ``files`` that follow once all notes are changed, and how; returned are those that stay, with why."""
 
-    count: int = 0
+    files: Collection[str] = ()
     do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
     place_of: Callable[[str], str] = str
     """Return where a file is then."""
@@ -101,6 +111,11 @@ class Plan:
         notes = f"{len(self.todo)} note{'' if len(self.todo) == 1 else 's'}"
         return f"{notes} ({self.trashed} in the trash)" if self.trashed else notes
 
+    def reasons(self, ids: Iterable[str]) -> dict[str, object]:
+        """Return what an error says of the first of these notes, which are refused, each with why."""
+        named = [{"id": one, "reason": self.refused[one]} for one in islice(ids, _MOST_LEFT)]
+        return {"refused": named}
+
 
 def digest_of(request: ManageRequest, call: CallContext) -> str:
     """Return what tells that the same client asks for the same again."""
@@ -111,11 +126,13 @@ def digest_of(request: ManageRequest, call: CallContext) -> str:
 
 async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
     """Draft each note, and keep only what a question and an answer need of that."""
-    plan = Plan()
+    plan, read_only = Plan(), await app.library.find_read_only(ids)
     for note_id in ids:
         try:
             made = await draft(note_id)
-            if made is not None and not made.changes_nothing:
+            if made is not None:
+                if note_id in read_only:
+                    raise NoteReadOnly
                 await app.library.require_open(made.note, made.content)
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message
@@ -167,12 +184,13 @@ async def carry_out(
     :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
     dry_run, digest = bool(request.dry_run), "" if change_id else digest_of(request, call)
-    if dry_run or not (plan.todo or after.count):
+    if dry_run or not (plan.todo or after.files):
         asked_again = digest and undoable and not dry_run
         earlier = app.library.find_change(digest) if asked_again else None
         return _answer(
             plan,
             dict.fromkeys(plan.todo, "would change") if dry_run else {},
+            _file_rows(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
             change_id=earlier,
@@ -193,10 +211,11 @@ async def carry_out(
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = waiting = len(plan.todo) - len(now)
     stay: Mapping[str, str] | None = None
-    if after.do is not None and not untried and not run.refused:
-        stay = await after.do(name)
+    if after.do is not None:
+        complete = not untried and not run.refused
+        stay = await after.do(name) if complete else dict.fromkeys(after.files, _LATER)
         plan.unknown |= stay
-        untried = len(stay)
+        untried += len(stay)
     if digest and not untried:
         app.library.end_change(digest)
     left = untried + len(run.refused)
@@ -205,7 +224,9 @@ async def carry_out(
     told += ["A limit on changes leaves them as they are until it permits more."] if limited else []
     followed, names = _describe_followed(app, run, done, _places(after, stay))
     told += [*followed, *[*run.links_left][:_MOST_LEFT]]
-    back = bool(done or after.count)
+    gone = () if stay is None else [one for one in after.files if one not in stay]
+    names += _file_rows(map(after.place_of, gone), "moved along")
+    back = undoable and (done or after.files)
     answer = _answer(
         replace(
             plan,
@@ -249,20 +270,29 @@ def _answer(
     plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: Any
 ) -> ManageAnswer:
     """Make the answer: the refused notes first, then the others, as many as there is room for."""
-    rows = [BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()]
-    rows += [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
-    rows += [BulkRow(id=one, status=status) for one, status in done.items()]
+    refused = [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
+    refused += [
+        BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()
+    ]
+    rows = [BulkRow(id=one, status=status) for one, status in done.items()]
     rows += [BulkRow(id=one, status="unchanged") for one in plan.unchanged]
+    room = max(0, MOST_SHOWN - len(refused))
+    rows = [*refused[:MOST_SHOWN], *rows[: max(0, room - len(followed))], *followed[:room]]
     note = " ".join(filter(None, (fields.get("note"), *islice(plan.hints, _MOST_HINTS))))
     return ManageAnswer.model_validate(
         fields
         | {
             "note": note or None,
-            "results": [*rows[: MOST_SHOWN - len(followed)], *followed] or None,
+            "results": rows or None,
             "unchanged": len(plan.unchanged) or None,
             "refused": len(plan.refused) + len(plan.unknown) or None,
         }
     )
+
+
+def _file_rows(files: Iterable[str], status: str) -> list[BulkRow]:
+    """Return rows of files that are no notes, as many as one answer has beside the notes."""
+    return [BulkRow(name=one, status=status) for one in islice(files, _MOST_FOLLOWED)]
 
 
 async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterator[NoteChange]:

@@ -312,6 +312,7 @@ async def remove_note(
     await app.library.require_open(agreed, None)
     loss = await find_loss(app, agreed, None)
     if asks or loss is not None:
+        await app.library.require_writable(agreed)
         app.usage_limits.require_write()
         name = name_note(app, agreed.title or agreed.text, note_id=agreed.id)
         kept = f"For {app.config.version_days} days `restore_version` can bring it back."

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MOST_FILES = 2000
 """Files that are no notes, of one move: an undo has to know them."""
 _NAMED = 10
+_STAYS = "It is no file that can be moved (in a hidden folder, a link, or not readable as a note), or it came meanwhile."
 _WORDS = Words("Moving the folder", "moved", "moved")
 
 
@@ -52,6 +53,10 @@ class FolderPaths:
 
     old: str
     new: str
+
+    def place_of(self, path: str) -> str:
+        """Return where something in the old folder is in the new one."""
+        return f"{self.new}{path.removeprefix(self.old)}"
 
 
 @dataclass(slots=True)
@@ -135,8 +140,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     async def move_files(change_id: str) -> dict[str, str]:
         left = await move_all(app, call, move.files, FolderPaths(old, new), change_id)
-        await app.library.remove_folders(old)
-        return left
+        return left | await left_behind(app, old)
 
     return await carry_out(
         app,
@@ -147,7 +151,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         asks=f"Move {said}",
         words=_WORDS,
         said=said,
-        after=After(len(move.files), move_files, move.moved_path),
+        after=After(move.files, move_files, move.moved_path),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )
 
@@ -248,12 +252,13 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
 def _require_whole(plan: Plan, inside: Iterable[str]) -> None:
     """Raise ``InvalidRequest`` if a note of the folder cannot move: links would lead to where it is not."""
     if stay := [one for one in inside if one in plan.refused]:
+        notes = f"{len(stay)} note{'' if len(stay) == 1 else 's'}"
         raise InvalidRequest(
-            f"{len(stay)} notes of the folder cannot move, so nothing was moved: {plan.refused[stay[0]]}",
+            f"{notes} of the folder cannot move, so nothing was moved: {plan.refused[stay[0]]}",
             subcategory="folder",
             http_status_code=409,
-            details={"ids": stay[:_NAMED]},
-            resolution_hint="Give another `new_folder`, or move or rename these notes first.",
+            details=plan.reasons(stay),
+            resolution_hint="Give another `new_folder`, or do first what the reasons in `details` ask for.",
         )
 
 
@@ -308,3 +313,9 @@ async def move_all(
         except (StoreError, NotPermitted) as error:
             left[source] = error.message
     return left
+
+
+async def left_behind(app: App, folder: str) -> dict[str, str]:
+    """Remove a folder as far as it is empty; return what lies in it still, with why, unless rules may hide some of that."""
+    left = await app.library.remove_folders(folder)
+    return {} if app.config.policy.visibility.has_rules else dict.fromkeys(left, _STAYS)

@@ -25,6 +25,7 @@ from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (
     HasProperty,
+    HasTags,
     HasTask,
     InFolder,
     Phrase,
@@ -148,7 +149,7 @@ def check_query(app: App, query: Query) -> None:
     Hits would reveal what is hidden, and a search in folders would find nothing, or all.
     """
     policy, kinds = app.config.policy, set(map(type, conditions_in(query.terms)))
-    if query.tags or query.excluded_tags or Tagged in kinds:
+    if query.tags or query.excluded_tags or kinds & {Tagged, HasTags}:
         policy.require_filter(Field.TAGS)
     if kinds & {Word, Phrase, HasTask}:
         policy.require_filter(Field.TEXT)  # defence: hidden-part-not-searched

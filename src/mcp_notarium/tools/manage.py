@@ -139,11 +139,39 @@ async def handle(app: App, request: ManageRequest, call: CallContext) -> Answers
             f"`{request.action}` has no dry run; nothing was done.",
             resolution_hint="Leave `dry_run` out if it shall be done.",
         )
+    _check_names(request)
     return await _ACTIONS[request.action](app, request, call)
 
 
+def _check_names(request: ManageRequest) -> None:
+    """Raise ``InvalidRequest`` for an id of another kind than the action takes: it would be passed over."""
+    is_undo = request.action == "undo"
+    if request.change_id is not None and not is_undo:
+        raise InvalidRequest(
+            f"`{request.action}` takes no `change_id`; nothing was done.",
+            resolution_hint="Action `undo` with `change_id` takes a change of many notes back. One note is named by `id`.",
+        )
+    if is_undo and request.version is not None:
+        raise InvalidRequest(
+            "`undo` takes no `version`: it takes the last change back. Nothing was done.",
+            resolution_hint="Action `restore_version` brings a version back: give `id`, `local_version` and `version`.",
+        )
+    named = [request.id, request.change_id, request.ids, request.query]
+    if is_undo and sum(one is not None for one in named) > 1:
+        raise InvalidRequest(
+            "`undo` takes `id` alone, or `change_id` alone; nothing was done.",
+            resolution_hint="Give `id` to take back the last change of one note, `change_id` for a change of many.",
+        )
+
+
 async def _find_note(app: App, request: ManageRequest) -> Note:
-    """Return the note of the action."""
+    """Return the note of the action. Raises ``NotPermitted`` for one that may only be read, whatever state it is in."""
+    note = await _find_meant(app, request)
+    app.config.policy.writing.require_change(note.id, note.tags, inside=None)
+    return note
+
+
+async def _find_meant(app: App, request: ManageRequest) -> Note:
     needs_version = request.action not in _WITHOUT_VERSION
     if request.id is None:
         needed = "`id` and `local_version`" if needs_version else "`id`"
@@ -166,6 +194,7 @@ async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> Man
     if is_many(request):
         return await many.change(app, request, call)
     trash = request.action == "trash"
+    app.library.require_supported(Content("", trash=True))
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
     if note.trash != trash:
         raise _not_kept_error(note, "in the trash" if note.trash else "not in the trash")
@@ -174,6 +203,8 @@ async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> Man
 
 async def _set_pin(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     pin = request.action == "pin"
+    pinned = with_marks(Content("").properties, {"pinned": True})
+    app.library.require_supported(Content("", properties=pinned))
 
     def wanted(held: Content) -> Content:
         return replace(held, properties=with_marks(held.properties, {"pinned": pin}))
@@ -191,7 +222,9 @@ async def _change(
     async with app.library.writing(request.id or ""):
         note = await _find_note(app, request)
         content = wanted(note.content)
+        await app.library.require_open(note, content)
         if content == note.content:
+            await app.library.require_writable(note)
             return note, "The note was in this state already; nothing was written."
         with app.usage_limits.write():
             return (await app.library.save(note=note, content=content, act=call.act)).note, None

@@ -188,7 +188,7 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
             f"{len(both)} tag is both added and removed; nothing was done.",
             resolution_hint="Name each tag once.",
         )
-    app.library.require_supported(Content("", tags=added, trash=bool(trash)))
+    app.library.require_supported(Content("", tags=added, trash=trash is not None))
     if request.folder is None:
         return Change(added, removed, trash=trash, properties=values)
     policy.require_edit(Field.TEXT)

@@ -59,8 +59,17 @@ async def find_note(app: App, note_id: str) -> Note:
         with suppress(NotariumError):  # it has answered before that there is none
             note = await app.library.fetch(note_id)
     if note is None:
-        raise NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
+        raise _missing_note_error(app, note_id)
     return note
+
+
+def _missing_note_error(app: App, note_id: str) -> NoteNotFound:
+    """Return the error for an id without a note; that of a change of many notes is told where it belongs."""
+    error = NoteNotFound("There is no note with this id.", details={"id": note_id[:_ID_SHOWN]})
+    if app.library.is_change(note_id):
+        error.message = "This is the id of a change of many notes, not of a note."
+        error.resolution_hint = "`manage` with action `undo` takes it as `change_id`, without `id`."
+    return error
 
 
 async def _fetch(app: App, note_id: str) -> Note | None:

@@ -178,6 +178,7 @@ async def carry_out(
             if attempt > 1 or agreed.loses or app.library.stamp() != stamp:
                 draft = await _with_loss(app, await drafting(), call)
             if draft.note is not None and draft.changes_nothing:
+                await app.library.require_writable(draft.note)
                 return draft, app.library.get(draft.note.id) or draft.note, None
             if draft.asks and draft != agreed:  # defence: consent-to-one-change
                 since = (
@@ -459,7 +460,7 @@ def make_draft(app: App, note: Note | None, content: Content, begun: Begun | Non
     if note is None and app.library.traits.ids.paths and has_block:
         check_front_matter(content.text)
     scope = app.config.policy.writing
-    if scope.has_rules and note is not None and content != note.content:
+    if scope.has_rules and note is not None:
         scope.require_change(note.id, note.tags, inside=None)
     if note is None or content != note.content:
         # A new note has no id yet, but a place; a note that is renamed gets another one.

@@ -18,7 +18,8 @@ from mcp_notarium.tools.bulk import (
     require_all_notes,
 )
 from mcp_notarium.tools.consent import quote
-from mcp_notarium.tools.folders import FolderPaths, move_all
+from mcp_notarium.tools.folders import FolderPaths, left_behind, move_all
+from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft
 from mcp_notarium.tools.save_checks import drops_most
@@ -26,8 +27,6 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-
-_NAMED = 10
 
 
 async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
@@ -41,11 +40,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     ids = app.library.history.find_changed(change_id)
     moved = app.library.moved_files(change_id)
     if not ids and moved is None:
-        raise InvalidRequest(
-            "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
-            subcategory="nothing_to_undo",
-            resolution_hint="Action `history` of a note lists what can be restored.",
-        )
+        raise _unknown_change_error(app, change_id)
     if app.config.policy.visibility.hides_beside_seen and (
         moved is not None or any(app.library.history.has_moved(one, change_id) for one in ids)
     ):
@@ -76,7 +71,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     plan = await make_plan(app, ids, draft)
     restored &= {*plan.todo}
     after = await _files_back(app, call, moved, undo_id)
-    if moved is not None and after.count and plan.refused:
+    if moved is not None and after.files and plan.refused:
         raise _folder_error(plan, moved[0], moved[1])
     return await carry_out(
         app,
@@ -90,6 +85,22 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         change_id=undo_id,
         exact=True,
         after=after,
+    )
+
+
+def _unknown_change_error(app: App, change_id: str) -> InvalidRequest:
+    """Return the error for an id of which no change of many notes is kept; perhaps it is that of a note."""
+    if app.library.get(find_id(app, change_id)) is not None:
+        return InvalidRequest(
+            "This `change_id` is the id of a note, not of a change of many; nothing was done.",
+            subcategory="nothing_to_undo",
+            resolution_hint="Give it as `id`, without `change_id`: that takes the last change of this note back.",
+        )
+    return InvalidRequest(
+        "No change of many notes of this `change_id` can be undone: there was none, or it is kept no more.",
+        subcategory="nothing_to_undo",
+        resolution_hint="`undo` with the `id` of a note takes its last change back. A `version` goes to `restore_version`; "
+        "`history` lists those of a note.",
     )
 
 
@@ -108,7 +119,7 @@ def _folder_error(plan: Plan, old: str, new: str) -> InvalidRequest:
         f"{len(plan.refused)} notes that moved have changed since, so nothing was undone: {next(iter(plan.refused.values()))}",
         subcategory="folder",
         http_status_code=409,
-        details={"ids": [*plan.refused][:_NAMED]},
+        details=plan.reasons(plan.refused),
         resolution_hint=f"`move_folder` from {quote(new)} to {quote(old)} brings all back as it is now, if the user wants that.",
     )
 
@@ -125,7 +136,6 @@ async def _files_back(
 
     async def go_back(_change_id: str) -> dict[str, str]:
         left = await move_all(app, call, files, FolderPaths(new, old), undo_id)
-        await app.library.remove_folders(new)
-        return left
+        return left | await left_behind(app, new)
 
-    return After(len(files), go_back)
+    return After(files, go_back, FolderPaths(new, old).place_of)

@@ -90,6 +90,14 @@ def test_a_name_of_none_or_several_is_an_error_that_lists_what_is_near(name, cou
     assert len(rows) <= 5
 
 
+@pytest.mark.parametrize(("above", "by_path"), [("", False), ("# B\n", True)])
+def test_a_path_is_named_as_a_way_only_where_it_tells_sections_apart(above, by_path):
+    with pytest.raises(PatchError) as caught:
+        find_part(f"# A\n## Costs\n{above}## Costs\n", "Costs")
+    assert ("by its path" in caught.value.resolution_hint) == by_path
+    assert "`line N`" in caught.value.resolution_hint
+
+
 def test_a_number_that_is_a_heading_too_is_told_apart():
     text = "# 2\na\n# b\nc\n"
     with pytest.raises(PatchError) as caught:

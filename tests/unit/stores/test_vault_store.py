@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -475,6 +476,41 @@ def test_what_changes_right_before_it_is_deleted_stays(
     with pytest.raises(VersionConflict):
         store._writer.delete("Note.md", base.etag)
     assert everything(place) == {".trash/Note.md": THEIRS}
+    asyncio.run(store.close())
+
+
+@pytest.mark.parametrize(
+    ("moment", "now"),
+    [
+        ("before it is taken", "Note.md"),
+        ("before it is taken", ".trash/Note.md"),
+        ("once it is taken", ".trash/Note.md"),
+    ],
+)
+def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_told_as_changed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, moment: str, now: str
+) -> None:
+    put(place / ".trash" / "Note.md", "one\n")
+    store = VaultStore(place)
+    base = store._get("Note.md")
+    move = system_calls.move
+
+    def act() -> None:
+        (place / ".trash" / "Note.md").unlink(missing_ok=True)
+        put(place / now, THEIRS)
+
+    def moved(*args: Any) -> None:
+        if moment == "once it is taken":
+            move(*args)
+        monkeypatch.setattr(system_calls, "move", move)
+        act()
+        if moment == "before it is taken":
+            move(*args)
+
+    monkeypatch.setattr(system_calls, "move", moved)
+    with pytest.raises(VersionConflict):
+        store._writer.delete("Note.md", base.etag)
+    assert everything(place) == {now: THEIRS}
     asyncio.run(store.close())
 
 

@@ -183,11 +183,9 @@ async def test_both_ask_the_user_and_say_what_becomes_of_the_note(agent):
     version = (await agent.manage("history", id=note.id)).history[1].version
     for agrees in (None, False):
         agent.agrees = agrees
-        for action in ("restore_version", "undo"):
+        for action, more in (("restore_version", {"version": version}), ("undo", {})):
             with pytest.raises(ConfirmationRequired):
-                await agent.manage(
-                    action, id=note.id, version=version, local_version=note.local_version
-                )
+                await agent.manage(action, id=note.id, local_version=note.local_version, **more)
     assert len((await agent.get(note.id)).text) > 500
     named = f"note “line 0” (id {note.id})"
     then = "back to what it was at 2025-06-15T15:06:41Z (+1 -200 lines)?"
@@ -246,11 +244,12 @@ async def test_undo_that_the_store_knows_better_says_what_came(agent):
 
 
 async def test_arguments_that_are_missing_are_named(agent):
-    for action in ("history", "undo", "restore_version"):
+    named = {"version": "1"}
+    for action, more in (("history", named), ("undo", {}), ("restore_version", named)):
         with pytest.raises(InvalidRequest, match="needs `id`"):
             await agent.manage(action)
         with pytest.raises(NoteNotFound):
-            await agent.manage(action, id="unknown", version="1", local_version=1)
+            await agent.manage(action, id="unknown", local_version=1, **more)
     note = await written(agent, "one")
     with pytest.raises(NoteNotFound):
         await agent.manage("history", id=note.id, version="no such")

@@ -136,6 +136,7 @@ def test_hidden_tags_show_nowhere_and_cannot_be_guessed(make_harness):
         {"query": "tag:x"},
         {"query": "a OR tag:x"},
         {"query": "-tag:x"},
+        {"query": "-has:tags"},
         {"tags": ["x"]},
     ):
         with pytest.raises(NotPermitted):

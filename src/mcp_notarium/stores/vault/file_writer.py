@@ -42,6 +42,7 @@ LEFT_BEHIND = 600.0
 RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
 CANVAS = ".canvas"
+_ANYBODY_WRITES = 0o222
 _TEMPORARY = re.compile(
     r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)(?P<ending>\.canvas)?\.tmp"
 )
@@ -92,6 +93,22 @@ def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = 
         raise NotANote from None
     finally:
         os.close(file)
+
+
+def is_read_only(parent: int, name: str) -> bool:
+    """Tell whether a file may only be read, or its folder. Replacing or moving it would pass over that mark.
+
+    A file system that takes no change at all has not marked this file.
+    """
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if not found.st_mode & _ANYBODY_WRITES or is_folder_read_only(parent):
+        return True
+    return not os.access(name, os.W_OK, dir_fd=parent) and os.access(".", os.W_OK, dir_fd=parent)
+
+
+def is_folder_read_only(folder: int) -> bool:
+    """Tell whether a folder is marked as one that may only be read."""
+    return not os.fstat(folder).st_mode & _ANYBODY_WRITES
 
 
 def require_free_name(parent: int, name: str, *, own: str = "") -> None:

@@ -113,10 +113,12 @@ class VaultFolder:
         except OSError as error:
             if not os.access(self.path, os.R_OK | os.X_OK):
                 raise self._unusable(error) from None
+            way = "check that the folder is there (a drive may not be mounted), and to restart this MCP client if it was made anew"
+            if isinstance(error, PermissionError):
+                way = "permit this program to read and write the files and folders in it"
             raise StoreUnavailable(
                 f"the folder of the vault cannot be used: {display_path(self.path)} ({describe(error)})",
-                resolution_hint="Ask the user to check that the folder is there (a drive may not be mounted), and to "
-                "restart this MCP client if it was made anew.",
+                resolution_hint=f"Ask the user to {way}.",
             ) from None
 
     def _open(self) -> int:

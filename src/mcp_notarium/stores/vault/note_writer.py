@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from mcp_notarium.errors import (
     IdTaken,
     NotariumError,
     NoteNotFound,
+    NoteReadOnly,
     OutcomeUnknown,
     StoreRejected,
     VersionConflict,
@@ -53,24 +55,48 @@ class NoteWriter:
             return self._change(root, write, body)
 
     def delete(self, path: str, etag: str) -> None:
-        """Remove a note of the trash. The file is set aside, compared, and only then removed."""
-        with self._folder.opened() as root, suppress(NoteNotFound):
+        """Remove a note of the trash. The file is set aside, compared, and only then removed.
+
+        What another program has put there meanwhile, or taken away to put it elsewhere, is no deleted note.
+        """
+        with self._folder.opened() as root:
+            places = [(path, True)]
             try:
-                place, held = self._listing.find(root, path)
-            except NotANote:
-                raise _changed_error(path) from None
-            if not place[1]:
-                raise StoreRejected(
-                    "the note is not in the trash; nothing was deleted", resolution_hint=TRASH_FIRST
-                )
-            if note_codec.revision_of(place, held).etag != etag:
-                raise _changed_error(path)
-            with open_parent(root, path, trash=True) as (parent, name):
-                if not file_writer.remove_file(
-                    parent, name, digest=held.digest, before=check_not_withdrawn
-                ):
+                self._remove(root, path, etag)
+            except NoteNotFound:
+                places = [
+                    (path, False),
+                    (path, True),
+                ] * 2  # it may be on its way from one to the other
+            for place in places:
+                with suppress(NoteNotFound):
+                    with suppress(NotANote):
+                        self._listing.read(root, place)
                     raise _changed_error(path)
-                file_writer.flush(parent)
+
+    def _remove(self, root: int, path: str, etag: str) -> None:
+        try:
+            place, held = self._listing.find(root, path)
+        except NotANote:
+            raise _changed_error(path) from None
+        if not place[1]:
+            raise StoreRejected(
+                "the note is not in the trash; nothing was deleted", resolution_hint=TRASH_FIRST
+            )
+        if note_codec.revision_of(place, held).etag != etag:
+            raise _changed_error(path)
+        with open_parent(root, path, trash=True) as (parent, name):
+            _require_writable(parent, name)
+            if not file_writer.remove_file(
+                parent, name, digest=held.digest, before=check_not_withdrawn
+            ):
+                raise _changed_error(path)
+            file_writer.flush(parent)
+
+    def find_read_only(self, paths: Iterable[str]) -> set[str]:
+        """See ``FolderStore.find_read_only``."""
+        with self._folder.opened() as root:
+            return {one for one in paths if _is_read_only(root, one)}
 
     def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
         parts = split_path(path)
@@ -90,6 +116,7 @@ class NoteWriter:
         except (FileExistsError, NotADirectoryError):
             raise IdTaken("a file has the name of the folder", details={"id": path}) from None
         try:
+            _require_open_folder(parent)
             file_writer.require_free_name(parent, name)
             data = body.text.encode()
             file = file_writer.create_file(parent, name, data, before=check_not_withdrawn)
@@ -109,7 +136,11 @@ class NoteWriter:
             place, held = self._listing.find(root, write.note_id)
         except NotANote:
             raise _changed_error(write.note_id) from None
-        if body.path not in (None, write.note_id):
+        renames = body.path not in (None, write.note_id)
+        if renames or place[1] != body.trash or held.data != body.text.encode():
+            with open_parent(root, place[0], trash=place[1]) as (parent, name):
+                _require_writable(parent, name)
+        if renames:
             return self._rename(root, write, body, place, held)
         data, stays = body.text.encode(), place[1] == body.trash
         answer = Acknowledgement(note_codec.revision_of(place, held), PushStatus.UNCHANGED)
@@ -174,6 +205,7 @@ class NoteWriter:
         except (FileExistsError, NotADirectoryError):
             raise taken from None
         try:
+            _require_open_folder(folder)
             with open_parent(root, path, trash=trash) as (parent, old):
                 own = old if os.path.sameopenfile(parent, folder) else ""
                 file_writer.require_free_name(folder, name, own=own)
@@ -261,6 +293,26 @@ class NoteWriter:
                 file_writer.flush(parent)
         except (OSError, NoteNotFound) as error:
             raise OutcomeUnknown("the folder of the note could not be flushed") from error
+
+
+def _is_read_only(root: int, path: str) -> bool:
+    for trash in (False, True):
+        with (
+            suppress(OSError, NoteNotFound, NotANote),
+            open_parent(root, path, trash=trash) as (parent, name),
+        ):
+            return file_writer.is_read_only(parent, name)
+    return False
+
+
+def _require_writable(parent: int, name: str) -> None:
+    if file_writer.is_read_only(parent, name):  # defence: read-only-file-stays =False
+        raise NoteReadOnly
+
+
+def _require_open_folder(folder: int) -> None:
+    if file_writer.is_folder_read_only(folder):
+        raise NoteReadOnly
 
 
 def _go_on() -> None: ...

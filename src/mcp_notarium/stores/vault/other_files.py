@@ -40,27 +40,29 @@ def move_other_file(root: int, old: str, new: str) -> bool:
     return True
 
 
-def remove_empty_folders(root: int, folder: str) -> None:
-    """Remove a folder and those below it, the deepest first; one that is not empty stays."""
-    parts = folder.split("/")
+def remove_empty_folders(root: int, folder: str) -> list[str]:
+    """Remove a folder and those below it, the deepest first; return the paths of the files that keep some of them."""
+    parts, left = folder.split("/"), list[str]()
     if not folder or split_path("/".join((*parts, "any.md"))) is None:
-        return
+        return left
     with suppress(OSError):
         parent = open_folder(root, parts[:-1])
         try:
-            _remove(parent, parts[-1])
+            _remove(parent, parts[-1], folder, left)
         finally:
             os.close(parent)
+    return left
 
 
-def _remove(parent: int, name: str) -> None:
+def _remove(parent: int, name: str, path: str, left: list[str]) -> None:
     here = open_folder(parent, [name])
     try:
         with os.scandir(here) as entries:
-            below = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-        for one in below:
+            found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
+        left += [f"{path}/{one}" for one, is_folder in found if not is_folder]
+        for one in (one for one, is_folder in found if is_folder):
             with suppress(OSError):
-                _remove(here, one)
+                _remove(here, one, f"{path}/{one}", left)
     finally:
         os.close(here)
     os.rmdir(name, dir_fd=parent)

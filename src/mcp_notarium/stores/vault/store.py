@@ -162,6 +162,11 @@ class VaultStore:
             return [one for one in self._table.folders if not is_in_trash(one)]
 
     @in_thread
+    def find_read_only(self, note_ids: Iterable[str]) -> set[str]:
+        """See ``FolderStore.find_read_only``."""
+        return self._writer.find_read_only(note_ids)
+
+    @in_thread
     def list_beside(self) -> Beside:
         """See ``FolderStore.list_beside``."""
         with self._folder.opened() as root:
@@ -178,10 +183,10 @@ class VaultStore:
             return move_other_file(root, old, new)
 
     @in_thread
-    def remove_folders(self, folder: str) -> None:
+    def remove_folders(self, folder: str) -> list[str]:
         """See ``FolderStore.remove_folders``."""
         with self._folder.opened() as root:
-            remove_empty_folders(root, folder)
+            return sorted(remove_empty_folders(root, folder))
 
     @in_thread
     def find_cards(self, path: str) -> dict[str, int | None]:
