@@ -43,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "attack(number, ...): carries out these attacks of docs/adversarial-tests.md"
     )
+    config.addinivalue_line(
+        "markers", "rule(name, ...): rests on these rules of docs/simulated-systems.md"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,7 +3,7 @@
 Each is a C function made by ctypes from the types that ``windows_kernel`` declares: a wrong number or kind of arguments
 fails as it would there. ``windows_files`` and ``windows_security`` play those for files and access lists.
 """
-# ruff: noqa: N802, PLR0917 - names and arguments are those of Windows
+# ruff: noqa: N802 - names and arguments are those of Windows
 
 from __future__ import annotations
 

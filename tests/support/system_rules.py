@@ -35,7 +35,7 @@ RULES = {
     "longest path": _windows(r"a path without `\\?\` has less than 260 characters", "Maximum Path Length Limitation"),
     "trailing dots and blanks": _windows(r"dots and blanks at the end of a name are dropped, except behind `\\?\`", _NAMES),
     "device names": _windows(r"CON, NUL, COM1 and others are devices, with any ending, except behind `\\?\`", _NAMES),
-    "characters of names": _windows("control characters and `<>:\"/\\|?*` are in no name: 123", _NAMES),
+    "characters of names": _windows('control characters and `<>:"/\\|?*` are in no name: 123', _NAMES),
     "streams": _windows("`name:stream` is another content of the file", "File Streams"),
     "links are followed": _windows("a link in the middle of a path is followed, at its end unless FILE_FLAG_OPEN_REPARSE_POINT is set", _CREATE),
     "share modes": _windows("a handle that does not share what another one asks for, or the reverse: 32", _CREATE),
@@ -57,6 +57,13 @@ RULES = {
     "flush needs write access": _windows("a handle that was not opened for writing is not flushed", "FlushFileBuffers function"),
     "placeholders": _windows("opening a placeholder for its data fetches it from the cloud", "File Attribute Constants"),
     "coarse times": _windows("FAT keeps the time of writing in steps of two seconds", "File Times"),
+    "names in any case": _macos("names that differ in letter case are one; the first spelling is kept", _APFS),
+    "names in any normal form": _macos("composed and decomposed letters are one; the first spelling is kept", _APFS),
+    "exchange": _macos("RENAME_SWAP exchanges two files in one step", "rename(2)"),
+    "exclusive rename": _macos("RENAME_EXCL: EEXIST if the name is taken, in any spelling", "rename(2)"),
+    "no flags everywhere": _macos("a file system that knows no flags: ENOTSUP", "rename(2)"),
+    "attributes": _macos("an open file has extended attributes, which are read and set by number", "getxattr(2), setxattr(2), listxattr(2)"),
+    "dataless files": _macos("a file with SF_DATALESS has no content here; opening it fetches that", "stat(2), chflags(2)"),
     "locks": _windows("a lock is a range of bytes of one handle; a second one over it: 33", "LockFileEx function"),
 }  # fmt: skip
 """Name -> rule."""

@@ -3,7 +3,7 @@
 The model holds handles and what they share, attributes, reparse points, times of creation, streams and files that are being
 deleted. ``RULES`` of ``system_rules`` says by which page each of them acts; :meth:`Files.rule` notes that one has acted.
 """
-# ruff: noqa: N802, PLR0917, PTH - names and arguments are those of Windows; paths are the model's
+# ruff: noqa: N802, PLR0917 - names and arguments are those of Windows
 
 from __future__ import annotations
 
@@ -303,7 +303,9 @@ class Files:
             self._require_permitted(found.real, key, access, share, flags, how)
         else:
             self._require_folder(found)
-        number = os.open(found.real if exists else found.wanted, self._mode(found, access, how, flags), 0o600)
+        number = os.open(
+            found.real if exists else found.wanted, self._mode(found, access, how, flags), 0o600
+        )
         if not exists:
             self.lists[found.wanted] = descriptor or f"O:{USER}(A;;FA;;;WD)"
             if (kept := flags & (READ_ONLY | 0x2 | 0x4)) != 0:
@@ -462,9 +464,7 @@ class Files:
             self._require_shared(key, _DELETE, ALL_SHARED)
         open_elsewhere = [one for one in self._open.values() if one.key == key and one is not own]
         at_once = self.posix_deletes if posix is None else posix
-        if own is None and (not open_elsewhere or at_once):
-            self._unlink(real)
-        elif at_once and own is not None:
+        if (own is None and (not open_elsewhere or at_once)) or (at_once and own is not None):
             self._unlink(real)
         else:
             self.rule("deletion is pending")
@@ -473,7 +473,9 @@ class Files:
     def _MoveFileExW(self, old, new, flags):
         return self._played(lambda: self._move(old, new, replace=bool(flags & 1)))
 
-    def _move(self, old: str, new: str, *, replace: bool, own: Open | None = None, posix: bool = False) -> int:
+    def _move(
+        self, old: str, new: str, *, replace: bool, own: Open | None = None, posix: bool = False
+    ) -> int:
         source = self._existing(old) if own is None else Named(own.path, "", exists=True)
         target = self.find(new)
         if target.is_device or target.stream:
@@ -498,7 +500,9 @@ class Files:
         self._rename(source.real, place)
         return 1
 
-    def _require_replaceable(self, real: str, is_folder: bool, *, replace: bool, posix: bool) -> None:
+    def _require_replaceable(
+        self, real: str, is_folder: bool, *, replace: bool, posix: bool
+    ) -> None:
         key = self.key_of(real)
         self._require_alive(key)
         attributes = self.attributes_of(real, key)
@@ -614,14 +618,21 @@ class Files:
         path = PREFIX + "C:" + self._open[handle].path.replace("/", "\\")
         if len(path) >= size:
             return len(path) + 1
-        ctypes.memmove(buffer, ctypes.create_unicode_buffer(path), ctypes.sizeof(ctypes.c_wchar) * (len(path) + 1))
+        ctypes.memmove(
+            buffer,
+            ctypes.create_unicode_buffer(path),
+            ctypes.sizeof(ctypes.c_wchar) * (len(path) + 1),
+        )
         return len(path)
 
     def times_of(self, found: os.stat_result, key: Key) -> tuple[int, int, int, int]:
         """Return when something was created, read, written and changed, in steps of 100 ns since 1601."""
         born, read, wrote, changed = (
             self._born(key),
-            *(_EPOCH + ns // 100 for ns in (found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)),
+            *(
+                _EPOCH + ns // 100
+                for ns in (found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
+            ),
         )
         if self.coarse:
             self.rule("coarse times")
