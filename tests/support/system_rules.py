@@ -56,6 +56,8 @@ RULES = {
     "a replacement keeps streams": _windows("it gets the named streams of the replaced file", _REPLACE),
     "flush needs write access": _windows("a handle that was not opened for writing is not flushed", "FlushFileBuffers function"),
     "placeholders": _windows("opening a placeholder for its data fetches it from the cloud", "File Attribute Constants"),
+    "placeholders are listed": _windows("a listing shows a placeholder by its attributes, and fetches nothing", "File Attribute Constants"),
+    "a handle does what it was opened for": _windows("a handle without DELETE neither renames nor deletes: 5", "SetFileInformationByHandle function"),
     "coarse times": _windows("FAT keeps the time of writing in steps of two seconds", "File Times"),
     "names in any case": _macos("names that differ in letter case are one; the first spelling is kept", _APFS),
     "names in any normal form": _macos("composed and decomposed letters are one; the first spelling is kept", _APFS),

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from mcp_notarium.system.linux import Linux
-from mcp_notarium.system.windows_kernel import AttributeTag, FileId, Overlapped, SecurityAttributes
+from mcp_notarium.system.windows_kernel import Overlapped, SecurityAttributes
 from support.system_rules import RULES
-from support.windows_names import NOT_FOUND, PREFIX, Finder, Named, Refused
+from support.windows_names import NOT_FOUND, PREFIX, Finder, Named, Refused, upcase
 
 USER = "S-1-5-21-1-2-3-1001"
 
@@ -38,6 +39,9 @@ _BACKUP, _ITSELF, _DELETE_ON_CLOSE, _NO_RECALL = 0x02000000, 0x00200000, 0x04000
 DENIED, SHARING, EXISTS, NAME_TAKEN = 5, 32, 80, 183
 PENDING, INVALID, NOT_EMPTY, NOT_A_FOLDER, NO_MORE = 303, 87, 145, 267, 18
 REMOVE_REPLACED, MOVE_REPLACEMENT, MOVE_REPLACEMENT_2 = 1175, 1176, 1177
+_BASIC, _STANDARD, _RENAME, _DISPOSITION, _TAG = 0, 1, 3, 4, 9
+_ENTRIES, _ENTRIES_AGAIN, _ID, _DISPOSITION_EX, _RENAME_EX = 10, 11, 18, 21, 22
+_TOO_SHORT = 24
 _EPOCH = 116_444_736_000_000_000
 """1970 in steps of 100 ns since 1601."""
 
@@ -641,31 +645,145 @@ class Files:
 
     def _GetFileInformationByHandleEx(self, handle, what, found, size):
         one = self._open[handle]
-        play = {
-            0: self._tell_basic, 1: self._tell_standard, 9: self._tell_tag, 18: self._tell_id,
-        }[what]  # fmt: skip
-        return play(one, found, size)
 
-    def _tell_tag(self, one: Open, found: int, size: int) -> int:
-        assert size == ctypes.sizeof(AttributeTag)
-        tag, path = AttributeTag.from_address(found), one.path
-        tag.ReparseTag = self.tag_of(path) if one.itself else 0
-        tag.FileAttributes = self.attributes_of(path, one.key)
-        if not one.itself:
-            tag.FileAttributes &= ~REPARSE
+        def play() -> int:
+            told = self._told(one, what)
+            assert size >= len(told), "the structure is too small"
+            ctypes.memmove(found, told, len(told))
+            return 1
+
+        if what in (_ENTRIES, _ENTRIES_AGAIN):
+            return self._played(lambda: self._list(one, found, size, again=what == _ENTRIES_AGAIN))
+        return self._played(play)
+
+    def _told(self, one: Open, what: int) -> bytes:
+        real, path = os.fstat(one.number), one.path
+        attributes = self.attributes_of(path, one.key)
+        if what == _BASIC:
+            return struct.pack("<4qI4x", *self.times_of(real, one.key), attributes)
+        if what == _STANDARD:
+            is_folder = bool(attributes & DIRECTORY)
+            pending = one.key in self._pending
+            room = real.st_blocks * 512
+            return struct.pack("<2qI2?2x", room, real.st_size, real.st_nlink, pending, is_folder)
+        if what == _TAG:
+            tag = self.tag_of(path) if one.itself else 0
+            return struct.pack("<2I", attributes if tag else attributes & ~REPARSE, tag)
+        assert what == _ID
+        return struct.pack("<2Q8x", real.st_dev, one.key[0])
+
+    def _GetFileInformationByHandle(self, handle, found):
+        one = self._open[handle]
+        real = os.fstat(one.number)
+        born, read, wrote, _ = self.times_of(real, one.key)
+        attributes = self.attributes_of(one.path, one.key)
+        parts = [attributes]
+        for time in (born, read, wrote):
+            parts += [time & 0xFFFFFFFF, time >> 32]
+        parts += [real.st_dev & 0xFFFFFFFF, real.st_size >> 32, real.st_size & 0xFFFFFFFF]
+        parts += [real.st_nlink, one.key[0] >> 32, one.key[0] & 0xFFFFFFFF]
+        ctypes.memmove(found, struct.pack("<13I", *parts), 52)
         return 1
 
-    def _tell_id(self, one: Open, found: int, size: int) -> int:
-        assert size == ctypes.sizeof(FileId)
-        told = FileId.from_address(found)
-        told.FileId[:8] = one.key[0].to_bytes(8, "little")
+    def _list(self, one: Open, found: int, size: int, *, again: bool) -> int:
+        """Fill a buffer with as many entries as it holds. Raises :class:`Refused`."""
+        if not one.access & _READ:
+            raise Refused(DENIED)
+        if one.listing is None or again:
+            one.listing = [".", "..", *sorted(os.listdir(one.number), key=upcase)]
+        entries: list[bytes] = []
+        room = size
+        while one.listing:
+            entry = self._entry(one.path, one.listing[0])
+            if entry is not None:
+                if len(entry) > room:
+                    break
+                entries.append(entry)
+                room -= len(entry)
+            one.listing.pop(0)
+        if not entries:
+            raise Refused(NO_MORE if not one.listing else _TOO_SHORT)
+        last = entries[-1]
+        entries[-1] = b"\0\0\0\0" + last[4:]
+        told = b"".join(entries)
+        ctypes.memmove(found, told, len(told))
         return 1
 
-    def _tell_basic(self, one: Open, found: int, size: int) -> int:
-        raise NotImplementedError
+    def _entry(self, folder: str, name: str) -> bytes | None:
+        """Return FILE_ID_BOTH_DIR_INFO of an entry, as long as a multiple of eight; None if it has gone."""
+        path = os.path.join(folder, name)
+        try:
+            key, real = self.key_of(path), os.lstat(path)
+        except FileNotFoundError:
+            return None
+        written = name.encode("utf-16-le", "surrogatepass")
+        length = -(-(104 + len(written)) // 8) * 8
+        tag = self.tag_of(path)
+        attributes = self.attributes_of(path, key)
+        if attributes & (RECALL_ON_OPEN | RECALL_ON_DATA_ACCESS):
+            self.rule("placeholders are listed")
+        head = struct.pack("<2I", length, 0) + struct.pack("<4q", *self.times_of(real, key))
+        head += struct.pack(
+            "<2q3I", real.st_size, real.st_blocks * 512, attributes, len(written), tag
+        )
+        return (head.ljust(96, b"\0") + struct.pack("<Q", key[0]) + written).ljust(length, b"\0")
 
-    def _tell_standard(self, one: Open, found: int, size: int) -> int:
-        raise NotImplementedError
+    def _SetFileInformationByHandle(self, handle, what, given, size):
+        one = self._open[handle]
+        data = ctypes.string_at(given, size)
+        return self._played(lambda: self._set(one, what, data))
+
+    def _set(self, one: Open, what: int, data: bytes) -> int:
+        if what in (_RENAME, _RENAME_EX):
+            flags, folder, length = struct.unpack_from("<I4xQI", data)
+            name = data[20 : 20 + length].decode("utf-16-le", "surrogatepass")
+            self._require_access(one, _DELETE)
+            if folder:
+                name = PREFIX + "C:" + self._open[folder].path.replace("/", "\\") + "\\" + name
+            posix = what == _RENAME_EX and bool(flags & 2)
+            replaces = bool(flags & 1 if what == _RENAME_EX else data[0])
+            return self._move("", name, replace=replaces, own=one, posix=posix)
+        if what in (_DISPOSITION, _DISPOSITION_EX):
+            self._require_access(one, _DELETE)
+            if data[0] & 1:
+                posix = what == _DISPOSITION_EX and bool(data[0] & 2)
+                self._delete(one.path, own=one, posix=posix)
+            else:
+                self._pending.pop(one.key, None)
+            return 1
+        assert what == _BASIC
+        self._require_access(one, 0x100)
+        born, read, wrote, _, attributes = struct.unpack_from("<4qI", data)
+        if born > 0:
+            self.born[one.key] = born
+        real = os.fstat(one.number)
+        times = [
+            (given - _EPOCH) * 100 if given > 0 else kept
+            for given, kept in ((read, real.st_atime_ns), (wrote, real.st_mtime_ns))
+        ]
+        if read > 0 or wrote > 0:
+            os.utime(one.path, ns=(times[0], times[1]))
+        if attributes:
+            self.attributes[one.key] = attributes & ~(DIRECTORY | NORMAL)
+        return 1
+
+    def _require_access(self, one: Open, access: int) -> None:
+        if not one.access & access:
+            self.rule("a handle does what it was opened for")
+            raise Refused(DENIED)
+
+    def _GetFileAttributesW(self, path):
+        def play() -> int:
+            return self.attributes_of(self._existing(path).real)
+
+        return self._played(play) or 0xFFFFFFFF
+
+    def _SetFileAttributesW(self, path, attributes):
+        def play() -> int:
+            self.attributes[self.key_of(self._existing(path).real)] = attributes & ~NORMAL
+            return 1
+
+        return self._played(play)
 
     def _LockFileEx(self, handle, how, reserved, low, high, place):
         assert (reserved, low, high, how & 1) == (0, 1, 0, 1)

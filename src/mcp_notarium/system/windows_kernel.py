@@ -55,14 +55,18 @@ _WORDS = {
 }
 
 
+DWORD = ctypes.c_uint32
+"""The type of 32 bits on every system, for structures: that of ``wintypes`` has 64 where the C type ``long`` has."""
+
+
 class Overlapped(ctypes.Structure):
     """``OVERLAPPED``: of it only the offset of a lock is used."""
 
     _fields_ = (
         ("Internal", ctypes.c_size_t),
         ("InternalHigh", ctypes.c_size_t),
-        ("Offset", w.DWORD),
-        ("OffsetHigh", w.DWORD),
+        ("Offset", DWORD),
+        ("OffsetHigh", DWORD),
         ("hEvent", w.HANDLE),
     )
 
@@ -71,16 +75,16 @@ class SecurityAttributes(ctypes.Structure):
     """``SECURITY_ATTRIBUTES``: who may use what is created."""
 
     _fields_ = (
-        ("nLength", w.DWORD),
+        ("nLength", DWORD),
         ("lpSecurityDescriptor", w.LPVOID),
-        ("bInheritHandle", w.BOOL),
+        ("bInheritHandle", ctypes.c_int32),
     )
 
 
 class AttributeTag(ctypes.Structure):
     """``FILE_ATTRIBUTE_TAG_INFO``."""
 
-    _fields_ = (("FileAttributes", w.DWORD), ("ReparseTag", w.DWORD))
+    _fields_ = (("FileAttributes", DWORD), ("ReparseTag", DWORD))
 
 
 class FileId(ctypes.Structure):
@@ -93,8 +97,8 @@ class MemoryCounters(ctypes.Structure):
     """``PROCESS_MEMORY_COUNTERS``."""
 
     _fields_ = (
-        ("cb", w.DWORD),
-        ("PageFaultCount", w.DWORD),
+        ("cb", DWORD),
+        ("PageFaultCount", DWORD),
         ("PeakWorkingSetSize", ctypes.c_size_t),
         ("WorkingSetSize", ctypes.c_size_t),
         ("QuotaPeakPagedPoolUsage", ctypes.c_size_t),
@@ -109,7 +113,7 @@ class MemoryCounters(ctypes.Structure):
 class SizeOfList(ctypes.Structure):
     """``ACL_SIZE_INFORMATION``."""
 
-    _fields_ = (("AceCount", w.DWORD), ("AclBytesInUse", w.DWORD), ("AclBytesFree", w.DWORD))
+    _fields_ = (("AceCount", DWORD), ("AclBytesInUse", DWORD), ("AclBytesFree", DWORD))
 
 
 _POINTER = w.LPVOID
