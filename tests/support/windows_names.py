@@ -16,7 +16,7 @@ LONGEST_PATH, LONGEST_NAME = 260, 255
 NOT_FOUND, PATH_NOT_FOUND, INVALID_NAME, TOO_LONG = 2, 3, 123, 206
 _DRIVE = re.compile(r"[A-Za-z]:(?=\\|$)")
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>"|?*/]')
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)? *", re.IGNORECASE)
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]) *(\..*)?", re.IGNORECASE)
 
 
 class Refused(Exception):
