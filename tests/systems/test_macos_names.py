@@ -108,6 +108,18 @@ def test_a_save_keeps_the_tags_of_finder(mac: MacOS, tmp_path: Path) -> None:
     assert os.getxattr(tmp_path / "vault" / "Note.md", "user.finder-tag") == b"red"
 
 
+@pytest.mark.rule("no flags everywhere")
+def test_a_drive_that_exchanges_no_files_holds_notes_too(rules: set[str], tmp_path: Path) -> None:
+    put(tmp_path / "vault" / "Note.md", "base\n")
+    with macos(swaps=False) as mac, opened(tmp_path / "vault") as store:
+        base = store._get("Note.md")
+        store._writer.push(make_write(store, base.id, replace(base.content, text="ours\n"), base))
+        with pytest.raises(IdTaken):
+            store._writer.push(make_write(store, "NOTE.md", Content("new\n", title="NOTE")))
+        rules |= mac.fired
+    assert texts(tmp_path / "vault") == {"Note.md": "ours\n"}
+
+
 @pytest.mark.rule("dataless files")
 def test_what_is_at_icloud_only_is_told_and_never_fetched(mac: MacOS, tmp_path: Path) -> None:
     away, here = tmp_path / "vault" / "Away.md", tmp_path / "vault" / "Here.md"

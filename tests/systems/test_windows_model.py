@@ -26,7 +26,6 @@ from support.windows_files import (
 READ, WRITE, DELETE, ATTRIBUTES = 0x80000000, 0x40000000, 0x10000, 0x80
 NEW, EXISTING = 1, 3
 BACKUP, ITSELF, NORMAL = 0x02000000, 0x00200000, 0x80
-rule = pytest.mark.rule
 
 
 class Caller:
@@ -75,7 +74,7 @@ def _call(tmp_path: Path, rules: set[str]) -> Iterator[Caller]:
     model.end_process()
 
 
-@rule("letter case")
+@pytest.mark.rule("letter case")
 def test_another_letter_case_names_the_same_file(call: Caller) -> None:
     assert call.open("A.MD") > 0
     assert call.open("A.MD", how=NEW) == -80
@@ -85,7 +84,7 @@ def test_another_letter_case_names_the_same_file(call: Caller) -> None:
     assert call.names() == ["A.md", "b.md"]
 
 
-@rule("prefix is literal", "trailing dots and blanks")
+@pytest.mark.rule("prefix is literal", "trailing dots and blanks")
 def test_only_a_path_without_the_prefix_is_normalized(call: Caller) -> None:
     assert call.open("x/../a.md. .") > 0
     assert call.open(call.literal("a.md.")) == -2
@@ -96,7 +95,7 @@ def test_only_a_path_without_the_prefix_is_normalized(call: Caller) -> None:
     assert call.open("c.md.") == -2
 
 
-@rule("longest path")
+@pytest.mark.rule("longest path")
 def test_a_long_path_needs_the_prefix(call: Caller) -> None:
     deep = call.folder
     for _ in range(30):
@@ -108,7 +107,7 @@ def test_a_long_path_needs_the_prefix(call: Caller) -> None:
     assert call.open(call.literal(name)) > 0
 
 
-@rule("device names")
+@pytest.mark.rule("device names")
 @pytest.mark.parametrize("name", ["NUL", "con.md", "Com1.txt", "LPT¹", "aux .md"])
 def test_a_device_has_its_name_with_any_ending(call: Caller, name: str) -> None:
     handle = call.open(name, how=NEW, access=WRITE)
@@ -117,14 +116,14 @@ def test_a_device_has_its_name_with_any_ending(call: Caller, name: str) -> None:
     assert call.open(call.literal(name), how=NEW, access=WRITE) > 0
 
 
-@rule("characters of names")
+@pytest.mark.rule("characters of names")
 @pytest.mark.parametrize("name", ["a?.md", "a*.md", "a|b.md", "a\x1f.md", 'a"b.md', "x" * 256])
 def test_some_characters_are_in_no_name(call: Caller, name: str) -> None:
     assert call.open(call.literal(name), how=NEW, access=WRITE) == -123
     assert call("CreateDirectoryW", call.literal(name), None) == 123
 
 
-@rule("streams")
+@pytest.mark.rule("streams")
 def test_a_colon_names_a_stream_of_the_file(call: Caller) -> None:
     handle = call.open("a.md:x", how=NEW, access=WRITE)
     os.write(call.model.descriptor(handle, 0), b"stream")
@@ -134,7 +133,7 @@ def test_a_colon_names_a_stream_of_the_file(call: Caller) -> None:
     assert call("MoveFileExW", "b.md", "a.md:z", 0) == 87
 
 
-@rule("links are followed")
+@pytest.mark.rule("links are followed")
 def test_a_link_leads_on_unless_it_is_asked_for_itself(call: Caller) -> None:
     outside = call.folder.parent / "outside"
     outside.mkdir()
@@ -153,7 +152,7 @@ def test_a_link_leads_on_unless_it_is_asked_for_itself(call: Caller) -> None:
     assert os.read(call.model.descriptor(call.open("junction/a.md", flags=ITSELF), 0), 9)
 
 
-@rule("share modes", "attributes are always shared")
+@pytest.mark.rule("share modes", "attributes are always shared")
 @pytest.mark.parametrize(
     ("first", "second", "fails"),
     [
@@ -183,7 +182,7 @@ def test_handles_share_in_both_directions(
     assert call.open("a.md", READ | WRITE | DELETE, 0) > 0
 
 
-@rule("a folder needs backup semantics", "read-only")
+@pytest.mark.rule("a folder needs backup semantics", "read-only")
 def test_a_folder_and_a_read_only_file_are_not_opened_by_the_way(call: Caller) -> None:
     (call.folder / "sub").mkdir()
     assert call.open("sub") == -5
@@ -194,7 +193,7 @@ def test_a_folder_and_a_read_only_file_are_not_opened_by_the_way(call: Caller) -
     assert call.open("a.md") > 0
 
 
-@rule("scanner")
+@pytest.mark.rule("scanner")
 def test_a_scanner_has_what_was_written_for_some_tries(call: Caller) -> None:
     call.model.scanner = 2
     call("CloseHandle", call.open("a.md", WRITE))
@@ -205,7 +204,7 @@ def test_a_scanner_has_what_was_written_for_some_tries(call: Caller) -> None:
 
 
 @pytest.mark.parametrize("code", [5, 303])
-@rule("deletion is pending", "deleted at the last close")
+@pytest.mark.rule("deletion is pending", "deleted at the last close")
 def test_a_deleted_file_that_is_open_keeps_its_name(call: Caller, code: int) -> None:
     call.model.pending_code = code
     handle = call.open("a.md")
@@ -221,7 +220,9 @@ def test_a_deleted_file_that_is_open_keeps_its_name(call: Caller, code: int) -> 
     assert call.names() == []
 
 
-@rule("a move replaces only if asked", "an open file is not replaced", "folders are not replaced")
+@pytest.mark.rule(
+    "a move replaces only if asked", "an open file is not replaced", "folders are not replaced"
+)
 def test_a_move_replaces_a_file_that_nobody_has_open(call: Caller) -> None:
     (call.folder / "sub").mkdir()
     handle = call.open("b.md")
@@ -236,7 +237,7 @@ def test_a_move_replaces_a_file_that_nobody_has_open(call: Caller) -> None:
     assert (call.names(), call.text("b.md")) == (["b.md", "sub"], "a.md")
 
 
-@rule("a folder in use is not renamed")
+@pytest.mark.rule("a folder in use is not renamed")
 def test_a_folder_with_an_open_file_below_keeps_its_name(call: Caller) -> None:
     (call.folder / "sub" / "deep").mkdir(parents=True)
     (call.folder / "sub" / "deep" / "x.md").write_text("x")
@@ -249,7 +250,7 @@ def test_a_folder_with_an_open_file_below_keeps_its_name(call: Caller) -> None:
     assert call("MoveFileExW", "sub", "other", 0) == 0
 
 
-@rule(
+@pytest.mark.rule(
     "a replacement is opened alone",
     "a replacement has another id",
     "a replacement keeps the time of creation",
@@ -280,7 +281,7 @@ def test_a_replaced_file_lives_on_as_the_backup(call: Caller) -> None:
     assert call.open("a.md:x") > 0
 
 
-@rule("a replacement fails half way")
+@pytest.mark.rule("a replacement fails half way")
 @pytest.mark.parametrize(
     ("code", "backup", "names"),
     [
@@ -298,7 +299,7 @@ def test_a_replacement_that_fails_leaves_what_its_page_says(
     assert call.names() == names
 
 
-@rule("flush needs write access", "a handle does what it was opened for")
+@pytest.mark.rule("flush needs write access", "a handle does what it was opened for")
 def test_a_handle_does_what_it_was_opened_for(call: Caller) -> None:
     handle = call.open("a.md")
     assert call("FlushFileBuffers", handle) == 5
@@ -316,7 +317,7 @@ def test_a_handle_does_what_it_was_opened_for(call: Caller) -> None:
     assert call.names() == ["a.md"]
 
 
-@rule("placeholders", "placeholders are listed")
+@pytest.mark.rule("placeholders", "placeholders are listed")
 def test_a_placeholder_is_fetched_when_it_is_opened_for_its_data(call: Caller) -> None:
     path = str(call.folder / "a.md")
     call.model.links[path] = (path, CLOUD)
@@ -343,7 +344,7 @@ def test_a_placeholder_is_fetched_when_it_is_opened_for_its_data(call: Caller) -
     assert call.model.recalls == [path]
 
 
-@rule("coarse times")
+@pytest.mark.rule("coarse times")
 def test_fat_tells_times_of_two_seconds(call: Caller) -> None:
     call.model.coarse = True
     told = ctypes.create_string_buffer(40)
