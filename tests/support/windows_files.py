@@ -403,12 +403,16 @@ class Files:
         assert not given.bInheritHandle
         return ctypes.wstring_at(given.lpSecurityDescriptor)
 
-    def _CloseHandle(self, handle):
+    def close_handle(self, handle: int) -> int:
+        """Close a handle."""
         one = self._open.get(handle)
         if one is not None:
             os.close(one.number)
         self._forget(handle)
         return 1
+
+    def _CloseHandle(self, handle):
+        return self.close_handle(handle)
 
     def _CreateDirectoryW(self, path, attributes):
         descriptor = self._list_of(attributes)
@@ -438,15 +442,16 @@ class Files:
         return self._played(play)
 
     def _DeleteFileW(self, path):
-        def play() -> int:
-            found = self._existing(path)
-            self._require_free(found.real)
-            if self.attributes_of(found.real) & DIRECTORY:
-                raise Refused(DENIED)
-            self._delete(found.real)
-            return 1
+        return self._played(lambda: self.delete(path))
 
-        return self._played(play)
+    def delete(self, path: str) -> int:
+        """Play DeleteFileW. Raises :class:`Refused`."""
+        found = self._existing(path)
+        self._require_free(found.real)
+        if self.attributes_of(found.real) & DIRECTORY:
+            raise Refused(DENIED)
+        self._delete(found.real)
+        return 1
 
     def _existing(self, path: str) -> Named:
         found = self.find(path)
@@ -475,11 +480,13 @@ class Files:
             self._pending[key] = real
 
     def _MoveFileExW(self, old, new, flags):
-        return self._played(lambda: self._move(old, new, replace=bool(flags & 1)))
+        return self._played(lambda: self.move(old, new, replace=bool(flags & 1)))
 
-    def _move(
+    def move(
         self, old: str, new: str, *, replace: bool, own: Open | None = None, posix: bool = False
     ) -> int:
+        """Play MoveFileExW, and the information classes that rename. Raises :class:`Refused`."""
+        self.settle()
         source = self._existing(old) if own is None else Named(own.path, "", exists=True)
         target = self.find(new)
         if target.is_device or target.stream:
@@ -742,7 +749,7 @@ class Files:
                 name = PREFIX + "C:" + self._open[folder].path.replace("/", "\\") + "\\" + name
             posix = what == _RENAME_EX and bool(flags & 2)
             replaces = bool(flags & 1 if what == _RENAME_EX else data[0])
-            return self._move("", name, replace=replaces, own=one, posix=posix)
+            return self.move("", name, replace=replaces, own=one, posix=posix)
         if what in (_DISPOSITION, _DISPOSITION_EX):
             self._require_access(one, _DELETE)
             if data[0] & 1:

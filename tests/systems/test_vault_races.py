@@ -147,21 +147,21 @@ def test_a_link_that_is_put_in_place_before_any_call_leads_nowhere(
         assert SECRET not in texts(case.vault).values()
 
 
-def kill() -> None:
-    raise Killed
-
-
 @pytest.mark.parametrize("kind", sample("kills", [*KINDS], 3))
 def test_a_process_that_ends_before_any_call_leaves_whole_notes(
     system: System, tmp_path: Path, kind: str
 ) -> None:
     for number in numbers(system, tmp_path / "counted", kind, f"kills {kind}", 6):
         case = Case(tmp_path / str(number), kind)
+
+        def kill(case: Case = case) -> None:
+            system.end_process(case.vault)
+            raise Killed
+
         with opened(case.vault) as store:
             base = case.read(store)
-            with system.acting_before(number, kill), suppress(Killed):
+            with suppress(Killed), system.acting_before(number, kill):
                 case.write(store, base)
-            system.end_process()
         with opened(case.vault) as again:
             again._list_page(None, 9, with_content=False)  # recovers what is left behind
         system.settle()
