@@ -245,7 +245,12 @@ def macos(*, swaps: bool = True, renames_case: bool = False) -> Iterator[MacOS]:
         yield MacOS(simulate_macos(patch, swaps=swaps, renames_case=renames_case))
 
 
-SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {"macos": macos}
+SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {
+    "macos": macos,
+    "windows": on_windows,
+    "windows-scanned": partial(on_windows, scanner=2, pending_code=303),
+    "windows-posix-deletes": partial(on_windows, posix_deletes=True),
+}
 """Name -> a simulated system."""
 
 
