@@ -18,7 +18,7 @@ from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
-from mcp_notarium.stores.vault import system_calls
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
 from support.simulated_macos import simulate_macos
@@ -168,7 +168,7 @@ class TestWithoutExchange(TestVault):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(system_calls, "rename", lambda *_arguments, **_how: False)
+            patch.setattr(file_writer, "rename", lambda *_arguments, **_how: False)
             async with super().open_bench() as bench:
                 yield bench
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from mcp_notarium.stores.vault import system_calls
+from mcp_notarium.stores.vault import file_writer
 
 CALLS = (
     "open", "stat", "fstat", "read", "dup", "lseek", "listdir", "scandir", "write", "fsync", "unlink", "rename",
     "link", "mkdir", "fchmod", "fchown", "listxattr", "close",
 )  # fmt: skip
-PLACES = (*((os, name) for name in CALLS if hasattr(os, name)), (system_calls, "rename"))
+PLACES = (*((os, name) for name in CALLS if hasattr(os, name)), (file_writer, "rename"))
 """The last one exchanges files, or renames them without overwriting any: Python has no call for it."""
 
 

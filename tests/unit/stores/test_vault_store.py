@@ -29,7 +29,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
-from mcp_notarium.stores.vault import file_writer, system_calls
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
@@ -226,7 +226,7 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
 def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_calls, "is_being_written", lambda _file: True)
+    monkeypatch.setattr(file_writer, "is_being_written", lambda _file: True)
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
@@ -321,7 +321,7 @@ def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed
         def move(*_arguments: object) -> None:
             raise PermissionError(13, os.strerror(13))
 
-        monkeypatch.setattr(file_writer.system_calls, "move", move)
+        monkeypatch.setattr(file_writer, "move", move)
     store = VaultStore(place)
     for _ in range(2):
         page = store._list_page(None, 9, with_content=True)
@@ -582,7 +582,7 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
 ) -> None:
     """As on a drive that takes both for one name: nothing is renamed, unless by way of a third name."""
     put(place / "plan.md", OURS)
-    move, look = system_calls.move, os.stat
+    move, look = file_writer.move, os.stat
 
     def folded(old_folder: int, old: str, new_folder: int, new: str) -> None:
         if old.lower() == new.lower():
@@ -595,7 +595,7 @@ def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
 
     folder = os.open(place, os.O_RDONLY)
     with monkeypatch.context() as patch:
-        patch.setattr(system_calls, "move", folded)
+        patch.setattr(file_writer, "move", folded)
         patch.setattr(os, "stat", stat_folded)
         file_writer.rename_file(folder, "plan.md", folder, "Plan.md")
     os.close(folder)

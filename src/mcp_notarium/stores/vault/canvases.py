@@ -21,6 +21,7 @@ from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_l
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import is_in_trash
+from mcp_notarium.system import SYSTEM
 
 _TRIES = 3
 _VALUES = {
@@ -45,7 +46,7 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
         with suppress(OSError):
             here = open_folder(root, folder.split("/") if folder else [], exact=False)
             try:
-                with os.scandir(here) as entries:
+                with SYSTEM.scan(here) as entries:
                     names = [one.name for one in entries if one.name.endswith(CANVAS)]
                 counts = {name: _count(here, name, path) for name in names}
             finally:

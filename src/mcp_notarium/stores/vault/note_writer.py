@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,11 +27,13 @@ from mcp_notarium.stores.vault.folder import (
     OtherSpelling,
     VaultFolder,
     find_placeholder,
+    is_same,
     open_parent,
 )
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.paths import TRASH, Place, split_path
+from mcp_notarium.system import SYSTEM
 
 
 class NoteWriter:
@@ -75,10 +78,8 @@ class NoteWriter:
     def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
         parts = split_path(path)
         if parts is None:
-            raise StoreRejected(
-                "no note of this vault can have this name or folder",
-                resolution_hint="Give the note another first line.",
-            )
+            raise _name_error()
+        _require_names(parts)
         with suppress(NoteNotFound, NotANote):
             self._listing.find(root, path)
             raise IdTaken("a note of this name exists", details={"id": path})
@@ -163,6 +164,7 @@ class NoteWriter:
         """Move a file to another name. Raises ``IdTaken``, ``VersionConflict``, with nothing moved."""
         (path, trash), (new, to_trash) = place, target
         *folders, name = split_path(new) or ()
+        _require_names((*folders, name))
         taken = IdTaken("a file of this name exists", details={"id": new})
         with suppress(NoteNotFound, NotANote):
             self._listing.find(root, new)
@@ -175,7 +177,7 @@ class NoteWriter:
             raise taken from None
         try:
             with open_parent(root, path, trash=trash) as (parent, old):
-                own = old if os.path.sameopenfile(parent, folder) else ""
+                own = old if is_same(*map(SYSTEM.look_at_open, (parent, folder))) else ""
                 file_writer.require_free_name(folder, name, own=own)
                 check_not_withdrawn()
                 file_writer.rename_file(parent, old, folder, name)
@@ -264,6 +266,21 @@ class NoteWriter:
 
 
 def _go_on() -> None: ...
+
+
+def _require_names(parts: Iterable[str]) -> None:
+    """Refuse what other programs of the system would take for a device, a stream or another name."""
+    # defence: names-of-the-system =False
+    if not all(map(SYSTEM.takes_name, parts)):
+        raise _name_error()
+
+
+def _name_error() -> StoreRejected:
+    return StoreRejected(
+        "no note of this vault can have this name or folder",
+        subcategory="title",
+        resolution_hint="Give the note another first line.",
+    )
 
 
 def _spelling_error() -> StoreRejected:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.folder import list_files, open_folder
 from mcp_notarium.stores.vault.paths import is_note_name, split_path
+from mcp_notarium.system import SYSTEM
 
 
 def move_other_file(root: int, old: str, new: str) -> bool:
@@ -56,11 +57,11 @@ def remove_empty_folders(root: int, folder: str) -> None:
 def _remove(parent: int, name: str) -> None:
     here = open_folder(parent, [name])
     try:
-        with os.scandir(here) as entries:
+        with SYSTEM.scan(here) as entries:
             below = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
         for one in below:
             with suppress(OSError):
                 _remove(here, one)
     finally:
         os.close(here)
-    os.rmdir(name, dir_fd=parent)
+    SYSTEM.remove_folder(parent, name)
