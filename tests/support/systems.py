@@ -252,6 +252,7 @@ SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {
     "windows-posix-deletes": partial(on_windows, posix_deletes=True),
 }
 """Name -> a simulated system."""
+WINDOWS = [name for name in SYSTEMS if name.startswith("windows")]
 
 
 def put(path: Path, text: str) -> None:
