@@ -245,8 +245,14 @@ def macos(*, swaps: bool = True, renames_case: bool = False) -> Iterator[MacOS]:
         yield MacOS(simulate_macos(patch, swaps=swaps, renames_case=renames_case))
 
 
-SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {"macos": macos}
+SYSTEMS: dict[str, Callable[[], AbstractContextManager[System]]] = {
+    "macos": macos,
+    "windows": on_windows,
+    "windows-scanned": partial(on_windows, scanner=2, pending_code=303),
+    "windows-posix-deletes": partial(on_windows, posix_deletes=True),
+}
 """Name -> a simulated system."""
+WINDOWS = [name for name in SYSTEMS if name.startswith("windows")]
 
 
 def put(path: Path, text: str) -> None:

@@ -565,6 +565,7 @@ class Files:
         old_key, new_key = self.key_of(old.real), self.key_of(new.real)
         for one in (old, new):
             if self.attributes_of(one.real) & (DIRECTORY | READ_ONLY):
+                self.rule("read-only")
                 raise Refused(DENIED)
         self._require_shared(old_key, _READ | _DELETE, ALL_SHARED)
         self.rule("a replacement is opened alone")
@@ -588,9 +589,9 @@ class Files:
                 self._unlink_replaced(kept.real)
             self._rename(old.real, kept.wanted)
         self.between("ReplaceFileW: the replaced file has the name of the backup")
-        if fails:
+        if fails or os.path.lexists(old.real):
             self.rule("a replacement fails half way")
-            raise Refused(fails)
+            raise Refused(fails or MOVE_REPLACEMENT_2)
         self.rule("a replacement has another id")
         self._rename(new.real, old.real)
         self.lists[old.real] = list_

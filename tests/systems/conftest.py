@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.systems import SYSTEMS, System, hasten
+from support.long import sample
+from support.systems import SYSTEMS, WINDOWS, System, hasten
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +15,7 @@ def _hastened(monkeypatch: pytest.MonkeyPatch) -> None:
     hasten(monkeypatch)
 
 
-@pytest.fixture(name="system", params=SYSTEMS)
+@pytest.fixture(name="system", params=["macos", *sample("windows", WINDOWS, 1)])
 def _system(request: pytest.FixtureRequest) -> Iterator[System]:
     with SYSTEMS[request.param]() as system:
         yield system
