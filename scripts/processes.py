@@ -86,7 +86,6 @@ PERMITTED = {
     "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
     "mcp_notarium.clients.other_side: import subprocess": "setup asks wsl.exe, wslpath and cmd.exe for the folders of the other side",
-    "mcp_notarium.stores.vault.file_table: import ctypes": "the C library: waits for changes of folders",
 }
 """``module: source text`` -> why it is permitted."""
 

@@ -52,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"slow(reason): takes more than {SLOW_SECONDS:g} s alone, for this reason"
     )
     config.addinivalue_line(
+        "markers", "this_system: shows what only the system can, see scripts/try_system.py"
+    )
+    config.addinivalue_line(
         "markers", "attack(number, ...): carries out these attacks of docs/adversarial-tests.md"
     )
     config.addinivalue_line(

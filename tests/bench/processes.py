@@ -19,6 +19,8 @@ MODULE = [sys.executable, "-m", "mcp_notarium"]
 CONSOLE = [str(Path(sys.executable).with_name("mcp-notarium"))]
 DEADLINE = 600.0
 PATIENCE = 30.0
+TICKS = 100
+"""``USER_HZ``: how many of the kernel's ticks a second has for programs, whatever the kernel itself counts by."""
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"roots": {"listChanged": True}, "elicitation": {}},
@@ -99,7 +101,7 @@ class Child:
     def cpu_ever(self) -> float:
         """Seconds of a core used so far, also by threads that have ended; to a hundredth."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / TICKS
 
     def cpu(self) -> float:
         """Seconds of a core used so far by all its threads that still run."""

@@ -35,12 +35,16 @@ def machine() -> dict[str, str]:
     facts = driver.facts()
     return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
+        "memory": f"{_memory() / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "Python": platform.python_version(),
         "SQLCipher": f"{facts.cipher_version} on SQLite {'.'.join(map(str, facts.sqlite_version))}",
-        "load of others at the start": f"{os.getloadavg()[0]:.1f}",
+        "load of others at the start": f"{float(Path('/proc/loadavg').read_text().split()[0]):.1f}",
     }
+
+
+def _memory() -> int:
+    return int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]) * 1024
 
 
 def _processor() -> str:

@@ -24,7 +24,7 @@ def rows(heading):
 
 
 def test_every_package_of_the_program_has_its_line():
-    wanted = [name_of(one) for one in PROJECT["project"]["dependencies"]]
+    wanted = {name_of(one) for one in PROJECT["project"]["dependencies"]}
     assert sorted(row[0].strip("`") for row in rows("At run time")) == sorted(wanted)
 
 

@@ -209,3 +209,31 @@ def test_a_known_weakness_fails_and_a_clean_answer_passes(advisories):
     assert clean.returncode == 0, clean.stderr
     assert "nothing known against" in clean.stdout
     assert "NOT AUDITED" not in clean.stdout
+
+
+def test_the_page_of_wheels_has_the_versions_of_the_lock_file(scripts):
+    wheels = scripts("wheels")
+    locked = wheels.pins(wheels.LOCK)
+    text = wheels.PAGE.read_text(encoding="utf-8")
+    assert wheels.differences(text, locked) == []
+    first, *others = locked
+    assert wheels.differences(text, others) == [f"{first.name} {first.version}"]
+    newer = wheels.Pin(first.name, "9999", "", first.sha256)
+    assert f"{first.name} 9999" in wheels.differences(text, [newer, *others])
+    assert "wheels.py --check\n" in (SCRIPTS / "check").read_text(encoding="utf-8")
+    for (name, system), advice in wheels.INSTEAD.items():
+        assert f"* **{system}:** no `{name}`. {advice}" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "systems"),
+    [
+        ("sqlcipher3-binary", {"Linux, x86-64, glibc 2.28"}),
+        ("pywin32", {"Windows, x86-64", "Windows, ARM64"}),
+        ("watchdog", {"Windows, x86-64", "Windows, ARM64", "macOS 13, ARM64", "macOS 13, x86-64"}),
+    ],
+)
+def test_wheels_are_asked_for_where_the_lock_file_installs_them(scripts, name, systems):
+    wheels = scripts("wheels")
+    (pin,) = [one for one in wheels.pins(wheels.LOCK) if one.name == name]
+    assert {one.title for one in wheels.TARGETS if one.fits(pin, "3.13")} == systems

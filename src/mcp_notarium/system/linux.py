@@ -1,7 +1,7 @@
 """Implement what only Linux has.
 
 Sources: Linux man pages prctl(2) PR_SET_DUMPABLE, fdatasync(2), sync(2), proc(5), acl(5), malloc_trim(3), credentials(7),
-renameat2(2), statx(2), fcntl(2) F_SETLEASE, xattr(7); XDG Base Directory Specification.
+inotify(7), renameat2(2), statx(2), fcntl(2) F_SETLEASE, xattr(7); XDG Base Directory Specification.
 """
 
 from __future__ import annotations
@@ -12,20 +12,34 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 assert sys.platform == "linux"  # noqa: S101 - for mypy, as in ``posix``
 
-from mcp_notarium.system.port import FileState  # noqa: E402 - mypy stops above
-from mcp_notarium.system.posix import Posix  # noqa: E402 - mypy stops above
+from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
+from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
 _PR_SET_DUMPABLE = 4
 _NOREPLACE, _EXCHANGE = 1, 2
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
 """Flag, mask and place in the answer of ``statx``."""
+# What changes a listing: a file appears, goes, or is written.
+_MODIFY, _ATTRIBUTES, _MOVED_FROM, _MOVED_TO = 0x2, 0x4, 0x40, 0x80
+_CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
+_ONLY_FOLDERS, _NO_LINKS = 0x01000000, 0x02000000
+_MASK = (
+    _MODIFY | _ATTRIBUTES | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
+    | _ONLY_FOLDERS | _NO_LINKS  # defence: links-not-watched
+)  # fmt: skip
+_LOST, _FOLDER = 0x4000, 0x40000000
+_EVENT = struct.Struct("iIII")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""A folder has vanished, a link has its place, or it lies too deep."""
+_BUFFER = 65_536
 _KIND, _PID, _PLACE = 1, 4, 5
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP}
 
@@ -132,6 +146,10 @@ class Linux(Posix):
                 with suppress(OSError):
                     os.setxattr(to, name, os.getxattr(source, name))
 
+    def folder_events(self, root: Path) -> FolderEvents:
+        """Use inotify."""
+        return _Inotify(root)
+
     def forbid_tracing(self) -> None:
         """Make the process not dumpable."""
         import ctypes  # noqa: PLC0415 - not before the first answer
@@ -160,6 +178,104 @@ class Linux(Posix):
         if environ.get("DBUS_SESSION_BUS_ADDRESS"):
             return None
         return Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "bus")
+
+
+class _Inotify:
+    """Watch each folder by inotify. What has happened before a call of ``take`` is known to it."""
+
+    def __init__(self, root: Path) -> None:
+        import ctypes  # noqa: PLC0415 - not before the first answer
+
+        self._root = root
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._errno = ctypes.get_errno
+        self._file: int | None = None
+        self._watched: dict[str, int] = {}
+        self._folders: dict[int, str] = {}
+        self._works = True
+        self._lock = threading.Lock()
+        self._changed: set[tuple[str, str]] = set()
+        self._uncertain = True
+        """Whether anything may have changed."""
+
+    def follow(self, folders: Iterable[str]) -> bool:
+        """See ``FolderEvents.follow``."""
+        if not self._works:
+            return False
+        if self._file is None:
+            self._file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            if self._file < 0:
+                self._file, self._works = None, False
+                return False
+        wanted = {*folders}
+        for gone in self._watched.keys() - wanted:
+            self._libc.inotify_rm_watch(self._file, self._watched.pop(gone))
+        new = False
+        for folder in wanted:  # a folder that was made again has another number
+            place = self._root / folder
+            number = self._libc.inotify_add_watch(self._file, os.fsencode(place), _MASK)
+            if number < 0 and self._errno() not in _GONE:
+                self._works = False  # no more watches, or not permitted
+            elif number >= 0 and self._watched.get(folder) != number:
+                self._watched[folder], new = number, True
+        with self._lock:
+            self._folders = {number: folder for folder, number in self._watched.items()}
+        return new
+
+    def take(self) -> set[tuple[str, str]] | None:
+        """See ``FolderEvents.take``."""
+        self._read()
+        with self._lock:
+            # defence: missing-events-noticed =True
+            known = self._works and self._file is not None and not self._uncertain
+            changed = self._changed if known else None
+            self._changed, self._uncertain = set(), False
+        return changed
+
+    async def wait(self, seconds: float) -> bool:
+        """See ``FolderEvents.wait``."""
+        import asyncio  # noqa: PLC0415 - commands are fast without it
+
+        if self._file is None:
+            await asyncio.sleep(seconds)
+            return False
+        loop, file, came = asyncio.get_running_loop(), self._file, asyncio.Event()
+        loop.add_reader(file, came.set)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(came.wait(), seconds)
+        finally:
+            loop.remove_reader(file)
+        self._read()
+        return came.is_set()
+
+    def _read(self) -> None:
+        with self._lock, suppress(BlockingIOError):
+            while self._file is not None and (events := os.read(self._file, _BUFFER)):
+                self._sort(events)
+
+    def _sort(self, events: bytes) -> None:
+        at = 0
+        while at < len(events):
+            number, kind, _, length = _EVENT.unpack_from(events, at)
+            at += _EVENT.size
+            name = os.fsdecode(events[at : at + length].rstrip(b"\0"))
+            at += length
+            folder = self._folders.get(number)
+            if kind & (_LOST | _FOLDER) or (folder is not None and not name):
+                self._uncertain = (
+                    True  # events were lost, or a folder has changed: files below it may be others
+                )
+            elif folder is not None:
+                self._changed.add((folder, name))
+
+    def close(self) -> None:
+        """See ``FolderEvents.close``."""
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+            self._file, self._works = None, False
+        self._watched.clear()
 
 
 @functools.cache

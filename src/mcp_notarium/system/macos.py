@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, as in ``posix``
 
-from mcp_notarium.system.port import FileState  # noqa: E402 - mypy stops above
-from mcp_notarium.system.posix import Posix  # noqa: E402 - mypy stops above
+from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
+from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
 F_FULLFSYNC = 51
 _PT_DENY_ATTACH = 31
@@ -158,6 +158,12 @@ class MacOS(Posix):
             if value is not None:
                 with suppress(OSError):
                     self.write_attribute(to, name, value)
+
+    def folder_events(self, root: Path) -> FolderEvents:
+        """Use ``FSEvents`` by a library."""
+        from mcp_notarium.system.folder_events import TreeEvents  # noqa: PLC0415 - for a vault alone
+
+        return TreeEvents(root)
 
     def forbid_tracing(self) -> None:
         """Deny debuggers; reading another process's memory needs a right that macOS gives to few."""

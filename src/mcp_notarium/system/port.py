@@ -302,6 +302,40 @@ class SharedFiles(Protocol):
         ...
 
 
+class FolderEvents(Protocol):
+    """Tell what changes in some folders below a root. For any thread but :meth:`wait`, which belongs to a loop's."""
+
+    def follow(self, folders: Iterable[str]) -> bool:
+        """Watch what is directly in these folders, and no others; return whether any of them was not watched before.
+
+        Paths are relative to the root, with ``/``. Links are not followed. Where the system refuses, :meth:`take` says None.
+        """
+        ...
+
+    def take(self) -> set[tuple[str, str]] | None:
+        """Return folder and name of each file that has changed since the last call; None: anything may have.
+
+        So it is at first, when events were lost, and when a folder has come, gone or moved.
+        """
+        ...
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for an event that no earlier wait has seen, at most so long; return whether there is one."""
+        ...
+
+    def close(self) -> None:
+        """Stop. May be called twice."""
+        ...
+
+
+class Watching(Protocol):
+    """Watch folders."""
+
+    def folder_events(self, root: Path) -> FolderEvents | None:
+        """Return what tells of changes below a folder, nothing yet; None where the system has no such thing."""
+        ...
+
+
 class Processes(Protocol):
     """Protect this process, and ask about others."""
 
@@ -415,5 +449,5 @@ class Desktop(Protocol):
         ...
 
 
-class System(PrivateFiles, SharedFiles, Processes, Desktop, Protocol):
+class System(PrivateFiles, SharedFiles, Watching, Processes, Desktop, Protocol):
     """Hold all of it."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from mcp_notarium.system.port import Access, Entry, FileState
+from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 
@@ -339,6 +339,10 @@ class Posix:
 
     def _copy_attributes(self, _source: int, _to: int) -> None:
         """Do nothing: POSIX has none."""
+
+    def folder_events(self, _root: Path) -> FolderEvents | None:
+        """Return None: no two of the other systems have the same."""
+        return None
 
     @contextmanager
     def hidden_input(self, descriptor: int) -> Iterator[None]:

@@ -19,7 +19,7 @@ from ctypes import wintypes as w
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from mcp_notarium.system.port import Access
+from mcp_notarium.system.port import Access, FolderEvents
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_files import (
     CREATE_NEW,
@@ -252,6 +252,12 @@ class Windows(WindowsFiles):
     def prepare_stream(self, descriptor: int) -> None:
         """Let line ends pass as they are."""
         self._kernel.libraries.set_binary(descriptor)
+
+    def folder_events(self, root: Path) -> FolderEvents:
+        """Use ``ReadDirectoryChangesW`` by a library."""
+        from mcp_notarium.system.folder_events import TreeEvents  # noqa: PLC0415 - for a vault alone
+
+        return TreeEvents(root)
 
     def drop_typed(self, descriptor: int) -> None:
         """Empty the console's buffer of input."""

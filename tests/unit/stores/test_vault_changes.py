@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,9 +221,10 @@ def test_after_lost_events_all_files_are_looked_at(tmp_path: Path, scans: list[i
     store = vault_of(tmp_path, 6)
     cursor = listed(store)
     (tmp_path / "Folder 0" / "0.md").write_text("edited\n")
-    store._watch._read()
-    store._watch._changed.clear()
-    store._watch._sort(struct.pack("iIII", -1, 0x4000, 0, 0))  # IN_Q_OVERFLOW
+    events: Any = store._watch._events
+    events._read()
+    events._changed.clear()
+    events._sort(struct.pack("iIII", -1, 0x4000, 0, 0))  # IN_Q_OVERFLOW
     scans.clear()
     assert told(store, cursor) == {"Folder 0/0.md": store._get("Folder 0/0.md").etag}
     assert len(scans) == 1

@@ -343,7 +343,7 @@ def test_a_folder_that_was_made_again_is_watched_again(place: Path) -> None:
     assert watch.follow(["", "Sub"])
     asyncio.run(watch.wait(0))
     put(place / "Sub" / "Note.md", THEIRS)
-    assert asyncio.run(watch._event(10))
+    assert asyncio.run(watch._events.wait(10))
     watch.close()
 
 

@@ -72,7 +72,9 @@ def test_only_folders_of_notes_are_watched_and_no_link_leads_out(
     (vault / "Link").symlink_to(elsewhere)
     store = VaultStore(vault)
     store._list_page(None, 99, with_content=False)
-    watched = Path(f"/proc/self/fdinfo/{store._watch._file}").read_text().count("inotify wd:")
+    watched = (
+        Path(f"/proc/self/fdinfo/{store._watch._events._file}").read_text().count("inotify wd:")
+    )
     assert watched == 11  # the vault and its ten folders
     (elsewhere / "Note.md").write_text("theirs\n")
     (vault / ".git" / "logs" / "HEAD.md").write_text("theirs\n")

@@ -208,7 +208,7 @@ class NoteWriter:
                 written, displaced, certain = file_writer.replace_file(
                     parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
                 )
-            except NotANote:
+            except (NotANote, FileExistsError):  # or somebody has put a file there meanwhile
                 raise _changed_error(path) from None
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
