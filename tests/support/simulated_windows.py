@@ -14,9 +14,14 @@ from typing import Any
 
 from mcp_notarium.system.windows_kernel import FUNCTIONS, MemoryCounters
 from support.windows_files import USER, Files
+from support.windows_names import Refused
 from support.windows_security import ADMINS, EVERYBODY, Security
 
 __all__ = ["ADMINS", "EVERYBODY", "USER", "Simulated"]
+
+
+_TELL_CODES = {"GetNamedSecurityInfoW", "GetSecurityInfo", "SetSecurityInfo"}
+"""Functions that return the code of their error."""
 
 
 class _Function:
@@ -36,7 +41,7 @@ class _Function:
 
 
 class Simulated(Files, Security):
-    """Stand for them. ``before`` is called before each function, and may act as another program, or raise."""
+    """Stand for them. ``before`` is called before each function, and may act as another program, or raise: ``Refused`` fails it."""
 
     def __init__(self) -> None:
         Files.__init__(self)
@@ -65,6 +70,9 @@ class Simulated(Files, Security):
             try:
                 self.before(name)
                 return play(*arguments)
+            except Refused as refused:
+                self._fail(refused.code)
+                return refused.code if name in _TELL_CODES else -1 if name == "CreateFileW" else 0
             except BaseException as fault:  # noqa: BLE001 - raised again behind ctypes
                 raised.append(fault)
                 return 0

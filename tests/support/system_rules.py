@@ -51,6 +51,7 @@ RULES = {
     "a folder in use is not renamed": _windows("a folder is not renamed while something below it is open: 5", "FileRenameInformation ([MS-FSA] 2.1.5.15.11)"),
     "a replacement is opened alone": _windows("ReplaceFileW opens the replacement without sharing it", _REPLACE),
     "a replacement fails half way": _windows("1175 and 1176: both files keep their names; 1177: the replaced one has the backup's", _REPLACE),
+    "a replacement fails whole": _windows("after any other error both files have their names, and there is no backup", _REPLACE),
     "a replacement has another id": _windows("what stands there then has the file id of the replacement", _REPLACE),
     "a replacement keeps the time of creation": _windows("it gets the time of creation of the replaced file", _REPLACE),
     "a replacement keeps streams": _windows("it gets the named streams of the replaced file", _REPLACE),

@@ -217,6 +217,26 @@ class Windows:
         finally:
             self._before = lambda _call: None
 
+    @contextmanager
+    def failing_at(self, number: int, code: int, *, lasting: bool) -> Iterator[Counted]:
+        """Let the n-th call fail, or all from it on. Closing never fails."""
+        counted = Counted()
+
+        def before(call: str) -> None:
+            fails = counted.calls == number or (lasting and counted.calls > number)
+            counted.calls += 1
+            if fails and call not in ("CloseHandle", "LocalFree"):
+                counted.acted = True
+                if call[0].islower():  # of the C library
+                    raise windows_error(code)
+                raise Refused(code)
+
+        self._before = before
+        try:
+            yield counted
+        finally:
+            self._before = lambda _call: None
+
     def end_process(self, vault: Path) -> None:
         del vault
         self.model.end_process()

@@ -574,8 +574,9 @@ class Files:
         if kept is not None and kept.exists:
             self._require_replaceable(kept.real, False, replace=True, posix=False)
         fails = self.partial.pop(0) if self.partial else 0
-        if fails in (REMOVE_REPLACED, MOVE_REPLACEMENT):
-            self.rule("a replacement fails half way")
+        if fails not in (0, MOVE_REPLACEMENT_2):
+            half = fails in (REMOVE_REPLACED, MOVE_REPLACEMENT)
+            self.rule("a replacement fails half way" if half else "a replacement fails whole")
             if fails == MOVE_REPLACEMENT and kept is None:
                 self._unlink(old.real)
             raise Refused(fails)

@@ -88,16 +88,6 @@ def test_a_new_note_replaces_no_file_of_another_spelling(
         assert mac.model.name(folder, name) == DECOMPOSED
 
 
-@pytest.mark.rule("names in any case")
-def test_a_folder_of_another_spelling_is_not_another_folder(mac: MacOS, tmp_path: Path) -> None:
-    put(tmp_path / "vault" / "Sub" / "Note.md", "text\n")
-    with opened(tmp_path / "vault") as store:
-        with pytest.raises(NoteNotFound):
-            store._get("SUB/Note.md")
-        with pytest.raises(NoteNotFound):
-            store._get("Sub/note.md")
-
-
 @pytest.mark.rule("exchange", "attributes")
 def test_a_save_keeps_the_tags_of_finder(mac: MacOS, tmp_path: Path) -> None:
     put(tmp_path / "vault" / "Note.md", "base\n")

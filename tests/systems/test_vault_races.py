@@ -14,9 +14,10 @@ from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.contract import Acknowledgement
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.sync.push import NOT_STORED
 from support.journal_entries import make_write
 from support.long import sample
-from support.systems import Killed, System, opened, put, texts
+from support.systems import Killed, System, on_windows, opened, put, texts
 
 BASE, OURS, THEIRS, SECRET = "base\n", "ours\n", "theirs\n", "secret outside\n"
 NOTE = "Sub/Note.md"
@@ -168,6 +169,35 @@ def test_a_process_that_ends_before_any_call_leaves_whole_notes(
         held = case.notes()
         assert sorted(texts(case.vault).values()) == sorted(held), "something is left behind"
         assert held in WHOLE[kind], number
+
+
+DENIED, FULL, BROKEN = 5, 112, 1117
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "lasting"),
+    sample("faults", [*product(KINDS, (DENIED, FULL, BROKEN), (False, True))], 5),
+)
+def test_a_fault_at_any_call_never_passes_for_a_write_that_was_not_made(
+    tmp_path: Path, kind: str, code: int, lasting: bool
+) -> None:
+    with on_windows() as system:
+        for number in numbers(system, tmp_path / "counted", kind, f"faults {kind}", 6):
+            case, error = Case(tmp_path / str(number), kind), None
+            with opened(case.vault) as store:
+                base, before = case.read(store), texts(case.vault)
+                try:
+                    with system.failing_at(number, code, lasting=lasting):
+                        case.write(store, base)
+                except NotariumError as caught:
+                    error = caught
+            system.settle()
+            held = texts(case.vault)
+            assert kind in ("create", "delete") or {BASE, OURS} & {*held.values()}, number
+            if isinstance(error, NOT_STORED):
+                assert {name: text for name, text in held.items() if name.endswith(".md")} == before
+            if error is None:
+                assert case.notes() == WHOLE[kind][-1]
 
 
 WHOLE = dict.fromkeys(KINDS, ([BASE],)) | {

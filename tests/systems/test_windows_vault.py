@@ -266,6 +266,18 @@ def test_a_save_keeps_the_date_and_the_streams_of_its_file(
     assert store._get("Sub/Note.md").created_at == saved.created_at
 
 
+@pytest.mark.rule("a replacement fails whole")
+def test_a_drive_that_exchanges_no_files_holds_notes_too(
+    store: VaultStore, windows: Windows, vault: Path, note: Path
+) -> None:
+    key = windows.model.key_of(str(note))
+    born = windows.model.born[key] = windows.model._born(key) - 10**15
+    windows.model.partial = [50]
+    save(store)
+    assert texts(vault) == {"Sub/Note.md": NEW_TEXT}
+    assert windows.model._born(windows.model.key_of(str(note))) == born
+
+
 @pytest.mark.rule("read-only")
 def test_a_read_only_note_is_refused(
     store: VaultStore, windows: Windows, vault: Path, note: Path

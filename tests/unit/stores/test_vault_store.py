@@ -577,31 +577,6 @@ def test_the_next_start_reads_only_the_files_that_have_changed(
     asyncio.run(anew.close())
 
 
-def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a drive that takes both for one name: nothing is renamed, unless by way of a third name."""
-    put(place / "plan.md", OURS)
-    move, look = file_writer.move, os.stat
-
-    def folded(old_folder: int, old: str, new_folder: int, new: str) -> None:
-        if old.lower() == new.lower():
-            raise FileExistsError
-        move(old_folder, old, new_folder, new)
-
-    def stat_folded(name: str, *, dir_fd: int, follow_symlinks: bool) -> os.stat_result:
-        names = [one for one in os.listdir(dir_fd) if one.lower() == name.lower()]
-        return look(names[0], dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-
-    folder = os.open(place, os.O_RDONLY)
-    with monkeypatch.context() as patch:
-        patch.setattr(file_writer, "move", folded)
-        patch.setattr(os, "stat", stat_folded)
-        file_writer.rename_file(folder, "plan.md", folder, "Plan.md")
-    os.close(folder)
-    assert {path.name: path.read_text() for path in place.iterdir()} == {"Plan.md": OURS}
-
-
 def renaming(store: VaultStore, title: str, text: str) -> PendingWrite:
     held = asyncio.run(store.get("Note.md"))
     return make_write(store, "Note.md", Content(text, title=title), held)
