@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,8 +11,15 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import IdTaken, NotariumError, NoteNotFound, NoteUnreadable
-from mcp_notarium.stores.vault import note_writer
+from mcp_notarium.errors import (
+    IdTaken,
+    NotariumError,
+    NoteNotFound,
+    NoteUnreadable,
+    OutcomeUnknown,
+    StoreRejected,
+)
+from mcp_notarium.stores.vault import file_writer, note_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
@@ -334,3 +342,30 @@ def test_an_edit_within_the_two_seconds_of_fat_is_seen(
         listed(store)
         page = store._list_page(None, 9, with_content=True)
         assert [one.content.text for one in page.entries] == [text]
+
+
+def test_an_exchange_that_ends_half_way_is_in_doubt_and_loses_nothing(
+    store: VaultStore, windows: Windows, vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        if name == "MoveFileExW":
+            raise OSError(errno.EIO, "the disk is broken")
+
+    base = store._get("Sub/Note.md")
+    write = make_write(store, base.id, replace(base.content, text=NEW_TEXT), base)
+    monkeypatch.setattr(windows.model, "before", refuse)
+    with pytest.raises(OutcomeUnknown):
+        store._writer.push(write)
+    monkeypatch.undo()
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", -1.0)
+    assert listed(store) == ["Sub/Note.md"]
+    assert texts(vault) == {"Sub/Note.md": NEW_TEXT}
+
+
+@pytest.mark.parametrize("note_id", ["CON.md", "Sub/com1.x.md", "New.md:s.md", "Sub./New.md"])
+def test_a_name_that_windows_keeps_for_another_thing_is_refused_with_a_hint(
+    store: VaultStore, note_id: str
+) -> None:
+    with pytest.raises(StoreRejected, match="can have this name") as refused:
+        create(store, note_id)
+    assert refused.value.resolution_hint

@@ -156,7 +156,8 @@ class WindowsFiles:
         return self._open_folder(self._below(above, name), _FOLDERS | NO_REPARSE)
 
     def _open_folder(self, path: str, flags: int) -> int:
-        share = _SHARE_READ | _SHARE_WRITE  # defence: windows-folder-stays 1=7
+        # defence: windows-folder-stays _SHARE_WRITE=_SHARE_ALL
+        share = _SHARE_READ | _SHARE_WRITE
         handle = self._patiently(
             lambda: self.create(path, _LIST, OPEN_EXISTING, flags, share=share), _FEW_TRIES, _BUSY
         )

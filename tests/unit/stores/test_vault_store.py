@@ -306,6 +306,44 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     asyncio.run(store.close())
 
 
+@pytest.mark.parametrize(
+    ("note", "spare", "stuck", "wanted"),
+    [
+        ("", "base\n", -1.0, {"Note.md": "base\n"}),
+        ("", "base\n", 99.0, {".notarium-=OURS=BASE=0a=Note.md.tmp": "base\n"}),
+        (OURS, "base\n", -1.0, {"Note.md": OURS}),
+        ("later\n", OURS, -1.0, {"Note.md": "later\n"}),
+        (OURS, THEIRS, -1.0, {"Note.md": OURS, "Recovered 0a.md": THEIRS}),
+    ],
+)
+def test_an_exchange_in_steps_that_a_killed_process_has_begun_is_undone_or_ended(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    note: str,
+    spare: str,
+    stuck: float,
+    wanted: dict[str, str],
+) -> None:
+    short = {
+        word: folder_module.digest_of(text.encode())[:16]
+        for word, text in (("OURS", OURS), ("BASE", "base\n"))
+    }
+    name = ".notarium-={OURS}={BASE}=0a=Note.md.tmp"
+    put(place / name.format(**short), spare)
+    if note:
+        put(place / "Note.md", note)
+    monkeypatch.setattr(file_writer, "_STUCK", stuck)
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", 999.0 if stuck > 0 else -1.0)
+    store = VaultStore(place)
+    store._list_page(None, 9, with_content=False)
+    asyncio.run(store.close())
+    there = {one.name: one.read_text(encoding="utf-8") for one in place.iterdir()}
+    for word, digest in short.items():
+        there = {one.replace(digest, word): text for one, text in there.items()}
+    assert there == wanted
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed(
     place: Path,

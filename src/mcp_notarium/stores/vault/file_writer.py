@@ -120,15 +120,29 @@ def is_being_written(file: int) -> bool:
 
 
 def rename(old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool) -> bool:
-    """Exchange a temporary file with another, or move a file where no other is; False if the system or the disk cannot."""
-    found = _TEMPORARY.fullmatch(old) if exchange else None
-    read = (
-        "=".join((found["ours"][:_SHORT], found["read"][:_SHORT], found["number"]))
-        if found
-        else "==0"
-    )
-    spare = f".notarium-={read}={new}.tmp"
-    return SYSTEM.rename(old_folder, old, new_folder, new, exchange=exchange, spare=spare)
+    """Exchange a temporary file with another, or move a file where no other is; False if the system or the disk cannot.
+
+    Raises ``OutcomeUnknown`` if the first of two files has its new name, and the second one has none of both.
+    """
+    if not exchange:
+        return SYSTEM.rename(old_folder, old, new_folder, new, exchange=False)
+    found = _TEMPORARY.fullmatch(old)
+    ours, read, number = found.group("ours", "read", "number") if found else ("", "", "0")
+    spare = f".notarium-={ours[:_SHORT]}={read[:_SHORT]}={number}={new}.tmp"
+    try:
+        return SYSTEM.rename(old_folder, old, new_folder, new, exchange=True, spare=spare)
+    except OSError as error:
+        # defence: half-exchange-is-told =False
+        if _is_there(new_folder, spare) and not _is_there(old_folder, old):
+            raise OutcomeUnknown("the file was replaced, and cannot be compared yet") from error
+        raise
+
+
+def _is_there(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        SYSTEM.look(folder, name)
+        return True
+    return False
 
 
 def move(old_folder: int, old: str, new_folder: int, new: str) -> None:
@@ -355,7 +369,7 @@ def recover(folder: int, name: str, changed: float) -> None:
     found, age = spare or _TEMPORARY.fullmatch(name), time.time() - changed
     if spare is not None and age >= min(_STUCK, LEFT_BEHIND):
         with suppress(OSError, OutcomeUnknown):
-            # defence: unfinished-exchange-undone =False
+            # defence: unfinished-exchange-undone
             move(folder, name, folder, spare["name"])
             return
     if found is None or age < LEFT_BEHIND:

@@ -270,7 +270,6 @@ def _go_on() -> None: ...
 
 def _require_names(parts: Iterable[str]) -> None:
     """Refuse what other programs of the system would take for a device, a stream or another name."""
-    # defence: names-of-the-system =False
     if not all(map(SYSTEM.takes_name, parts)):
         raise _name_error()
 
