@@ -1,6 +1,6 @@
-"""Try the program on this computer, and write report.txt, which can be sent: no secret, no note, no name and no path is in it.
+r"""Try the program on this computer, and write report.txt, which can be sent: no secret, no note, no name and no path is in it.
 
-``python scripts/try_system.py`` (Windows: ``py scripts\\try_system.py``) with Python 3.11 to 3.14, from a checkout. It makes an
+``python scripts/try_system.py`` (Windows: ``py scripts\try_system.py``) with Python 3.11 to 3.14, from a checkout. It makes an
 environment of its own in ``.try``, installs the locked packages there by their hashes, and runs the tests of what differs between
 systems. Notes, accounts and settings of yours are not touched: the tests have folders of their own, and the keychain gets one
 entry for a moment.
