@@ -22,6 +22,7 @@ from mcp_notarium.errors import (
     StoreRejected,
 )
 from mcp_notarium.stores.vault import file_writer, note_writer
+from mcp_notarium.stores.vault.folder import VaultFolder, open_folder
 from mcp_notarium.stores.vault.store import VaultStore
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
@@ -373,3 +374,13 @@ def test_a_name_that_windows_keeps_for_another_thing_is_refused_with_a_hint(
     with pytest.raises(StoreRejected, match="can have this name") as refused:
         create(store, note_id)
     assert refused.value.resolution_hint
+
+
+@pytest.mark.parametrize("folder", ["", "Sub"])
+def test_an_open_folder_keeps_its_name(windows: Windows, vault: Path, folder: str) -> None:
+    with VaultFolder(vault).opened() as root:
+        here = open_folder(root, [folder] if folder else [])
+        with pytest.raises(OSError, match="open"):
+            windows.other.rename(vault / folder, vault.parent / "moved")
+        os.close(here)
+    windows.other.rename(vault / folder, vault.parent / "moved")
