@@ -227,9 +227,9 @@ class WindowsFiles:
 
     def look(self, folder: int, name: str) -> FileState:
         """Open it for its attributes alone, which fetches nothing. What is being deleted is gone."""
-        flags = _FOLDERS | NO_REPARSE | _NO_RECALL
+        path, flags = self._below(folder, name), _FOLDERS | NO_REPARSE | _NO_RECALL
         try:
-            handle = self.create(self._below(folder, name), _LOOK, OPEN_EXISTING, flags)
+            handle = self.create(path, _LOOK, OPEN_EXISTING, flags)
         except OSError as error:
             if error.errno in _HELD:
                 raise FileNotFoundError(errno.ENOENT, "it is being deleted", name) from None
