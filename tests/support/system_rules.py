@@ -1,7 +1,7 @@
 """Say by which rules the simulated systems act, and by which page of their makers' documentation each of them is one.
 
 A test that rests on a rule is marked ``@pytest.mark.rule(NAME)``; it fails if the rule has not acted in it
-(``tests/systems/conftest.py``). ``docs/simulated-systems.md`` is made from both.
+(``tests/simulated/conftest.py``). ``docs/simulated-systems.md`` is made from both.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.system import windows
-from mcp_notarium.system.windows_kernel import Kernel, windows_error
+from mcp_notarium.system.windows_kernel import ACCESS_DENIED, Kernel, windows_error
 from support import between_calls
 from support.between_calls import Counted
 from support.simulated_macos import MacOSModel, simulate_macos
@@ -29,6 +29,8 @@ OLD = 1_600_000_000
 """A date that shows that nobody is writing a file."""
 
 
+_READ_ATTRIBUTES = 0x80
+_NEVER_FAIL = ("CloseHandle", "LocalFree", "dup")
 _FILE_APPEND_DATA, _GENERIC_WRITE, _CREATE_ALWAYS, _OPEN_ALWAYS = 0x4, 0x40000000, 2, 4
 
 
@@ -219,13 +221,18 @@ class Windows:
 
     @contextmanager
     def failing_at(self, number: int, code: int, *, lasting: bool) -> Iterator[Counted]:
-        """Let the n-th call fail, or all from it on. Closing never fails."""
+        """Let the n-th call fail, or all from it on.
+
+        Closing never fails. Whoever may list a folder may read the attributes of what is in it ([MS-FSA] 2.1.5.1.2.1): that is
+        denied only while a file is being deleted.
+        """
         counted = Counted()
 
         def before(call: str) -> None:
             fails = counted.calls == number or (lasting and counted.calls > number)
             counted.calls += 1
-            if fails and call not in ("CloseHandle", "LocalFree"):
+            looks = call == "CreateFileW" and self.model.calls[-1][1][1] == _READ_ATTRIBUTES
+            if fails and call not in _NEVER_FAIL and not (looks and code == ACCESS_DENIED):
                 counted.acted = True
                 if call[0].islower():  # of the C library
                     raise windows_error(code)

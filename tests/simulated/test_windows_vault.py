@@ -36,6 +36,7 @@ from support.windows_files import (
     SHARE_READ,
     SHARE_WRITE,
 )
+from support.windows_names import Refused
 
 READ, WRITE, EXISTING, BACKUP, ITSELF = 0x80000000, 0x40000000, 3, 0x02000000, 0x00200000
 DEDUP = 0x80000013
@@ -275,6 +276,22 @@ def test_a_save_keeps_the_date_and_the_streams_of_its_file(
     assert after != before
     assert (windows.model._born(after), [*windows.model.streams[after]]) == (born, ["tags"])
     assert store._get("Sub/Note.md").created_at == saved.created_at
+
+
+@pytest.mark.rule("a replacement has another id")
+def test_a_save_after_which_the_old_file_keeps_the_spare_name_is_in_doubt(
+    store: VaultStore, windows: Windows, vault: Path
+) -> None:
+    def refuse(call: str) -> None:
+        if call == "MoveFileExW":
+            raise Refused(5)
+
+    windows.model.before = refuse
+    with pytest.raises(OutcomeUnknown):
+        save(store)
+    windows.model.before = lambda _call: None
+    assert listed(store) == ["Sub/Note.md"]
+    assert texts(vault) == {"Sub/Note.md": NEW_TEXT}
 
 
 @pytest.mark.rule("a replacement fails whole")
