@@ -63,7 +63,8 @@ def install(python: Path, log: Path) -> None:
 
 def run(command: list[str], log: Path, *, check: bool = True) -> int:
     """Run a command; what it says goes to the log."""
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    own = ("PYTHON", "NOTARIUM_", "VAULT_", "CI")
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(own)}
     with log.open("a", encoding="utf-8") as said:
         return subprocess.run(
             command, cwd=TOP, env=environ | {"NOTARIUM_TRY": "1", "PYTHONUTF8": "1"}, stdout=said,
