@@ -1,14 +1,16 @@
 """Write the pages and columns that are made from other files.
 
 ``python scripts/generated_pages.py`` writes the index of decisions from their titles, the tests of each attack
-in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``, and the tables of docs/sync.md from those of the code. ``scripts/documents.py`` refuses a page
-that differs.
+in docs/adversarial-tests.md from the marks ``@pytest.mark.attack(NUMBER)``, the rules of docs/simulated-systems.md from
+``tests/support/system_rules.py`` and the marks ``@pytest.mark.rule(NAME)``, and the tables of docs/sync.md from those of the code.
+``scripts/documents.py`` refuses a page that differs, and a rule that no test rests on.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +24,7 @@ TOP = Path(__file__).resolve().parents[1]
 DECISIONS = "docs/decisions/README.md"
 ATTACKS = "docs/adversarial-tests.md"
 SYNC = "docs/sync.md"
+SYSTEMS, RULES = "docs/simulated-systems.md", "tests/support/system_rules.py"
 _HEAD = "# Decisions\n\nOne page for each decision that cost an argument.\n\n"
 _ROW = re.compile(r"\| (\d+) \|")
 
@@ -54,24 +57,55 @@ def _with_tests(line: str, marked: dict[int, list[str]]) -> str:
 
 def tests_of_attacks(top: Path = TOP) -> dict[int, list[str]]:
     """Return the marked tests by number of the attack, in order of their names."""
-    found: dict[int, list[str]] = defaultdict(list)
+    return {int(number): tests for number, tests in tests_with("attack", top).items()}
+
+
+def tests_with(mark: str, top: Path = TOP) -> dict[str, list[str]]:
+    """Return the tests with a mark by each of its arguments, in order of their names."""
+    found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((top / "tests").rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
-        if "pytest.mark.attack(" in source:
-            for name, number in _marks(ast.parse(source).body):
-                found[number].append(f"{path.relative_to(top).as_posix()}::{name}")
-    return {number: sorted(names) for number, names in found.items()}
+        if f"pytest.mark.{mark}(" in source:
+            for name, argument in _marks(ast.parse(source).body, f"pytest.mark.{mark}"):
+                found[argument].append(f"{path.relative_to(top).as_posix()}::{name}")
+    return {argument: sorted({*names}) for argument, names in found.items()}
 
 
-def _marks(body: list[ast.stmt], before: str = "") -> Iterator[tuple[str, int]]:
+def _marks(body: list[ast.stmt], mark: str, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the tests and the arguments of their marks, those of single parameters too."""
     for node in body:
         if isinstance(node, ast.ClassDef):
-            yield from _marks(node.body, f"{before}{node.name}::")
+            yield from _marks(node.body, mark, f"{before}{node.name}::")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            for mark in node.decorator_list:
-                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.attack":
-                    for number in mark.args:
-                        yield before + node.name, int(ast.literal_eval(number))
+            for call in (part for one in node.decorator_list for part in ast.walk(one)):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == mark:
+                    for argument in call.args:
+                        yield before + node.name, str(ast.literal_eval(argument))
+
+
+def rules_of_systems(top: Path = TOP) -> dict[str, tuple[str, str, str]]:
+    """Return the rules of the simulated systems: name -> system, what it does, and the page that says so."""
+    rules: dict[str, tuple[str, str, str]] = runpy.run_path(str(top / RULES))["RULES"]
+    return rules
+
+
+def rule_table(top: Path = TOP) -> str:
+    """Return each rule of the simulated systems with its page and the tests that rest on it."""
+    marked = tests_with("rule", top)
+    rows = [
+        (
+            system,
+            words.replace("|", "\\|"),
+            page,
+            "<br>".join(f"`{one}`" for one in marked.get(name, [])),
+        )
+        for name, (system, words, page) in sorted(rules_of_systems(top).items(), key=_by_system)
+    ]
+    return _table(("system", "what it does", "page", "tests that rest on it"), rows)
+
+
+def _by_system(rule: tuple[str, tuple[str, str, str]]) -> str:
+    return rule[1][0]
 
 
 def change_table() -> str:
@@ -116,11 +150,17 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def sync_page(text: str) -> str:
     """Return the page with its tables made from the code."""
-    parts = {
-        "change table": change_table(),
-        "write table": write_table(),
-        "state diagram": state_diagram(),
-    }
+    return _filled(
+        text,
+        {
+            "change table": change_table(),
+            "write table": write_table(),
+            "state diagram": state_diagram(),
+        },
+    )
+
+
+def _filled(text: str, parts: dict[str, str]) -> str:
     for name, made in parts.items():
         begin, end = f"<!-- {name} -->\n", "<!-- end -->"
         before, found, rest = text.partition(begin)
@@ -137,6 +177,7 @@ def generated(top: Path = TOP) -> dict[str, str]:
         DECISIONS: index_of_decisions(top),
         ATTACKS: adversarial_tests(attacks, top),
         SYNC: sync_page(sync),
+        SYSTEMS: _filled((top / SYSTEMS).read_text(encoding="utf-8"), {"rules": rule_table(top)}),
     }
 
 
@@ -151,7 +192,10 @@ def faults(top: Path = TOP) -> list[str]:
     rows = {int(number) for number in re.findall(r"^\| (\d+) \|", right[ATTACKS], re.MULTILINE)}
     marked = tests_of_attacks(top).keys()
     wrong += [f"{ATTACKS}: attack {one} has no row" for one in sorted(marked - rows)]
-    return wrong + [f"{ATTACKS}: attack {one} has no test" for one in sorted(rows - marked)]
+    wrong += [f"{ATTACKS}: attack {one} has no test" for one in sorted(rows - marked)]
+    rules, rested_on = rules_of_systems(top).keys(), tests_with("rule", top).keys()
+    wrong += [f"{RULES}: there is no rule {one!r}" for one in sorted(rested_on - rules)]
+    return wrong + [f"{RULES}: no test rests on {one!r}" for one in sorted(rules - rested_on)]
 
 
 if __name__ == "__main__":

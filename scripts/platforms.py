@@ -23,7 +23,6 @@ _ASKS = re.compile(
 
 PERMITTED = {
     "mcp_notarium.clients.known_clients": "a table of each system's paths",
-    "mcp_notarium.stores.vault.kind": "the files of a vault",
 }
 """Module -> why it may ask."""
 

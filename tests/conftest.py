@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,16 @@ _BEGAN = time.monotonic()
 def anyio_backend() -> str:
     """Run asynchronous tests on asyncio, like the server."""
     return "asyncio"
+
+
+@pytest.fixture(name="rules")
+def _rules(request: pytest.FixtureRequest) -> Iterator[set[str]]:
+    """Collect the rules that act. Each that the test is marked with must be among them."""
+    fired: set[str] = set()
+    yield fired
+    marks = request.node.iter_markers("rule")
+    missing = {name for mark in marks for name in mark.args} - fired
+    assert not missing, f"the test does not rest on {missing}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers", "attack(number, ...): carries out these attacks of docs/adversarial-tests.md"
+    )
+    config.addinivalue_line(
+        "markers", "rule(name, ...): rests on these rules of docs/simulated-systems.md"
     )
 
 

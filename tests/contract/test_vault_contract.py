@@ -18,10 +18,11 @@ from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
-from mcp_notarium.stores.vault import system_calls
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
 from support.simulated_macos import simulate_macos
+from support.systems import on_windows
 
 
 class ShortIds(VaultStore):
@@ -167,7 +168,7 @@ class TestWithoutExchange(TestVault):
     @asynccontextmanager
     async def open_bench(self) -> AsyncIterator[Bench]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(system_calls, "rename", lambda *_arguments, **_how: False)
+            patch.setattr(file_writer, "rename", lambda *_arguments, **_how: False)
             async with super().open_bench() as bench:
                 yield bench
 
@@ -181,3 +182,25 @@ class TestMacOS(TestVault):
             simulate_macos(patch)
             async with super().open_bench() as bench:
                 yield bench
+
+
+class WindowsBench(VaultBench):
+    """A vault on Windows, where names need no flush of their own: an answer is lost by a fault in its place."""
+
+    def _flush_by(self, flush: Callable[[int], None]) -> None:
+        self._patch.setattr(file_writer.SYSTEM, "flush_names", flush)
+
+
+class TestWindows(TestVault):
+    """The vault goes through the calls of Windows, which are simulated."""
+
+    @asynccontextmanager
+    async def open_bench(self) -> AsyncIterator[Bench]:
+        with (
+            TemporaryDirectory() as place,
+            pytest.MonkeyPatch.context() as patch,
+            on_windows(scanner=1),
+        ):
+            bench = WindowsBench(Path(place, "notes"), patch)
+            yield bench
+            await bench.store.close()

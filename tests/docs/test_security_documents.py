@@ -186,7 +186,7 @@ def test_a_setting_that_is_not_documented_is_named(check):
 
 @pytest.fixture
 def marked(check, tmp_path):
-    for folder in ("docs/decisions", "tests"):
+    for folder in ("docs/decisions", "tests/support"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "docs/decisions/0007-a.md").write_text("# 7. One form\n")
     (tmp_path / "docs/decisions/README.md").write_text(
@@ -199,6 +199,11 @@ def marked(check, tmp_path):
     )
     sync = "<!-- write table -->\n<!-- end -->\n"
     (tmp_path / "docs/sync.md").write_text(check.generated_pages.sync_page(sync))
+    (tmp_path / "tests/support/system_rules.py").write_text('RULES = {"r": ("A", "is so", "p")}\n')
+    (tmp_path / "tests/test_r.py").write_text('@pytest.mark.rule("r")\ndef test_r(): ...\n')
+    (tmp_path / "docs/simulated-systems.md").write_text("<!-- rules -->\n<!-- end -->\n")
+    for file, text in check.generated_pages.generated(tmp_path).items():
+        (tmp_path / file).write_text(text)
     return tmp_path
 
 
@@ -213,6 +218,9 @@ def test_pages_as_generated_have_nothing_wrong(check, marked):
         ("tests/test_a.py", ("test_b", "test_c"), "tests.md: not as generated"),
         ("tests/test_a.py", ("(3)", "(3, 4)"), "attack 4 has no row"),
         ("tests/test_a.py", ("(3)", "()"), "attack 3 has no test"),
+        ("tests/test_r.py", ('"r"', ""), "no test rests on 'r'"),
+        ("tests/test_r.py", ('"r"', '"r", "q"'), "there is no rule 'q'"),
+        ("tests/support/system_rules.py", ("is so", "is not"), "systems.md: not as generated"),
         ("docs/sync.md", ("nobody else has written", "who knows"), "sync.md: not as generated"),
     ],
 )

@@ -16,7 +16,7 @@ from mcp_notarium.storage.write_ahead_log import WalFlusher
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento import database_file, note_codec
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.stores.vault import file_table, file_writer, system_calls
+from mcp_notarium.stores.vault import file_table, file_writer
 from mcp_notarium.stores.vault.listing import KnownFiles
 from mcp_notarium.stores.vault.store import VaultStore
 
@@ -80,12 +80,12 @@ def _displaced_not_told(set_attribute: Set) -> None:
 
 
 def _not_exchanged(set_attribute: Set) -> None:
-    rename = system_calls.rename
+    rename = file_writer.rename
 
     def without_exchange(parent: int, old: str, target: int, new: str, *, exchange: bool) -> bool:
         return not exchange and rename(parent, old, target, new, exchange=False)
 
-    set_attribute(system_calls, "rename", without_exchange)
+    set_attribute(file_writer, "rename", without_exchange)
 
 
 def _writers_not_awaited(set_attribute: Set) -> None:
@@ -118,7 +118,7 @@ def _removed_unread(set_attribute: Set) -> None:
         del digest
         before()
         temporary = f".notarium-gone{name}"
-        system_calls.move(parent, name, parent, temporary)
+        file_writer.move(parent, name, parent, temporary)
         os.unlink(temporary, dir_fd=parent)
         return True
 

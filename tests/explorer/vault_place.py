@@ -33,7 +33,6 @@ from mcp_notarium.stores.vault import (
     note_codec,
     note_writer,
     store,
-    system_calls,
 )
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.kind import KIND, PATH
@@ -142,13 +141,13 @@ class VaultPlace:
         self._replace(threads, "threading", self.workers.threading)
         self._replace(time, "sleep", self.workers.sleep)
         self._replace(store, "_MANY", 1)
-        self._replace(system_calls, "is_being_written", is_being_written)
+        self._replace(file_writer, "is_being_written", is_being_written)
         self._replace(SYSTEM, "birth", born_at)
 
     def _patch_moments(self) -> None:
         """Let others act before and after the steps of a write, and remember what is known to one process alone."""
         read, replace = file_writer.read_settled, file_writer.replace_file
-        rename, remove = system_calls.rename, file_writer.remove_file
+        rename, remove = file_writer.rename, file_writer.remove_file
 
         def read_settled(*args: Any, **how: Any) -> Any:
             found = read(*args, **how)
@@ -193,7 +192,7 @@ class VaultPlace:
         self._replace(file_writer, "read_settled", read_settled)
         self._replace(file_writer, "remove_file", removed)
         self._replace(file_writer, "replace_file", replaced)
-        self._replace(system_calls, "rename", renamed)
+        self._replace(file_writer, "rename", renamed)
 
     def _own_store(self) -> SteppedVault:
         return next(one for one in self._stores if one.process is OWNER.get())

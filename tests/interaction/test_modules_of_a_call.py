@@ -20,7 +20,7 @@ MOST = {
     ("local", "list"): 31,
     ("local", "get"): 27,
     ("local", "save"): 41,
-    ("vault", "save"): 71,
+    ("vault", "save"): 70,
 }
 """As counted: more is a step back. Without words; a search for words enters some more of ``search`` and ``storage``.
 

@@ -22,8 +22,8 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as vault_folder
-from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.listing_pages import reload_index
 from support.long import LONG, dice
@@ -43,7 +43,7 @@ def with_line(text, line, rng):
 
 
 def exchange(folder, one, other):
-    return system_calls.rename(folder, one, folder, other, exchange=True)
+    return file_writer.rename(folder, one, folder, other, exchange=True)
 
 
 class WatchedVault(VaultStore):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 assert sys.platform == "linux"  # noqa: S101 - for mypy, as in ``posix``
 
-from mcp_notarium.system.port import FolderEvents  # noqa: E402 - mypy stops above
+from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
 from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
 _PR_SET_DUMPABLE = 4
@@ -78,11 +78,19 @@ class Linux(Posix):
         return {pid for pid in pids if pid > 0}
 
     def rename(
-        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
+        self,
+        old_folder: int,
+        old: str,
+        new_folder: int,
+        new: str,
+        *,
+        exchange: bool,
+        spare: str = "",
     ) -> bool:
         """Use ``renameat2``."""
         import ctypes  # noqa: PLC0415 - not before the first answer
 
+        del spare
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "renameat2"):
             return False
@@ -94,7 +102,7 @@ class Linux(Posix):
             return False
         raise OSError(number, os.strerror(number))
 
-    def birth(self, descriptor: int, _found: os.stat_result) -> str | None:
+    def birth(self, descriptor: int, _found: FileState) -> str | None:
         """Ask ``statx``: Python tells no time of birth."""
         import ctypes  # noqa: PLC0415 - the same
 
@@ -132,7 +140,7 @@ class Linux(Posix):
         """Use ``fsetxattr``."""
         os.setxattr(descriptor, name, value)
 
-    def copy_attributes(self, source: int, to: int) -> None:
+    def _copy_attributes(self, source: int, to: int) -> None:
         """Copy each that may be read and set."""
         with suppress(OSError):
             for name in os.listxattr(source):

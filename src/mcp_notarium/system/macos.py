@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, as in ``posix``
 
-from mcp_notarium.system.port import FolderEvents  # noqa: E402 - mypy stops above
+from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
 from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
 F_FULLFSYNC = 51
 _PT_DENY_ATTACH = 31
 RENAME_SWAP, RENAME_EXCL = 2, 4
+_DATALESS = 0x40000000
 _NO_FLAGS = (errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 _LONGEST_ATTRIBUTE = 1 << 20
 
@@ -78,11 +79,19 @@ class MacOS(Posix):
             os.close(descriptor)
 
     def rename(
-        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
+        self,
+        old_folder: int,
+        old: str,
+        new_folder: int,
+        new: str,
+        *,
+        exchange: bool,
+        spare: str = "",
     ) -> bool:
         """Use ``renameatx_np``, which APFS and HFS+ have; other file systems may not."""
         import ctypes  # noqa: PLC0415 - not before the first answer
 
+        del spare
         try:
             call = self._load().renameatx_np
         except AttributeError:
@@ -102,6 +111,10 @@ class MacOS(Posix):
         if number in _NO_FLAGS:
             return False
         raise OSError(number, os.strerror(number))
+
+    def is_elsewhere(self, found: FileState) -> bool:
+        """Read the flag of a file whose content is at iCloud only."""
+        return bool(getattr(found, "st_flags", 0) & _DATALESS)
 
     def read_attribute(self, descriptor: int, name: str) -> bytes | None:
         """Use ``fgetxattr``, which Python does not offer here."""
@@ -131,7 +144,7 @@ class MacOS(Posix):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    def copy_attributes(self, source: int, to: int) -> None:
+    def _copy_attributes(self, source: int, to: int) -> None:
         """Copy each that may be read and set: Finder's tags and comments are attributes."""
         import ctypes  # noqa: PLC0415 - the same
 

@@ -110,20 +110,187 @@ class PrivateFiles(Protocol):
         ...
 
 
+class FileState(Protocol):
+    """Hold what a look at a file shows, in ``os.stat_result``'s terms. ``st_ctime``: when anything of it changed last."""
+
+    @property
+    def st_mode(self) -> int:
+        """Return what it is, and its mode."""
+        ...
+
+    @property
+    def st_ino(self) -> int:
+        """Return its number on the drive."""
+        ...
+
+    @property
+    def st_dev(self) -> int:
+        """Return the drive."""
+        ...
+
+    @property
+    def st_nlink(self) -> int:
+        """Return how many names it has."""
+        ...
+
+    @property
+    def st_size(self) -> int:
+        """Return its bytes."""
+        ...
+
+    @property
+    def st_mtime(self) -> float:
+        """Return when it was last written, in seconds."""
+        ...
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        ...
+
+    @property
+    def st_ctime(self) -> float:
+        """Return when anything of it was last changed, in seconds."""
+        ...
+
+    @property
+    def st_ctime_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        ...
+
+
+class Entry(Protocol):
+    """Name what a folder holds, as ``os.DirEntry`` does."""
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        ...
+
+    def is_dir(self, *, follow_symlinks: bool) -> bool:
+        """Tell a folder."""
+        ...
+
+    def is_file(self, *, follow_symlinks: bool) -> bool:
+        """Tell a regular file."""
+        ...
+
+    def stat(self, *, follow_symlinks: bool) -> FileState:
+        """Return its state."""
+        ...
+
+
 class SharedFiles(Protocol):
-    """Work on files that other programs write, too, relative to open folders."""
+    """Work on files that other programs write, too, relative to open folders.
 
-    def rename(
-        self, old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool
-    ) -> bool:
-        """Exchange two files, or move one where no other is; False if the system or the file system cannot.
+    A folder or file that is open is a descriptor; ``os.read``, ``os.write``, ``os.lseek``, ``os.dup`` and ``os.close`` take
+    it. No link is followed, but for the folder that :meth:`open_top` opens. Raises ``OSError``.
+    """
 
-        Raises ``OSError``, ``FileExistsError`` among them.
+    def open_top(self, path: Path) -> int:
+        """Open a folder by its path."""
+        ...
+
+    def open_folder(self, above: int, name: str) -> int:
+        """Open a folder of an open folder."""
+        ...
+
+    def open_file(self, folder: int, name: str) -> int:
+        """Open a file for reading, without waiting for a pipe."""
+        ...
+
+    def create_file(self, folder: int, name: str, *, private: bool) -> int:
+        """Create a file for writing. ``private``: it is the user's alone until :meth:`copy_rights` or the exchange."""
+        ...
+
+    def make_folder(self, above: int, name: str) -> None:
+        """Create a folder."""
+        ...
+
+    def remove_folder(self, above: int, name: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def unlink(self, folder: int, name: str) -> None:
+        """Remove a file."""
+        ...
+
+    def scan(self, folder: int) -> AbstractContextManager[Iterable[Entry]]:
+        """Give what a folder holds."""
+        ...
+
+    def list_names(self, folder: int) -> list[str]:
+        """Return the names in a folder."""
+        ...
+
+    def look(self, folder: int, name: str) -> FileState:
+        """Return the state of what has a name. Nothing is fetched from a server for it."""
+        ...
+
+    def look_at_open(self, descriptor: int) -> FileState:
+        """Return the state of an open file or folder."""
+        ...
+
+    def is_elsewhere(self, found: FileState) -> bool:
+        """Tell whether the content of a file is not on this computer: reading would wait for the network."""
+        ...
+
+    def has_no_blocks(self, found: FileState) -> bool:
+        """Tell whether a file has no block on the disk, where the system says so."""
+        ...
+
+    def is_read_only(self, folder: int, name: str) -> bool:
+        """Tell whether a file, or its folder (for ``''`` that alone), is marked as one that may only be read.
+
+        A file system that takes no change at all has not marked this file.
         """
         ...
 
-    def birth(self, descriptor: int, found: os.stat_result) -> str | None:
-        """Return when an open file was made, as the system tells it; None if it does not."""
+    def takes_name(self, name: str) -> bool:
+        """Tell whether a new file or folder can have a name that every program of the system understands."""
+        ...
+
+    def rename(
+        self,
+        old_folder: int,
+        old: str,
+        new_folder: int,
+        new: str,
+        *,
+        exchange: bool,
+        spare: str = "",
+    ) -> bool:
+        """Exchange two files, or move one where no other is; False if the system or the file system cannot.
+
+        ``spare``: a free name that one of two may have for a moment. Raises ``FileExistsError``, too.
+        """
+        ...
+
+    def link(self, old_folder: int, old: str, new_folder: int, new: str) -> None:
+        """Give a file one more name. Raises ``FileExistsError``."""
+        ...
+
+    def replace(self, folder: int, old: str, new: str) -> None:
+        """Move a file to the name of another, which goes."""
+        ...
+
+    def permit_as(self, above: int, descriptor: int, *, is_folder: bool) -> None:
+        """Let something new be as open to others as the folder that it is in, where that is not so by itself."""
+        ...
+
+    def copy_rights(self, source: int, found: FileState, to: int) -> None:
+        """Give an open file the owner, rights and attributes of another, as far as the system permits.
+
+        What the system itself gives to a file at :meth:`rename` may come only then.
+        """
+        ...
+
+    def flush_names(self, folder: int) -> None:
+        """Wait until the names in an open folder are on the disk."""
+        ...
+
+    def birth(self, descriptor: int, found: FileState) -> str | None:
+        """Return when an open file was made (epoch seconds), as the system tells it; None if it does not."""
         ...
 
     def is_being_written(self, descriptor: int) -> bool:
@@ -139,10 +306,6 @@ class SharedFiles(Protocol):
 
     def write_attribute(self, descriptor: int, name: str, value: bytes) -> None:
         """Give an open file an extended attribute. Raises ``OSError``, also where there are none."""
-        ...
-
-    def copy_attributes(self, source: int, to: int) -> None:
-        """Give an open file the extended attributes of another, as far as the system permits."""
         ...
 
 

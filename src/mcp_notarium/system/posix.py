@@ -10,17 +10,24 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from mcp_notarium.system.port import Access, FolderEvents
+from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 
 # defence: private-file-no-link -O_NOFOLLOW
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_TOP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _TOP | os.O_NOFOLLOW  # defence: vault-folder-no-link -O_NOFOLLOW
+# defence: vault-file-is-no-link -O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ALL, _READ, _CHANGE = 0o077, 0o044, 0o022
+_ANYBODY_WRITES = 0o222
 
 
 class Posix:
@@ -230,14 +237,116 @@ class Posix:
         except termios.error as error:
             raise OSError(errno.ENOTTY, "the terminal is gone") from error
 
-    def rename(
-        self, _old_folder: int, _old: str, _new_folder: int, _new: str, *, exchange: bool
-    ) -> bool:
-        """Return False: POSIX has neither."""
-        del exchange
+    def open_top(self, path: Path) -> int:
+        """Open it, also by a link."""
+        return os.open(path, _TOP)
+
+    def open_folder(self, above: int, name: str) -> int:
+        """Use ``openat``."""
+        return os.open(name, _FOLDER, dir_fd=above)
+
+    def open_file(self, folder: int, name: str) -> int:
+        """Use ``openat``."""
+        return os.open(name, _FILE, dir_fd=folder)
+
+    def create_file(self, folder: int, name: str, *, private: bool) -> int:
+        """Create it with mode 0600, whoever is to have it later."""
+        del private
+        return os.open(name, _NEW, 0o600, dir_fd=folder)
+
+    def make_folder(self, above: int, name: str) -> None:
+        """Use ``mkdirat``."""
+        os.mkdir(name, dir_fd=above)
+
+    def remove_folder(self, above: int, name: str) -> None:
+        """Use ``unlinkat``."""
+        os.rmdir(name, dir_fd=above)
+
+    def unlink(self, folder: int, name: str) -> None:
+        """Use ``unlinkat``."""
+        os.unlink(name, dir_fd=folder)
+
+    def scan(self, folder: int) -> AbstractContextManager[Iterable[Entry]]:
+        """Use ``fdopendir``."""
+        return os.scandir(folder)
+
+    def list_names(self, folder: int) -> list[str]:
+        """Use ``fdopendir``."""
+        return os.listdir(folder)
+
+    def look(self, folder: int, name: str) -> FileState:
+        """Use ``fstatat``."""
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+    def look_at_open(self, descriptor: int) -> FileState:
+        """Use ``fstat``."""
+        return os.fstat(descriptor)
+
+    def is_elsewhere(self, _found: FileState) -> bool:
+        """Return False: only macOS tells."""
         return False
 
-    def birth(self, _descriptor: int, found: os.stat_result) -> str | None:
+    def is_read_only(self, folder: int, name: str) -> bool:
+        """Read the modes, and ask whether this user may write."""
+        if not os.fstat(folder).st_mode & _ANYBODY_WRITES:
+            return True
+        if not name:
+            return False
+        if not self.look(folder, name).st_mode & _ANYBODY_WRITES:
+            return True
+        may_write = partial(os.access, mode=os.W_OK, dir_fd=folder)
+        return not may_write(name) and may_write(".")
+
+    def has_no_blocks(self, found: FileState) -> bool:
+        """Read the number of blocks."""
+        return not getattr(found, "st_blocks", 1)
+
+    def takes_name(self, _name: str) -> bool:
+        """Say yes to all."""
+        return True
+
+    def rename(
+        self,
+        _old_folder: int,
+        _old: str,
+        _new_folder: int,
+        _new: str,
+        *,
+        exchange: bool,
+        spare: str = "",
+    ) -> bool:
+        """Return False: POSIX has neither."""
+        del exchange, spare
+        return False
+
+    def link(self, old_folder: int, old: str, new_folder: int, new: str) -> None:
+        """Use ``linkat``."""
+        os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+
+    def replace(self, folder: int, old: str, new: str) -> None:
+        """Use ``renameat``."""
+        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def permit_as(self, above: int, descriptor: int, *, is_folder: bool) -> None:
+        """Set the folder's mode; a file cannot be executed."""
+        _permit(descriptor, os.fstat(above).st_mode & (0o777 if is_folder else 0o666))
+
+    def copy_rights(self, source: int, found: FileState, to: int) -> None:
+        """Copy group, owner, mode and extended attributes."""
+        for owner, group in (
+            (-1, getattr(found, "st_gid", -1)),
+            (getattr(found, "st_uid", -1), -1),
+        ):
+            with suppress(OSError):
+                os.fchown(to, owner, group)
+        _permit(to, stat.S_IMODE(found.st_mode))
+        self._copy_attributes(source, to)
+
+    def flush_names(self, folder: int) -> None:
+        """Use ``fsync``."""
+        os.fsync(folder)
+
+    def birth(self, _descriptor: int, found: FileState) -> str | None:
         """Return what ``fstat`` says, where it says that."""
         born = getattr(found, "st_birthtime", None)
         return None if born is None else str(born)
@@ -254,7 +363,7 @@ class Posix:
         """Refuse: POSIX has none."""
         raise OSError(errno.ENOTSUP, "no extended attributes")
 
-    def copy_attributes(self, _source: int, _to: int) -> None:
+    def _copy_attributes(self, _source: int, _to: int) -> None:
         """Do nothing: POSIX has none."""
 
     def folder_events(self, _root: Path) -> FolderEvents | None:
@@ -287,6 +396,11 @@ class Posix:
             yield
         finally:
             _restore(descriptor, before, termios.TCSADRAIN)
+
+
+def _permit(descriptor: int, mode: int) -> None:
+    with suppress(PermissionError):  # a file system without modes
+        os.fchmod(descriptor, mode)
 
 
 def _restore(descriptor: int, before: list[Any], when: int) -> None:

@@ -21,33 +21,32 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from mcp_notarium.system.port import Access, FolderEvents
-from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID, AccessLists
+from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
+from mcp_notarium.system.windows_files import (
+    CREATE_NEW,
+    GENERIC_READ,
+    GENERIC_WRITE,
+    NORMAL,
+    OPEN_ALWAYS,
+    OPEN_EXISTING,
+    STANDS_FOR_ANOTHER_NAME,
+    WindowsFiles,
+    binary,
+    long_path,
+)
 from mcp_notarium.system.windows_kernel import (
     INVALID_PARAMETER,
     IO_PENDING,
     LOCK_VIOLATION,
-    AttributeTag,
-    FileId,
-    Kernel,
     MemoryCounters,
     Overlapped,
     windows_error,
 )
 
-_GENERIC_READ, _GENERIC_WRITE = 0x80000000, 0x40000000
 _APPEND_ONLY = (
     0x4 | 0x100000 | 0x80 | 0x20000
 )  # FILE_APPEND_DATA, SYNCHRONIZE, READ_ATTRIBUTES, READ_CONTROL
 _CHANGE_LIST = 0x40000  # WRITE_DAC
-_SHARE_ALL = 0x1 | 0x2 | 0x4
-"""With FILE_SHARE_DELETE another process may rename or remove what this one has open, as on POSIX."""
-_CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
-_NO_REPARSE, _NORMAL = 0x00200000, 0x80
-_TYPE_DISK = 1
-_TAG_INFO, _ID_INFO = 9, 18
-_DIRECTORY, _REPARSE = 0x10, 0x400
-_STANDS_FOR_ANOTHER_NAME = 0x20000000
-"""The bit of ``IsReparseTagNameSurrogate``: links and mount points have it, files of OneDrive have not."""
 _MOVE_REPLACE, _MOVE_WRITE_THROUGH = 0x1, 0x8
 _LOCK_AT_ONCE, _LOCK_EXCLUSIVE = 0x1, 0x2
 _LOCK_OFFSET = 0x7FFFFFFF
@@ -57,14 +56,10 @@ _SIGNALLED = 0
 _NO_FAULT_BOX = 0x1 | 0x2  # SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX
 _NO_HEAP = 0x1
 _ECHO = 0x4
-_LONGEST = 240
-_TRIES, _PAUSE = 20, 0.05
-_HELD = {errno.EACCES, errno.EBUSY, errno.EAGAIN}
-"""Errors while an antivirus, a backup or an indexer has a file for a moment; a lack of rights looks the same."""
 
 
-class Windows:
-    """Implement the port by the Windows API; ``pause`` waits so many seconds."""
+class Windows(WindowsFiles):
+    """Implement the port by the Windows API."""
 
     can_confine = False
     has_modes = False
@@ -76,111 +71,35 @@ class Windows:
     can_pass_descriptors = False
     can_select_streams = False
 
-    def __init__(
-        self, kernel: Kernel | None = None, *, pause: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._kernel = kernel or Kernel()
-        self._lists = AccessLists(self._kernel)
-        self._pause = pause
-
     def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
         """Open it, and look at what was opened; other programs may still rename and remove it."""
         if follow:
-            handle = self._create(path, _GENERIC_READ, _OPEN_EXISTING, _NORMAL)
+            handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
             try:
-                self._demand_regular(handle, path)
+                self.demand_regular(handle, path)
             except BaseException:
                 self._kernel.call("CloseHandle", handle)
                 raise
         else:
-            handle = self._open_itself(path, _GENERIC_READ, _OPEN_EXISTING, None)
-        flags = os.O_RDONLY | _binary()
+            handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
+        flags = os.O_RDONLY | binary()
         return os.fdopen(self._kernel.libraries.descriptor(handle, flags), "rb")
 
     def open_private(self, path: Path, flags: int) -> int:
         """Open it with the list of rights that makes a new one the user's alone."""
         append = flags & os.O_APPEND
-        wanted = _APPEND_ONLY if append else _GENERIC_READ
+        wanted = _APPEND_ONLY if append else GENERIC_READ
         if flags & (os.O_RDWR | os.O_WRONLY) and not append:
-            wanted |= _GENERIC_WRITE
+            wanted |= GENERIC_WRITE
         if not flags & os.O_CREAT:
-            how = _OPEN_EXISTING
+            how = OPEN_EXISTING
         else:
-            how = _CREATE_NEW if flags & os.O_EXCL else _OPEN_ALWAYS
+            how = CREATE_NEW if flags & os.O_EXCL else OPEN_ALWAYS
         with self._lists.attributes(folder=False) as attributes:
             new = attributes if flags & os.O_CREAT else None
-            handle = self._open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
+            handle = self.open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
         kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
-        return self._kernel.libraries.descriptor(handle, kept | _binary())
-
-    def _open_itself(self, path: Path, access: int, how: int, attributes: object) -> int:
-        """Open a regular file, and not what a link in its place names.
-
-        A file that is stored in another way (OneDrive, deduplication) has a reparse point that is no name. It is
-        opened again for its content, and must be the same file.
-        """
-        handle = self._create(path, access, how, _NO_REPARSE, attributes)
-        try:
-            tag = self._tag(handle, path)
-            if tag.FileAttributes & _REPARSE and tag.ReparseTag & _STANDS_FOR_ANOTHER_NAME:
-                raise OSError(errno.ELOOP, "it is a link", str(path))
-            if not tag.FileAttributes & _REPARSE:
-                self._demand_regular(handle, path)
-                kept, handle = handle, 0
-                return kept
-            again = self._create(path, access, _OPEN_EXISTING, _NORMAL)
-            try:
-                self._demand_regular(again, path)
-                self._demand_same(again, handle, path)
-            except BaseException:
-                self._kernel.call("CloseHandle", again)
-                raise
-            return again
-        finally:
-            if handle:
-                self._kernel.call("CloseHandle", handle)
-
-    def _demand_same(self, one: int, other: int, path: Path) -> None:
-        if self._identity(one, path) != self._identity(other, path):
-            raise OSError(errno.ELOOP, "it was replaced by a link", str(path))
-
-    def _create(
-        self, path: Path, access: int, how: int, flags: int, attributes: object = None
-    ) -> int:
-        new = ctypes.byref(attributes) if isinstance(attributes, ctypes.Structure) else None
-        return self._kernel.demand(
-            "CreateFileW", long_path(path), access, _SHARE_ALL, new, how, flags, None, path=path
-        )
-
-    def _demand_regular(self, handle: int, path: Path) -> None:
-        """Raise ``OSError`` for a folder, a pipe or a device."""
-        try:
-            is_disk = self._kernel.call("GetFileType", handle) == _TYPE_DISK
-            if is_disk and not self._tag(handle, path).FileAttributes & _DIRECTORY:
-                return
-        except OSError:
-            pass
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-
-    def _tag(self, handle: int, path: Path) -> AttributeTag:
-        found = AttributeTag()
-        self._inform(handle, _TAG_INFO, found, path)
-        return found
-
-    def _identity(self, handle: int, path: Path) -> tuple[int, bytes]:
-        found = FileId()
-        self._inform(handle, _ID_INFO, found, path)
-        return found.VolumeSerialNumber, bytes(found.FileId)
-
-    def _inform(self, handle: int, what: int, found: ctypes.Structure, path: Path) -> None:
-        self._kernel.demand(
-            "GetFileInformationByHandleEx",
-            handle,
-            what,
-            ctypes.byref(found),
-            ctypes.sizeof(found),
-            path=path,
-        )
+        return self._kernel.libraries.descriptor(handle, kept | binary())
 
     def make_private_folder(self, path: Path) -> None:
         """Create it with a list of rights that what is created in it inherits."""
@@ -197,7 +116,7 @@ class Windows:
 
     def is_link(self, found: os.stat_result) -> bool:
         """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
-        return bool(getattr(found, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER_NAME)
+        return bool(getattr(found, "st_reparse_tag", 0) & STANDS_FOR_ANOTHER_NAME)
 
     def make_private(self, descriptor: int) -> None:
         """Give it the list of rights of a new file."""
@@ -272,17 +191,6 @@ class Windows:
     def remove(self, path: Path) -> None:
         """Use ``DeleteFile``; try again as :meth:`move` does."""
         self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
-
-    def _patiently(self, do: Callable[[], object]) -> None:
-        for left in reversed(range(_TRIES)):
-            try:
-                do()
-            except OSError as error:
-                if error.errno not in _HELD or not left:
-                    raise
-                self._pause(_PAUSE)
-            else:
-                return
 
     def machine(self) -> str:
         """Return what the variable says."""
@@ -363,32 +271,6 @@ class Windows:
         """Let line ends pass as they are."""
         self._kernel.libraries.set_binary(descriptor)
 
-    def rename(
-        self, _old_folder: int, _old: str, _new_folder: int, _new: str, *, exchange: bool
-    ) -> bool:
-        """Return False: folders have no descriptors here."""
-        del exchange
-        return False
-
-    def birth(self, _descriptor: int, found: os.stat_result) -> str | None:
-        """Return the creation time that NTFS keeps."""
-        return str(getattr(found, "st_birthtime", found.st_ctime_ns))
-
-    def is_being_written(self, _descriptor: int) -> bool:
-        """Return False: who writes without sharing is refused a second opening instead."""
-        return False
-
-    def read_attribute(self, _descriptor: int, _name: str) -> bytes | None:
-        """Return None: NTFS' streams are no attributes that survive a copy."""
-        return None
-
-    def write_attribute(self, _descriptor: int, _name: str, _value: bytes) -> None:
-        """Refuse."""
-        raise OSError(errno.ENOTSUP, "no extended attributes")
-
-    def copy_attributes(self, _source: int, _to: int) -> None:
-        """Do nothing."""
-
     def folder_events(self, root: Path) -> FolderEvents:
         """Use ``ReadDirectoryChangesW`` by a library."""
         from mcp_notarium.system.folder_events import TreeEvents  # noqa: PLC0415 - for a vault alone
@@ -424,18 +306,5 @@ class Windows:
         return int(mode.value)
 
 
-def long_path(path: Path) -> str:
-    r"""Return the path as Windows takes it however long it is: ``\\?\`` before an absolute one with backslashes."""
-    text = str(path)
-    if len(text) < _LONGEST or text.startswith("\\\\?\\"):
-        return text
-    text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
-    return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
-
-
 def _lock_place() -> Overlapped:
     return Overlapped(0, 0, 0, _LOCK_OFFSET, None)
-
-
-def _binary() -> int:
-    return getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)

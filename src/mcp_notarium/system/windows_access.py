@@ -17,7 +17,7 @@ from ctypes import wintypes as w
 from pathlib import Path
 
 from mcp_notarium.system.port import Access
-from mcp_notarium.system.windows_kernel import Kernel, SecurityAttributes, SizeOfList
+from mcp_notarium.system.windows_kernel import DWORD, Kernel, SecurityAttributes, SizeOfList
 
 _TOKEN_QUERY, _TOKEN_USER = 0x8, 1
 _SDDL_REVISION, _FILE_OBJECT, _SIZE_INFORMATION = 1, 1, 2
@@ -187,7 +187,7 @@ class AccessLists:
         kind, flags = ctypes.string_at(entry, 2)
         if kind not in _ALLOWED or flags & _INHERIT_ONLY:
             return 0
-        mask: int = w.DWORD.from_address(entry + _HEADER).value
+        mask: int = DWORD.from_address(entry + _HEADER).value
         if kind in _OF_OBJECTS:
             return mask  # files have none; whom it means is not looked at
         sid = self._text(entry + _HEADER + _MASK)

@@ -18,7 +18,14 @@ if sys.platform == "win32":
     import msvcrt
 
 ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 5, 32, 33
-INVALID_PARAMETER, IO_PENDING = 87, 997
+INVALID_PARAMETER, IO_PENDING, NO_MORE_FILES = 87, 997, 18
+UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMENT_2 = (
+    1175,
+    1176,
+    1177,
+)
+UNSUPPORTED = (1, 50, 120)
+"""ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED."""
 INVALID_HANDLE = ctypes.c_void_p(-1).value
 
 _ERRNO = {
@@ -36,6 +43,7 @@ _ERRNO = {
     SHARING_VIOLATION: errno.EBUSY,
     LOCK_VIOLATION: errno.EAGAIN,
     39: errno.ENOSPC,
+    50: errno.ENOTSUP,
     80: errno.EEXIST,
     INVALID_PARAMETER: errno.EINVAL,
     112: errno.ENOSPC,
@@ -46,13 +54,21 @@ _ERRNO = {
     267: errno.ENOTDIR,
     303: errno.EBUSY,  # ERROR_DELETE_PENDING
     1117: errno.EIO,
+    UNABLE_TO_REMOVE_REPLACED: errno.EBUSY,
+    UNABLE_TO_MOVE_REPLACEMENT: errno.EBUSY,
+    UNABLE_TO_MOVE_REPLACEMENT_2: errno.EBUSY,
     1314: errno.EPERM,
 }
 _WORDS = {
     SHARING_VIOLATION: "another program has it open",
     LOCK_VIOLATION: "another program has locked it",
+    **dict.fromkeys((1175, 1176, 1177), "another program has it open"),
     303: "it is being deleted, and another program has it open",
 }
+
+
+DWORD = ctypes.c_uint32
+"""The type of 32 bits on every system, for structures: that of ``wintypes`` has 64 where the C type ``long`` has."""
 
 
 class Overlapped(ctypes.Structure):
@@ -61,8 +77,8 @@ class Overlapped(ctypes.Structure):
     _fields_ = (
         ("Internal", ctypes.c_size_t),
         ("InternalHigh", ctypes.c_size_t),
-        ("Offset", w.DWORD),
-        ("OffsetHigh", w.DWORD),
+        ("Offset", DWORD),
+        ("OffsetHigh", DWORD),
         ("hEvent", w.HANDLE),
     )
 
@@ -71,16 +87,16 @@ class SecurityAttributes(ctypes.Structure):
     """``SECURITY_ATTRIBUTES``: who may use what is created."""
 
     _fields_ = (
-        ("nLength", w.DWORD),
+        ("nLength", DWORD),
         ("lpSecurityDescriptor", w.LPVOID),
-        ("bInheritHandle", w.BOOL),
+        ("bInheritHandle", ctypes.c_int32),
     )
 
 
 class AttributeTag(ctypes.Structure):
     """``FILE_ATTRIBUTE_TAG_INFO``."""
 
-    _fields_ = (("FileAttributes", w.DWORD), ("ReparseTag", w.DWORD))
+    _fields_ = (("FileAttributes", DWORD), ("ReparseTag", DWORD))
 
 
 class FileId(ctypes.Structure):
@@ -89,12 +105,40 @@ class FileId(ctypes.Structure):
     _fields_ = (("VolumeSerialNumber", ctypes.c_ulonglong), ("FileId", ctypes.c_ubyte * 16))
 
 
+class BasicInfo(ctypes.Structure):
+    """``FILE_BASIC_INFO``; a time of 0 is left as it is."""
+
+    _fields_ = (
+        ("CreationTime", ctypes.c_int64),
+        ("LastAccessTime", ctypes.c_int64),
+        ("LastWriteTime", ctypes.c_int64),
+        ("ChangeTime", ctypes.c_int64),
+        ("FileAttributes", DWORD),
+        ("_Padding", DWORD),
+    )
+
+
+class FileInformation(ctypes.Structure):
+    """``BY_HANDLE_FILE_INFORMATION``."""
+
+    _fields_ = (
+        ("FileAttributes", DWORD),
+        ("Times", DWORD * 6),
+        ("VolumeSerialNumber", DWORD),
+        ("FileSizeHigh", DWORD),
+        ("FileSizeLow", DWORD),
+        ("NumberOfLinks", DWORD),
+        ("FileIndexHigh", DWORD),
+        ("FileIndexLow", DWORD),
+    )
+
+
 class MemoryCounters(ctypes.Structure):
     """``PROCESS_MEMORY_COUNTERS``."""
 
     _fields_ = (
-        ("cb", w.DWORD),
-        ("PageFaultCount", w.DWORD),
+        ("cb", DWORD),
+        ("PageFaultCount", DWORD),
         ("PeakWorkingSetSize", ctypes.c_size_t),
         ("WorkingSetSize", ctypes.c_size_t),
         ("QuotaPeakPagedPoolUsage", ctypes.c_size_t),
@@ -109,7 +153,7 @@ class MemoryCounters(ctypes.Structure):
 class SizeOfList(ctypes.Structure):
     """``ACL_SIZE_INFORMATION``."""
 
-    _fields_ = (("AceCount", w.DWORD), ("AclBytesInUse", w.DWORD), ("AclBytesFree", w.DWORD))
+    _fields_ = (("AceCount", DWORD), ("AclBytesInUse", DWORD), ("AclBytesFree", DWORD))
 
 
 _POINTER = w.LPVOID
@@ -122,6 +166,20 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "CloseHandle": ("kernel32", w.BOOL, (w.HANDLE,)),
     "CreateDirectoryW": ("kernel32", w.BOOL, (w.LPCWSTR, _POINTER)),
     "MoveFileExW": ("kernel32", w.BOOL, (w.LPCWSTR, w.LPCWSTR, w.DWORD)),
+    "ReplaceFileW": (
+        "kernel32",
+        w.BOOL,
+        (w.LPCWSTR, w.LPCWSTR, w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
+    ),
+    "DeleteFileW": ("kernel32", w.BOOL, (w.LPCWSTR,)),
+    "RemoveDirectoryW": ("kernel32", w.BOOL, (w.LPCWSTR,)),
+    "GetFinalPathNameByHandleW": ("kernel32", w.DWORD, (w.HANDLE, _POINTER, w.DWORD, w.DWORD)),
+    "GetFileInformationByHandle": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
+    "SetFileInformationByHandle": (
+        "kernel32",
+        w.BOOL,
+        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD),
+    ),
     "GetFileType": ("kernel32", w.DWORD, (w.HANDLE,)),
     "GetFileInformationByHandleEx": (
         "kernel32",

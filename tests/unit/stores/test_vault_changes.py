@@ -18,7 +18,7 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost
-from mcp_notarium.stores.vault import file_table, system_calls
+from mcp_notarium.stores.vault import file_table, file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
@@ -119,7 +119,7 @@ def replace_another(place: Path) -> None:
 def exchange(place: Path) -> None:
     """No path comes or goes; each note is under the other's path."""
     here, there = (os.open(place / f"Folder {n}", os.O_RDONLY) for n in (0, 1))
-    assert system_calls.rename(here, "0.md", there, "1.md", exchange=True)
+    assert file_writer.rename(here, "0.md", there, "1.md", exchange=True)
     os.close(here)
     os.close(there)
 

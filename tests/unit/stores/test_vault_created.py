@@ -9,8 +9,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.markup.front_matter import read_created
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as vault_folder
-from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from support import needs
 from support.journal_entries import make_write
@@ -71,7 +71,7 @@ def test_where_a_drive_takes_no_attributes_the_answer_has_the_date_all_the_same(
     def refuse(*_arguments):
         raise OSError(errno.ENOTSUP, "no attributes here")
 
-    monkeypatch.setattr(system_calls.os, "setxattr", refuse)
+    monkeypatch.setattr(file_writer.os, "setxattr", refuse)
     assert save(vault, "one\n").created_at == LONG_AGO
     assert read(vault).created_at > LONG_AGO, "a new file: what docs/vault.md says of such drives"
 

@@ -15,8 +15,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
-from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.push import NOT_STORED
 from support.between_calls import PLACES
@@ -66,7 +66,7 @@ class Faults:
             self.calls += 1
             if fails:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            if module is system_calls and not self._exchanges:
+            if module is file_writer and not self._exchanges:
                 return False
             return real(*arguments, **options)
 
@@ -144,7 +144,7 @@ def test_a_fault_at_any_step_never_passes_for_a_write_that_was_not_made(
 async def test_an_edit_that_a_save_displaced_is_kept_if_the_note_cannot_go_to_the_trash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vault, rename, steps = tmp_path / "vault", system_calls.rename, count()
+    vault, rename, steps = tmp_path / "vault", file_writer.rename, count()
     vault.mkdir()
     (vault / "Note.md").write_text("one\ntwo\nthree\n")
     client = Client(tmp_path, None, remote=VaultStore(vault))
@@ -159,7 +159,7 @@ async def test_an_edit_that_a_save_displaced_is_kept_if_the_note_cannot_go_to_th
             raise OSError(errno.EIO, "the disk refuses")
         return rename(parent, old, target, new, exchange=exchange)
 
-    monkeypatch.setattr(system_calls, "rename", interrupted)
+    monkeypatch.setattr(file_writer, "rename", interrupted)
     note = client.note("Note.md")
     content = replace(note.content, text="ours\ntwo\nthree\n", trash=True)
     saved = await client.writer.save(note=note, content=content)
@@ -173,7 +173,7 @@ async def test_on_macos_an_edit_right_before_the_exchange_is_in_the_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate_macos(monkeypatch)
-    vault, rename, exchanged = tmp_path / "vault", system_calls.rename, list[bool]()
+    vault, rename, exchanged = tmp_path / "vault", file_writer.rename, list[bool]()
     vault.mkdir()
     (vault / "Note.md").write_text("one\ntwo\nthree\n")
     os.setxattr(vault / "Note.md", "user.finder-tag", b"red")
@@ -188,7 +188,7 @@ async def test_on_macos_an_edit_right_before_the_exchange_is_in_the_note(
         exchanged.append(done and exchange)
         return done
 
-    monkeypatch.setattr(system_calls, "rename", beside_an_editor)
+    monkeypatch.setattr(file_writer, "rename", beside_an_editor)
     note = client.note("Note.md")
     content = replace(note.content, text="ours\ntwo\nthree\n")
     await client.writer.save(note=note, content=content)

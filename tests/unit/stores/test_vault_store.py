@@ -30,7 +30,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement
-from mcp_notarium.stores.vault import file_writer, system_calls
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
@@ -229,7 +229,7 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
 def test_a_drive_that_grants_no_leases_leaves_nothing_behind(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_calls, "is_being_written", lambda _file: True)
+    monkeypatch.setattr(file_writer, "is_being_written", lambda _file: True)
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
     base = store._get("Note.md")
@@ -309,6 +309,44 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     asyncio.run(store.close())
 
 
+@pytest.mark.parametrize(
+    ("note", "spare", "stuck", "wanted"),
+    [
+        ("", "base\n", -1.0, {"Note.md": "base\n"}),
+        ("", "base\n", 99.0, {".notarium-=OURS=BASE=0a=Note.md.tmp": "base\n"}),
+        (OURS, "base\n", -1.0, {"Note.md": OURS}),
+        ("later\n", OURS, -1.0, {"Note.md": "later\n"}),
+        (OURS, THEIRS, -1.0, {"Note.md": OURS, "Recovered 0a.md": THEIRS}),
+    ],
+)
+def test_an_exchange_in_steps_that_a_killed_process_has_begun_is_undone_or_ended(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    note: str,
+    spare: str,
+    stuck: float,
+    wanted: dict[str, str],
+) -> None:
+    short = {
+        word: folder_module.digest_of(text.encode())[:16]
+        for word, text in (("OURS", OURS), ("BASE", "base\n"))
+    }
+    name = ".notarium-={OURS}={BASE}=0a=Note.md.tmp"
+    put(place / name.format(**short), spare)
+    if note:
+        put(place / "Note.md", note)
+    monkeypatch.setattr(file_writer, "_STUCK", stuck)
+    monkeypatch.setattr(file_writer, "LEFT_BEHIND", 999.0 if stuck > 0 else -1.0)
+    store = VaultStore(place)
+    store._list_page(None, 9, with_content=False)
+    asyncio.run(store.close())
+    there = {one.name: one.read_text(encoding="utf-8") for one in place.iterdir()}
+    for word, digest in short.items():
+        there = {one.replace(digest, word): text for one, text in there.items()}
+    assert there == wanted
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed(
     place: Path,
@@ -324,7 +362,7 @@ def test_a_file_left_behind_that_cannot_be_moved_keeps_no_note_from_being_listed
         def move(*_arguments: object) -> None:
             raise PermissionError(13, os.strerror(13))
 
-        monkeypatch.setattr(file_writer.system_calls, "move", move)
+        monkeypatch.setattr(file_writer, "move", move)
     store = VaultStore(place)
     for _ in range(2):
         page = store._list_page(None, 9, with_content=True)
@@ -493,7 +531,7 @@ def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_t
     put(place / ".trash" / "Note.md", "one\n")
     store = VaultStore(place)
     base = store._get("Note.md")
-    move = system_calls.move
+    move = file_writer.move
 
     def act() -> None:
         (place / ".trash" / "Note.md").unlink(missing_ok=True)
@@ -502,12 +540,12 @@ def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_t
     def moved(*args: Any) -> None:
         if moment == "once it is taken":
             move(*args)
-        monkeypatch.setattr(system_calls, "move", move)
+        monkeypatch.setattr(file_writer, "move", move)
         act()
         if moment == "before it is taken":
             move(*args)
 
-    monkeypatch.setattr(system_calls, "move", moved)
+    monkeypatch.setattr(file_writer, "move", moved)
     with pytest.raises(VersionConflict):
         store._writer.delete("Note.md", base.etag)
     assert everything(place) == {now: THEIRS}
@@ -615,32 +653,6 @@ def test_the_next_start_reads_only_the_files_that_have_changed(
     anew = VaultStore(place, memory)
     assert asyncio.run(list_all(anew)) == after
     asyncio.run(anew.close())
-
-
-@needs.POSIX
-def test_a_name_that_differs_in_letter_case_only_is_given_where_both_are_one(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a drive that takes both for one name: nothing is renamed, unless by way of a third name."""
-    put(place / "plan.md", OURS)
-    move, look = system_calls.move, os.stat
-
-    def folded(old_folder: int, old: str, new_folder: int, new: str) -> None:
-        if old.lower() == new.lower():
-            raise FileExistsError
-        move(old_folder, old, new_folder, new)
-
-    def stat_folded(name: str, *, dir_fd: int, follow_symlinks: bool) -> os.stat_result:
-        names = [one for one in os.listdir(dir_fd) if one.lower() == name.lower()]
-        return look(names[0], dir_fd=dir_fd, follow_symlinks=follow_symlinks)
-
-    folder = os.open(place, os.O_RDONLY)
-    with monkeypatch.context() as patch:
-        patch.setattr(system_calls, "move", folded)
-        patch.setattr(os, "stat", stat_folded)
-        file_writer.rename_file(folder, "plan.md", folder, "Plan.md")
-    os.close(folder)
-    assert {path.name: path.read_text() for path in place.iterdir()} == {"Plan.md": OURS}
 
 
 def renaming(store: VaultStore, title: str, text: str) -> PendingWrite:

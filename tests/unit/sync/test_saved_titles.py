@@ -11,8 +11,8 @@ from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import InvalidRequest, NotariumError, StoreRejected, StoreUnavailable
 from mcp_notarium.markup.obsidian_links import rewrite_links
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as vault_folder
-from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.store import VaultStore
 from support.between_calls import acting_before
 from support.long import sample
@@ -227,7 +227,7 @@ def test_an_edit_between_any_two_system_calls_of_a_rename_is_not_lost(places, ac
 @pytest.fixture(params=[True, False], ids=["identities", "no identities"])
 def _named_by_paths_alone(request, monkeypatch):
     if not request.param:
-        monkeypatch.setattr(system_calls, "identity_of", lambda _file, _found: None)
+        monkeypatch.setattr(file_writer, "identity_of", lambda _file, _found: None)
 
 
 STEPS = ("recorded", "moved", "pushed", "committed")

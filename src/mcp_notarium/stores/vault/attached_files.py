@@ -24,6 +24,8 @@ from mcp_notarium.stores.vault.folder import (
     open_folder,
     open_parent,
 )
+from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.port import FileState
 
 _REMEMBERED = 2.0
 """Seconds for which the names of files are believed that are still there."""
@@ -121,13 +123,13 @@ def _look_at(root: int, path: str) -> Attachment | None:
     with suppress(OSError, NoteNotFound):
         parent = open_folder(root, folder.split("/") if folder else [])
         try:
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            found = SYSTEM.look(parent, name)
         finally:
             os.close(parent)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not SYSTEM.is_elsewhere(found):
             return _facts(path, found)
     return None
 
 
-def _facts(path: str, found: os.stat_result) -> Attachment:
+def _facts(path: str, found: FileState) -> Attachment:
     return Attachment(path, kind_of_name(path), found.st_size, int(found.st_mtime))

@@ -18,9 +18,10 @@ from typing import Any
 
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_links
-from mcp_notarium.stores.vault.file_writer import CANVAS, is_read_only, read_file, replacing
+from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import is_in_trash
+from mcp_notarium.system import SYSTEM
 
 _TRIES = 3
 _VALUES = {
@@ -45,7 +46,7 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
         with suppress(OSError):
             here = open_folder(root, folder.split("/") if folder else [], exact=False)
             try:
-                with os.scandir(here) as entries:
+                with SYSTEM.scan(here) as entries:
                     names = [one.name for one in entries if one.name.endswith(CANVAS)]
                 counts = {name: _count(here, name, path) for name in names}
             finally:
@@ -103,7 +104,7 @@ def move_cards_in(
 def _move_cards_at(parent: int, name: str, old: str, new: str, links: Changes) -> bool:
     """Move cards, unless another program writes at the same moment: what it has written is put back."""
     held = read_file(parent, name)
-    if is_read_only(parent, name):
+    if SYSTEM.is_read_only(parent, name):
         raise NotACanvas
     data = move_cards(held.text, old, new, links).encode()
     if data == held.data:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcp_notarium.stores.vault.file_writer import recover
-from mcp_notarium.stores.vault.folder import find_placeholder, is_dataless, open_folder
+from mcp_notarium.stores.vault.folder import find_placeholder, open_folder
 from mcp_notarium.stores.vault.paths import (
     TRASH,
     Name,
@@ -30,6 +30,7 @@ from mcp_notarium.stores.vault.paths import (
     named_by,
 )
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.port import FileState
 
 State = tuple[int, int, int, int]
 """Inode, size, and times of the last change of content and of anything, in nanoseconds.
@@ -120,7 +121,7 @@ class FileTable:
         scanned_at, self.scanned_at = self.scanned_at, float("-inf")
         wanted = {*names, *self._unsettled}
         for above, name in sorted(wanted, key=lambda one: (one not in self.files, one)):
-            found: os.stat_result | None = None
+            found: FileState | None = None
             evicted = False
             with suppress(FileNotFoundError):
                 try:
@@ -141,6 +142,11 @@ class FileTable:
         self.scanned_at = scanned_at
         return True
 
+    def look_again(self, one: Found) -> None:
+        """Let a file that could not be read for the moment count as changed the next time."""
+        folder, _, name = one.path.rpartition("/")
+        self._unsettled.add(("/".join(filter(None, (TRASH if one.trash else "", folder))), name))
+
     def is_alone(self, name: Name) -> bool:
         """Tell whether no other name has the file that this one has."""
         return self._inodes.get(self.files[name].state[0]) == name
@@ -152,7 +158,7 @@ class FileTable:
         source, old = was.get(inode, (name, None))
         return None if source == name else old
 
-    def _put(self, name: Name, found: os.stat_result | None, *, evicted: bool = False) -> None:
+    def _put(self, name: Name, found: FileState | None, *, evicted: bool = False) -> None:
         """Remember a file; None: it is gone. One that was not settled counts as changed once more when it is."""
         held, state = self.files.get(name), None if found is None else state_of(found)
         settled = state is None or is_settled(max(state[-2:]))
@@ -180,22 +186,22 @@ def is_settled(newest: int) -> bool:
     return abs(time.time() - newest / _SECOND) > recent
 
 
-def state_of(found: os.stat_result) -> State:
+def state_of(found: FileState) -> State:
     """Return the state of a file."""
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _stat(folder: int, name: str) -> tuple[os.stat_result | None, bool]:
+def _stat(folder: int, name: str) -> tuple[FileState | None, bool]:
     """Return the state of a file, or of what iCloud has put in its place, and whether its content is not here."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        found = SYSTEM.look(folder, name)
     except FileNotFoundError:
         instead = find_placeholder(folder, name)
         return instead, instead is not None
-    return found, is_dataless(found)
+    return found, SYSTEM.is_elsewhere(found)
 
 
-def _made(name: Name, found: os.stat_result, *, evicted: bool) -> Found:
+def _made(name: Name, found: FileState, *, evicted: bool) -> Found:
     path = "/".join(filter(None, name))
     trash = path.startswith(f"{TRASH}/")
     path = path.removeprefix(f"{TRASH}/") if trash else path
@@ -210,7 +216,7 @@ def _weigh(about: object) -> int:
     return int.from_bytes(digest, "big")
 
 
-def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result, bool]]:
+def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, FileState, bool]]:
     """Yield all entries with the name of a note, and whether the content is at iCloud only; append to ``folders`` what is looked into.
 
     A folder that vanishes or must not be read has no notes. Of the ignored folders the trash is looked into.
@@ -224,7 +230,7 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result,
             continue
         try:
             folders.append(above)
-            with os.scandir(here) as entries:
+            with SYSTEM.scan(here) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         if _is_looked_into(above, entry.name):
@@ -233,10 +239,10 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, os.stat_result,
                     with suppress(FileNotFoundError):
                         if is_note_name(entry.name):
                             own = entry.stat(follow_symlinks=False)
-                            yield (above, entry.name), own, is_dataless(own)
+                            yield (above, entry.name), own, SYSTEM.is_elsewhere(own)
                         elif (name := named_by(entry.name)) is not None:
                             found, evicted = _stat(here, name)
-                            if found is not None and evicted and not is_dataless(found):
+                            if found is not None and evicted and not SYSTEM.is_elsewhere(found):
                                 yield (above, name), found, evicted
                         elif entry.name.startswith(_TEMPORARY):
                             recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)

@@ -8,10 +8,10 @@ another content is somebody's edit that we have displaced, and becomes a note or
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +20,6 @@ from functools import cached_property
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.stores.vault import system_calls
 from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
@@ -28,12 +27,14 @@ from mcp_notarium.stores.vault.folder import (
     Mark,
     NotANote,
     digest_of,
+    is_same,
     open_file,
     open_folder,
     read_settled,
 )
 from mcp_notarium.stores.vault.paths import named_by
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.port import FileState
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
@@ -42,10 +43,18 @@ LEFT_BEHIND = 600.0
 RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
 CANVAS = ".canvas"
-_ANYBODY_WRITES = 0o222
 _TEMPORARY = re.compile(
     r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)(?P<ending>\.canvas)?\.tmp"
 )
+_SPARE = re.compile(
+    r"\.notarium-=(?P<ours>\w*)=(?P<read>\w*)=(?P<number>\w+)=(?P<name>.+)\.tmp", re.DOTALL
+)
+"""The name of what a system that exchanges two files in steps has taken out of the way: it tells what its name was."""
+_SHORT = 16
+_STUCK = 10.0
+"""Seconds after which nobody is in the middle of an exchange any more."""
+_CREATED = "user.mcp-notarium.created"
+"""The extended attribute with the date of making (epoch seconds) of a file that a save has written anew."""
 _MOST_NAMES = 10_000
 
 
@@ -58,7 +67,7 @@ class NoteFile:
 
     data: bytes
     text: str
-    found: os.stat_result
+    found: FileState
     identity: str | None
     noted: float | None = None
 
@@ -81,34 +90,88 @@ class NoteFile:
         return self.found.st_ino, self.digest
 
 
+def identity_of(file: int, found: FileState) -> str | None:
+    """Return what names an open file beyond its path; None if the system does not tell.
+
+    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    """
+    born = SYSTEM.birth(file, found)
+    return None if born is None else f"{found.st_ino}:{born}"
+
+
+def read_created(file: int) -> float | None:
+    """Return when the note of an open file was made, as :func:`keep_created` has noted it."""
+    value = SYSTEM.read_attribute(file, _CREATED)
+    with suppress(ValueError):
+        noted = math.nan if value is None else float(value)
+        return noted if math.isfinite(noted) else None
+    return None
+
+
+def keep_created(file: int, created: float) -> None:
+    """Note when the note of an open file was made: the file itself is newer. Not where the drive takes no attributes."""
+    with suppress(OSError):
+        SYSTEM.write_attribute(file, _CREATED, f"{created:.6f}".encode())
+
+
+def is_being_written(file: int) -> bool:
+    """Tell whether another program has a file open for writing, as far as the system tells."""
+    return SYSTEM.is_being_written(file)
+
+
+def rename(old_folder: int, old: str, new_folder: int, new: str, *, exchange: bool) -> bool:
+    """Exchange a temporary file with another, or move a file where no other is; False if the system or the disk cannot.
+
+    Raises ``OutcomeUnknown`` if the first of two files has its new name, and the second one has none of both.
+    """
+    if not exchange:
+        return SYSTEM.rename(old_folder, old, new_folder, new, exchange=False)
+    found = _TEMPORARY.fullmatch(old)
+    ours, read, number = found.group("ours", "read", "number") if found else ("", "", "0")
+    spare = f".notarium-={ours[:_SHORT]}={read[:_SHORT]}={number}={new}.tmp"
+    try:
+        return SYSTEM.rename(old_folder, old, new_folder, new, exchange=True, spare=spare)
+    except OSError as error:
+        # defence: half-exchange-is-told =False
+        if _is_there(new_folder, spare) and not _is_there(old_folder, old):
+            raise OutcomeUnknown("the file was replaced, and cannot be compared yet") from error
+        raise
+
+
+def _is_there(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        SYSTEM.look(folder, name)
+        return True
+    return False
+
+
+def move(old_folder: int, old: str, new_folder: int, new: str) -> None:
+    """Move a file. Raises ``FileExistsError``, whatever is there, and ``OutcomeUnknown`` if it has both names now."""
+    if rename(old_folder, old, new_folder, new, exchange=False):
+        return
+    SYSTEM.link(old_folder, old, new_folder, new)
+    try:
+        SYSTEM.unlink(old_folder, old)
+    except OSError as error:
+        try:
+            SYSTEM.unlink(new_folder, new)
+        except OSError:
+            raise OutcomeUnknown("the file has its old name and the new one") from error
+        raise
+
+
 def read_file(parent: int, name: str, *, exact: bool = True, own: Mark | None = None) -> NoteFile:
     """Read a file, when nobody seems to be writing it; see ``read_settled``. Raises ``OSError``, ``NotANote``."""
     file, _ = open_file(parent, name, exact=exact)
     try:
         read: FileBytes = read_settled(file, largest=LARGEST, own=own)
-        identity = system_calls.identity_of(file, read.found)
-        noted = system_calls.read_created(file)
+        identity = identity_of(file, read.found)
+        noted = read_created(file)
         return NoteFile(read.data, read.data.decode(), read.found, identity, noted)
     except UnicodeDecodeError:
         raise NotANote from None
     finally:
         os.close(file)
-
-
-def is_read_only(parent: int, name: str) -> bool:
-    """Tell whether a file may only be read, or its folder. Replacing or moving it would pass over that mark.
-
-    A file system that takes no change at all has not marked this file.
-    """
-    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    if not found.st_mode & _ANYBODY_WRITES or is_folder_read_only(parent):
-        return True
-    return not os.access(name, os.W_OK, dir_fd=parent) and os.access(".", os.W_OK, dir_fd=parent)
-
-
-def is_folder_read_only(folder: int) -> bool:
-    """Tell whether a folder is marked as one that may only be read."""
-    return not os.fstat(folder).st_mode & _ANYBODY_WRITES
 
 
 def require_free_name(parent: int, name: str, *, own: str = "") -> None:
@@ -118,7 +181,7 @@ def require_free_name(parent: int, name: str, *, own: str = "") -> None:
 
     ``own``: the present name of the file that is to have it.
     """
-    with os.scandir(parent) as entries:
+    with SYSTEM.scan(parent) as entries:
         names = (named_by(one.name) or one.name for one in entries if one.name != own)
         if any(tag_key(one) == tag_key(name) for one in names):
             raise FileExistsError(errno.EEXIST, "a file of this name exists")
@@ -132,7 +195,7 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
     temporary, written = _write_temporary(parent, data, like=None)
     try:
         before()
-        system_calls.move(parent, temporary, parent, name)
+        move(parent, temporary, parent, name)
     finally:
         _remove(parent, temporary)
     return written
@@ -159,7 +222,7 @@ class Replaced:
         Raises ``OSError``, ``NotANote`` or ``OutcomeUnknown``; both files are there then.
         """
         self.left = False
-        if system_calls.rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
+        if rename(self.parent, self.temporary, self.parent, self.name, exchange=True):
             back = read_file(self.parent, self.temporary, exact=False, own=self.written.mark)
             flush(self.parent)
             self.left = back.digest == self.written.digest
@@ -188,12 +251,12 @@ def replacing(
     try:
         before()
         # defence: files-exchanged =False
-        certain = system_calls.rename(parent, temporary, parent, name, exchange=True)
+        certain = rename(parent, temporary, parent, name, exchange=True)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
-            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            SYSTEM.replace(parent, temporary, name)
         # Before the displaced file goes: whoever gets no answer does not get its text either.
         flush(parent)
     except BaseException as error:
@@ -210,7 +273,7 @@ def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool 
     """Move a file. Raises ``FileExistsError``; ``free``: what is there gets another name instead."""
     while True:
         try:
-            system_calls.move(parent, name, target, new_name)
+            move(parent, name, target, new_name)
         except FileExistsError:
             if not free:
                 raise
@@ -226,15 +289,14 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
     the file gets a third name in between.
     """
     try:
-        system_calls.move(parent, name, target, new_name)
+        move(parent, name, target, new_name)
     except FileExistsError:
-        there = os.stat(new_name, dir_fd=target, follow_symlinks=False)
-        if not os.path.samestat(there, os.stat(name, dir_fd=parent, follow_symlinks=False)):
+        if not is_same(SYSTEM.look(target, new_name), SYSTEM.look(parent, name)):
             raise
         between = _temporary_name(digest_of(b""), "")
-        system_calls.move(parent, name, parent, between)
+        move(parent, name, parent, between)
         try:
-            system_calls.move(parent, between, target, new_name)
+            move(parent, between, target, new_name)
         except OSError:
             _put_back(parent, between, name)
             raise
@@ -247,11 +309,11 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
     """
     temporary = _temporary_name(digest_of(b""), digest)
     before()
-    system_calls.move(parent, name, parent, temporary)
+    move(parent, name, parent, temporary)
     try:
         same = read_file(parent, temporary, exact=False).digest == digest
         if same:
-            os.unlink(temporary, dir_fd=parent)
+            SYSTEM.unlink(parent, temporary)
     except NotANote:
         same = False
     except OSError:
@@ -264,7 +326,7 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
 
 def _put_back(parent: int, temporary: str, name: str) -> None:
     try:
-        system_calls.move(parent, temporary, parent, name)
+        move(parent, temporary, parent, name)
     except OSError as error:
         raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
@@ -275,11 +337,11 @@ def make_folders(root: int, parts: Sequence[str]) -> int:
     for part in parts:
         try:
             with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=here)
+                SYSTEM.make_folder(here, part)
                 made = open_folder(here, [part])
                 try:
-                    _permit(made, os.fstat(here).st_mode & 0o777)
-                    os.fsync(here)
+                    SYSTEM.permit_as(here, made, is_folder=True)
+                    SYSTEM.flush_names(here)
                 finally:
                     os.close(made)
             below = open_folder(here, [part])
@@ -292,7 +354,7 @@ def make_folders(root: int, parts: Sequence[str]) -> int:
 def flush(folder: int) -> None:
     """Flush a folder. Its names have changed already, so a failure leaves the write in doubt."""
     try:
-        os.fsync(folder)
+        SYSTEM.flush_names(folder)
     except OSError as error:
         raise OutcomeUnknown("the folder of the note could not be flushed") from error
 
@@ -303,17 +365,25 @@ def recover(folder: int, name: str, changed: float) -> None:
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
     """
-    found = _TEMPORARY.fullmatch(name)
-    if found is None or time.time() - changed < LEFT_BEHIND:
+    spare = _SPARE.fullmatch(name)
+    found, age = spare or _TEMPORARY.fullmatch(name), time.time() - changed
+    if spare is not None and age >= min(_STUCK, LEFT_BEHIND):
+        with suppress(OSError, OutcomeUnknown):
+            # defence: unfinished-exchange-undone
+            move(folder, name, folder, spare["name"])
+            return
+    if found is None or age < LEFT_BEHIND:
         return
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
             # defence: displaced-edit-recovered =True
-            if digest in (found["ours"], found["read"], digest_of(b"")):
+            known = digest[:_SHORT] if spare else digest
+            if known in (found["ours"], found["read"]) or digest == digest_of(b""):
                 _remove(folder, name)
                 return
-        kept = RECOVERED.format(found["number"], found["ending"] or ".md")
+        ending = spare["name"][spare["name"].rfind(".") :] if spare else found["ending"]
+        kept = RECOVERED.format(found["number"], ending or ".md")
         move_file(folder, name, folder, kept, free=True)
 
 
@@ -326,7 +396,7 @@ def _move_away(folder: int, name: str) -> None:
     for number in range(2, _MOST_NAMES):
         with suppress(FileExistsError):
             with suppress(FileNotFoundError):
-                system_calls.move(folder, name, folder, f"{stem} {number}{ending}")
+                move(folder, name, folder, f"{stem} {number}{ending}")
             return
 
 
@@ -347,7 +417,7 @@ def _is_being_written(parent: int, name: str) -> bool:
     with suppress(OSError, NotANote):
         file, _ = open_file(parent, name, exact=False)
         try:
-            return system_calls.is_being_written(file)
+            return is_being_written(file)
         finally:
             os.close(file)
     return False
@@ -358,7 +428,7 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
         try:
             return read_file(parent, temporary, exact=False, own=own)
         except NotANote:
-            system_calls.rename(parent, temporary, parent, name, exchange=True)
+            rename(parent, temporary, parent, name, exchange=True)
             raise
     except OSError as error:
         raise OutcomeUnknown(
@@ -376,19 +446,18 @@ def _write_temporary(
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
     name = _temporary_name(digest_of(data), like[1].digest if like else "", ending)
-    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, how, 0o600, dir_fd=parent), "wb") as file:
+    with os.fdopen(SYSTEM.create_file(parent, name, private=like is not None), "wb") as file:
         try:
             file.write(data)
             if like is None:
-                _permit(file.fileno(), os.fstat(parent).st_mode & 0o666)
+                SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
             else:
-                _copy_attributes(parent, like[0], file.fileno())
-                system_calls.keep_created(file.fileno(), like[1].created)
+                _copy_rights(parent, like[0], file.fileno())
+                keep_created(file.fileno(), like[1].created)
             file.flush()
             os.fsync(file.fileno())
-            made = os.fstat(file.fileno())
-            identity = system_calls.identity_of(file.fileno(), made)
+            made = SYSTEM.look_at_open(file.fileno())
+            identity = identity_of(file.fileno(), made)
             noted = like[1].created if like else None
             return name, NoteFile(data, data.decode(), made, identity, noted)
         except BaseException:
@@ -396,25 +465,15 @@ def _write_temporary(
             raise
 
 
-def _copy_attributes(parent: int, name: str, to: int) -> None:
-    """Give an open file the owner, group, mode and extended attributes of another, as far as the system permits."""
+def _copy_rights(parent: int, name: str, to: int) -> None:
     source, found = open_file(parent, name, exact=False)
     try:
-        for owner, group in ((-1, found.st_gid), (found.st_uid, -1)):
-            with suppress(OSError):
-                os.fchown(to, owner, group)
-        _permit(to, stat.S_IMODE(found.st_mode))
-        SYSTEM.copy_attributes(source, to)
+        SYSTEM.copy_rights(source, found, to)
     finally:
         os.close(source)
-
-
-def _permit(file: int, mode: int) -> None:
-    with suppress(PermissionError):  # a file system without modes
-        os.fchmod(file, mode)
 
 
 def _remove(folder: int, name: str) -> None:
     """Remove a temporary file. One that stays says nothing of the write; :func:`recover` finds it later."""
     with suppress(OSError):
-        os.unlink(name, dir_fd=folder)
+        SYSTEM.unlink(folder, name)

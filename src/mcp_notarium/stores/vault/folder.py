@@ -26,19 +26,16 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.stores.vault.paths import TRASH, is_note_name, placeholder_of, split_path
+from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.port import FileState
 
 SETTLED = 0.05
 """Seconds without a change after which a file counts as written to its end."""
 LONGEST_WAIT = 1.0
 """Most seconds to wait for that."""
-_DATALESS = 0x40000000
-"""The flag of a file in macOS whose content is at iCloud only."""
 _CHUNK = 1 << 20
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FOLDER = _ROOT | os.O_NOFOLLOW  # defence: vault-folder-no-link -O_NOFOLLOW
-# defence: vault-file-is-no-link -O_NOFOLLOW
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_BUSY = (errno.EBUSY, errno.EAGAIN)
 _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
 
@@ -66,15 +63,30 @@ class NotANote(NoteUnreadable):
 
 
 class Evicted(NotANote):
-    """The file is at iCloud only: macOS has taken its content from this computer to save room."""
+    """The file is at iCloud or OneDrive only: its content was taken from this computer to save room."""
 
     subcategory = "not_downloaded"
     resolution_hint = (
-        "Ask the user to open the note or to choose Download Now in Finder; then repeat the call."
+        "Ask the user to open the note, or to choose Download Now in Finder or Always keep on this device in Explorer; "
+        "then repeat the call."
     )
 
     def __init__(self) -> None:
-        super().__init__("the file of this note is at iCloud only, and has to be downloaded first")
+        super().__init__(
+            "the file of this note is at iCloud or OneDrive only, and has to be downloaded first"
+        )
+
+
+class InUse(Evicted):
+    """Another program has the file open, and lets nobody read it (Windows)."""
+
+    subcategory = "in_use"
+    resolution_hint = "Ask the user to close the note in other programs; then repeat the call."
+
+    def __init__(self) -> None:
+        NotANote.__init__(
+            self, "the file of this note cannot be read now: another program has it open"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,7 @@ class FileBytes:
     """Hold the bytes of a file, and its state when all of them had been read."""
 
     data: bytes
-    found: os.stat_result
+    found: FileState
 
 
 class VaultFolder:
@@ -102,7 +114,7 @@ class VaultFolder:
         root = self._open()
         try:
             try:
-                found = os.fstat(root)
+                found = SYSTEM.look_at_open(root)
                 self._identity = self._identity or (found.st_dev, found.st_ino)
                 # defence: other-folder-is-no-vault
                 if self._identity != (found.st_dev, found.st_ino):
@@ -111,6 +123,12 @@ class VaultFolder:
             finally:
                 os.close(root)
         except OSError as error:
+            if error.errno in _BUSY:
+                raise StoreUnavailable(
+                    f"a file of the vault cannot be used now ({describe(error)}); nothing was changed",
+                    resolution_hint="Repeat the call in a moment. If it fails again, ask the user to close the note in other "
+                    "programs.",
+                ) from None
             if not os.access(self.path, os.R_OK | os.X_OK):
                 raise self._unusable(error) from None
             way = "check that the folder is there (a drive may not be mounted), and to restart this MCP client if it was made anew"
@@ -123,7 +141,7 @@ class VaultFolder:
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, _ROOT)
+            return SYSTEM.open_top(self.path)
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -136,7 +154,7 @@ class VaultFolder:
         )
 
 
-def open_note(root: int, path: str) -> tuple[int, os.stat_result]:
+def open_note(root: int, path: str) -> tuple[int, FileState]:
     """Open a note's file for reading; the caller closes the descriptor.
 
     Raises ``NoteNotFound``, also for a path that no note can have or that differs in its letters, and ``NotANote``.
@@ -173,7 +191,7 @@ def open_folder(root: int, parts: Sequence[str], *, exact: bool = True) -> int:
         try:
             if exact:
                 _require_exact(here, part)
-            below = os.open(part, _FOLDER, dir_fd=here)
+            below = SYSTEM.open_folder(here, part)
         finally:
             os.close(here)
         here = below
@@ -188,7 +206,7 @@ def list_files(root: int, folder: str) -> list[str]:
     with suppress(OSError):
         here = open_folder(root, parts)
         try:
-            with os.scandir(here) as entries:
+            with SYSTEM.scan(here) as entries:
                 names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
         finally:
             os.close(here)
@@ -196,13 +214,13 @@ def list_files(root: int, folder: str) -> list[str]:
     return []
 
 
-def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.stat_result]:
+def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, FileState]:
     """Open a regular file of a folder. Raises ``OSError``, ``NotANote``.
 
     ``exact``: require that the folder lists exactly this name.
     """
     try:
-        _require_note(os.stat(name, dir_fd=parent, follow_symlinks=False))
+        _require_note(SYSTEM.look(parent, name))
     except FileNotFoundError:
         if find_placeholder(parent, name) is not None:
             raise Evicted from None
@@ -210,13 +228,15 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.st
     if exact:
         _require_exact(parent, name)
     try:
-        file = os.open(name, _FILE, dir_fd=parent)
+        file = SYSTEM.open_file(parent, name)
     except OSError as error:
         if error.errno in _NOT_READABLE:
             raise NotANote from None
+        if error.errno in _BUSY:
+            raise InUse from None
         raise
     try:
-        found = os.fstat(file)
+        found = SYSTEM.look_at_open(file)
         _require_note(found)
     except BaseException:
         os.close(file)
@@ -224,17 +244,17 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, os.st
     return file, found
 
 
-def find_placeholder(parent: int, name: str) -> os.stat_result | None:
+def find_placeholder(parent: int, name: str) -> FileState | None:
     """Return the state of the file that iCloud has put in the place of one with this name; None if there is none."""
     with suppress(OSError):
-        found = os.stat(placeholder_of(name), dir_fd=parent, follow_symlinks=False)
+        found = SYSTEM.look(parent, placeholder_of(name))
         return found if stat.S_ISREG(found.st_mode) else None
     return None
 
 
-def is_dataless(found: os.stat_result) -> bool:
-    """Tell whether the content of a file is not on this computer: reading would wait for the network."""
-    return bool(getattr(found, "st_flags", 0) & _DATALESS)
+def is_same(one: FileState, other: FileState) -> bool:
+    """Tell whether both are states of one file or folder."""
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 def digest_of(data: bytes) -> str:
@@ -249,15 +269,15 @@ def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileByt
     """
     deadline = time.monotonic() + LONGEST_WAIT
     while True:
-        found = os.fstat(file)
+        found = SYSTEM.look_at_open(file)
         if found.st_size > largest:
             raise NotANote
         os.lseek(file, 0, os.SEEK_SET)
         data = _read(file, largest)
-        now = os.fstat(file)
+        now = SYSTEM.look_at_open(file)
         same = now.st_mtime_ns == found.st_mtime_ns and now.st_size == len(data)
         left_alone = abs(time.time() - now.st_mtime) > SETTLED
-        if now.st_size and not now.st_blocks and not data.strip(b"\0"):
+        if now.st_size and SYSTEM.has_no_blocks(now) and not data.strip(b"\0"):
             raise Evicted
         if same and (left_alone or (own is not None and own == (now.st_ino, digest_of(data)))):
             return FileBytes(data, now)
@@ -294,12 +314,12 @@ def _read(file: int, largest: int) -> bytes:
     return b"".join(chunks)
 
 
-def _require_note(found: os.stat_result) -> None:
+def _require_note(found: FileState) -> None:
     """Raise ``NotANote`` unless it is a regular file, here, that has no name but this one."""
     # defence: vault-file-has-one-name -st_nlink
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         raise NotANote
-    if is_dataless(found):
+    if SYSTEM.is_elsewhere(found):
         raise Evicted
 
 
@@ -311,13 +331,12 @@ def _require_exact(parent: int, name: str) -> None:
     """
     forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
     if any(_is_same(parent, name, other) for other in {name.swapcase(), *forms} - {name}) and (
-        name not in os.listdir(parent)
+        name not in SYSTEM.list_names(parent)
     ):
         raise OtherSpelling(errno.ENOENT, "the name is spelled in another way")
 
 
 def _is_same(parent: int, one: str, other: str) -> bool:
     with suppress(OSError):
-        first, second = (os.stat(n, dir_fd=parent, follow_symlinks=False) for n in (one, other))
-        return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+        return is_same(*(SYSTEM.look(parent, name) for name in (one, other)))
     return False

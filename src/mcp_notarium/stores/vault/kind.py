@@ -6,16 +6,14 @@ Every start imports this module, so it imports what opens files only when that i
 from __future__ import annotations
 
 import os
-import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.domain.properties import PropertyPlace
-from mcp_notarium.errors import ConfigError
 from mcp_notarium.stores.kind import AccountIdentity, Ids, Place, StoreKind, StoreSettings, Truth
+from mcp_notarium.system import SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.stores.context import Access, StoreContext
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.vault.store import VaultStore
 
 PATH = "VAULT_PATH"
-_OTHERS_WRITE = (
-    "Other users of this machine can write the folder of the vault, and so what agents read. To change that: "
-    "chmod go-w, and chown to your user."
-)
+_OTHERS_WRITE = "Other users of this machine can write the folder of the vault, and so what agents read. To change that: {}"
 
 
 def folder_of(settings: StoreSettings) -> Path:
@@ -39,11 +34,6 @@ def _identity(settings: StoreSettings) -> AccountIdentity:
 
 
 def _open(settings: StoreSettings, context: StoreContext) -> Store:
-    if sys.platform == "win32":
-        raise ConfigError(
-            "a vault cannot be opened on Windows: its files are opened relative to folders, which needs POSIX",
-            resolution_hint="Run mcp-notarium in WSL, or set another NOTARIUM_STORE.",
-        )
     from mcp_notarium.stores.vault.store import VaultStore  # noqa: PLC0415 - every start imports this
 
     return VaultStore(folder_of(settings), context.memory)
@@ -57,17 +47,25 @@ def _access(settings: StoreSettings) -> Access:
 
 def _notices(settings: StoreSettings) -> tuple[str, ...]:
     """Say that other users can write the folder: what they write is shown to agents as the user's notes."""
-    if sys.platform == "win32":
-        return ()
+    folder = folder_of(settings)
     try:
-        found = folder_of(settings).stat()
+        found = folder.stat()
+        access = SYSTEM.access(folder, found)
     except OSError:
         return ()
-    by_group = found.st_mode & stat.S_IWGRP and found.st_gid != os.getgid()
-    others = found.st_mode & stat.S_IWOTH or by_group or found.st_uid not in (0, os.getuid())
-    if not others:
+    shared = access.others_change and not SYSTEM.is_group_private(folder, found)
+    if not shared and access.owner != "other":
         return ()
-    return (_OTHERS_WRITE,)
+    return (_OTHERS_WRITE.format(_command(folder, shared=shared)),)
+
+
+def _command(folder: Path, *, shared: bool) -> str:
+    from mcp_notarium.files.os_errors import display_path  # noqa: PLC0415 - every start imports this module
+
+    quoted = display_path(folder)
+    if shared:
+        return SYSTEM.explain_privacy(folder, quoted, folder=True, reading=False)
+    return SYSTEM.explain_ownership(folder, quoted)
 
 
 def _takes_id(note_id: str) -> bool:

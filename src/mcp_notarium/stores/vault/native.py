@@ -20,7 +20,7 @@ from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import NoteIndex
-from mcp_notarium.stores.vault import file_writer, system_calls
+from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.folder import (
     SETTLED,
     VaultFolder,
@@ -28,6 +28,7 @@ from mcp_notarium.stores.vault.folder import (
     read_settled,
 )
 from mcp_notarium.stores.vault.note_codec import find_tags
+from mcp_notarium.system.port import FileState
 from mcp_notarium.threads import run_in_thread
 
 LARGEST = 64 * 1024 * 1024
@@ -170,11 +171,11 @@ class NotePages:
             total_lines=text.count("\n") + (bool(text) and not text.endswith("\n")),
             tags=found,
             tags_understood=understood and whole,
-            identity=system_calls.identity_of(file, read.found),
+            identity=file_writer.identity_of(file, read.found),
         )
 
 
-def _state_of(found: os.stat_result) -> State:
+def _state_of(found: FileState) -> State:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

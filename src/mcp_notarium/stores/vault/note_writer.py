@@ -28,11 +28,13 @@ from mcp_notarium.stores.vault.folder import (
     OtherSpelling,
     VaultFolder,
     find_placeholder,
+    is_same,
     open_parent,
 )
 from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.paths import TRASH, Place, split_path
+from mcp_notarium.system import SYSTEM
 
 
 class NoteWriter:
@@ -101,10 +103,8 @@ class NoteWriter:
     def _create(self, root: int, path: str, body: Body) -> Acknowledgement:
         parts = split_path(path)
         if parts is None:
-            raise StoreRejected(
-                "no note of this vault can have this name or folder",
-                resolution_hint="Give the note another first line.",
-            )
+            raise _name_error()
+        _require_names(parts)
         with suppress(NoteNotFound, NotANote):
             self._listing.find(root, path)
             raise IdTaken("a note of this name exists", details={"id": path})
@@ -194,6 +194,7 @@ class NoteWriter:
         """Move a file to another name. Raises ``IdTaken``, ``VersionConflict``, with nothing moved."""
         (path, trash), (new, to_trash) = place, target
         *folders, name = split_path(new) or ()
+        _require_names((*folders, name))
         taken = IdTaken("a file of this name exists", details={"id": new})
         with suppress(NoteNotFound, NotANote):
             self._listing.find(root, new)
@@ -207,7 +208,7 @@ class NoteWriter:
         try:
             _require_open_folder(folder)
             with open_parent(root, path, trash=trash) as (parent, old):
-                own = old if os.path.sameopenfile(parent, folder) else ""
+                own = old if is_same(*map(SYSTEM.look_at_open, (parent, folder))) else ""
                 file_writer.require_free_name(folder, name, own=own)
                 check_not_withdrawn()
                 file_writer.rename_file(parent, old, folder, name)
@@ -238,7 +239,7 @@ class NoteWriter:
                 written, displaced, certain = file_writer.replace_file(
                     parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
                 )
-            except NotANote:
+            except (NotANote, FileExistsError):  # or somebody has put a file there meanwhile
                 raise _changed_error(path) from None
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
@@ -301,21 +302,35 @@ def _is_read_only(root: int, path: str) -> bool:
             suppress(OSError, NoteNotFound, NotANote),
             open_parent(root, path, trash=trash) as (parent, name),
         ):
-            return file_writer.is_read_only(parent, name)
+            return SYSTEM.is_read_only(parent, name)
     return False
 
 
 def _require_writable(parent: int, name: str) -> None:
-    if file_writer.is_read_only(parent, name):  # defence: read-only-file-stays =False
+    if SYSTEM.is_read_only(parent, name):  # defence: read-only-file-stays =False
         raise NoteReadOnly
 
 
 def _require_open_folder(folder: int) -> None:
-    if file_writer.is_folder_read_only(folder):
+    if SYSTEM.is_read_only(folder, ""):
         raise NoteReadOnly
 
 
 def _go_on() -> None: ...
+
+
+def _require_names(parts: Iterable[str]) -> None:
+    """Refuse what other programs of the system would take for a device, a stream or another name."""
+    if not all(map(SYSTEM.takes_name, parts)):
+        raise _name_error()
+
+
+def _name_error() -> StoreRejected:
+    return StoreRejected(
+        "no note of this vault can have this name or folder",
+        subcategory="title",
+        resolution_hint="Give the note another first line.",
+    )
 
 
 def _spelling_error() -> StoreRejected:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.folder import list_files, open_folder
 from mcp_notarium.stores.vault.paths import is_note_name, split_path
+from mcp_notarium.system import SYSTEM
 
 
 def move_other_file(root: int, old: str, new: str) -> bool:
@@ -57,7 +58,7 @@ def remove_empty_folders(root: int, folder: str) -> list[str]:
 def _remove(parent: int, name: str, path: str, left: list[str]) -> None:
     here = open_folder(parent, [name])
     try:
-        with os.scandir(here) as entries:
+        with SYSTEM.scan(here) as entries:
             found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
         left += [f"{path}/{one}" for one, is_folder in found if not is_folder]
         for one in (one for one, is_folder in found if is_folder):
@@ -65,4 +66,4 @@ def _remove(parent: int, name: str, path: str, left: list[str]) -> None:
                 _remove(here, one, f"{path}/{one}", left)
     finally:
         os.close(here)
-    os.rmdir(name, dir_fd=parent)
+    SYSTEM.remove_folder(parent, name)

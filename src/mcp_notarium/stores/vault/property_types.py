@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.property_types import FORMS
 from mcp_notarium.stores.vault.app_settings import OBSIDIAN, read_json
+from mcp_notarium.stores.vault.folder import open_folder
+from mcp_notarium.system import SYSTEM
 
 _FILE = "types.json"
 _MOST = 5_000
@@ -47,7 +49,11 @@ class PropertyTypes:
 
 def _is_there(root: int) -> bool:
     try:
-        os.stat(f"{OBSIDIAN}/{_FILE}", dir_fd=root, follow_symlinks=False)
+        folder = open_folder(root, [OBSIDIAN], exact=False)
+        try:
+            SYSTEM.look(folder, _FILE)
+        finally:
+            os.close(folder)
     except OSError:
         return False
     return True

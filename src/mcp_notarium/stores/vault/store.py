@@ -47,7 +47,7 @@ from mcp_notarium.stores.vault import app_settings, attached_files, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
-from mcp_notarium.stores.vault.folder import Evicted, NotANote, VaultFolder, list_files
+from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, VaultFolder, list_files
 from mcp_notarium.stores.vault.kind import KIND
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
@@ -302,7 +302,10 @@ class VaultStore:
                 raise Evicted
             return self._listing.read(root, one.place, exact=False)
         except NotANote as error:
-            self._listing.remember_unreadable(one, evicted=isinstance(error, Evicted))
+            if isinstance(error, InUse):
+                self._table.look_again(one)
+            else:
+                self._listing.remember_unreadable(one, evicted=isinstance(error, Evicted))
             raise
 
     def _entry(self, root: int, one: Found) -> Entry:
