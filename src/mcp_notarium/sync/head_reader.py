@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
+from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import (
@@ -40,6 +42,9 @@ from mcp_notarium.sync.write_decisions import (
     held_for_deletion,
     held_for_update,
 )
+
+_MOST_SINCE = 8
+"""Revisions between the base of a write and the head of its note that are read, at most."""
 
 
 class PerhapsRenamed(OutcomeUnknown):
@@ -233,8 +238,8 @@ class HeadReader:
         changed = self._in_parts and held in (Held.MERGEABLE, Held.CLASHING)
         in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)
         held, wanted = (Held.MERGEABLE, content) if in_part else (held, wanted)
-        if base is None and held is Held.OURS and self._merges and not write.copied:
-            view = replace(view, lacking=await self._find_lacking(write, head))
+        if held is Held.OURS and self._merges and not write.copied:
+            view = replace(view, lacking=await self._find_lacking(write, head, base))
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
@@ -252,22 +257,39 @@ class HeadReader:
             return view.holding(Held.OURS)
         return replace(await self.redraft(view, head, wanted), in_part=in_part)
 
-    async def _find_lacking(self, write: PendingWrite, head: Revision) -> Content | None:
+    async def _find_lacking(
+        self, write: PendingWrite, head: Revision, base: Content | None
+    ) -> Content | None:
         """Return what a note is to become that a write has reached, and that lacks what was there between its base and itself.
 
-        The store has merged both, and the answer that told of it is lost. None: nothing is missing.
+        The store has merged both, and the answer that told of it is lost. None: nothing is missing, or nobody can tell.
         """
-        store, base = cast("VersionedStore", self._store), self._base_of(write)
-        page = await store.list_versions(head.id, before=head.etag, limit=1)
-        theirs = page.revisions[0] if page.revisions else head
-        base = base or await self._read_base(write)
-        if base is None or theirs.etag in (head.etag, write.base_etag):
+        since = await self._read_since(write, head)
+        sent = self._store.revision_of(write.note_id, write.body)
+        met = [
+            (made, theirs)
+            for made, theirs in pairwise(since)
+            if made.modified_at == sent.modified_at
+        ]
+        base = base or self._base_of(write) or await self._read_base(write)
+        if not met or base is None:
             return None
-        merged = head.content
-        planned = plan_repair(base=base, sent=merged, theirs=theirs.content, stored=merged)
-        if planned is None or planned.copies or not self._journal.sees_revision(theirs):
+        made, theirs = (one.content for one in met[-1])
+        planned = plan_repair(base=base, sent=sent.content, theirs=theirs, stored=made)
+        if planned is None or planned.copies or not self._journal.sees_revision(met[-1][1]):
             return None
-        return planned.content
+        wanted = merge_content(made, planned.content, head.content)
+        return None if wanted == head.content else wanted
+
+    async def _read_since(self, write: PendingWrite, head: Revision) -> list[Revision]:
+        """Read the revisions since the base of a write, the newest first; none if they are not all known, or too many."""
+        store, since = cast("VersionedStore", self._store), [head]
+        while len(since) <= _MOST_SINCE and since[-1].etag != write.base_etag:
+            page = await store.list_versions(head.id, before=since[-1].etag, limit=1)
+            if not page.revisions:
+                break
+            since += page.revisions
+        return since[:-1] if since[-1].etag == write.base_etag else []
 
     def _lead_on(
         self, write: PendingWrite, head: Revision, held: Held, wanted: Content
