@@ -39,6 +39,25 @@ FOUND = {
         },
         ("another device: rename note1", "b calls manage rename_tag", "takes all of it back"),
     ),
+    "two repairs at the same moment, in another order": (
+        "example, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "another device acts right before a push of a1 #1": 1,
+        },
+        ("another device: edit the top note0", "b: save {'id': 'note0', 'text'"),
+    ),
+    "a repair that waits, beside one in another order": (
+        "example, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "another device acts right before a push of a1 #1": 1,
+            "a1: push fails #2": 4,
+        },
+        ("another device: edit the top note0", "push of a1 meets: rate limited", "in_doubt"),
+    ),
     "a link that waits, to a note whose renaming is undone": (
         "vault files, links",
         {

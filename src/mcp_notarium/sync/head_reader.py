@@ -234,6 +234,7 @@ class HeadReader:
             wanted=content,
             taken=self._journal.is_taken(head),
             repeated=True,
+            repair=write.repair,
         )
         changed = self._in_parts and held in (Held.MERGEABLE, Held.CLASHING)
         in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)

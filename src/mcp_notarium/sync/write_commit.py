@@ -202,6 +202,7 @@ class WriteCommit:
             sent=sent,
             displaced=displaced.content if displaced else None,
             held=held.content,
+            repair=write.repair,
         )
         others = [other for other in (displaced, held) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
