@@ -118,11 +118,15 @@ class SimplenotePlace(HttpPlace):
                 self.oracle.forgive(text(note_id))
                 service.delete(note_id)
 
-        def make_again(note_id: str, word: str) -> None:
+        def make_anew(note_id: str, word: str) -> None:
             self.oracle.forgive(text(note_id))
-            before = service.version(note_id)
             service.delete(note_id)
             self.oracle.removed.discard(note_id)
+            service.put(note_id, content=f"{word}\nagain\n", tags=["t"])
+
+        def make_again(note_id: str, word: str) -> None:
+            before = service.version(note_id)
+            make_anew(note_id, word)
             # One number more than before: no listing tells it from the old note under the same number.
             while service.put(note_id, content=f"{word}\nagain\n", tags=["t"]) <= before:
                 pass
@@ -147,6 +151,7 @@ class SimplenotePlace(HttpPlace):
             "forget cursors": lambda _one, _word: bucket.forget_changes(),
             "forget versions": forget_versions,
             "distort the feed": distort,
+            "remove and make anew": make_anew,
         }
 
     def ids(self) -> list[str]:

@@ -113,6 +113,15 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "kill: b1 has committed #6": 2,
         },
     ),
+    "a write never ended whose note was made again, with numbers that begin at 1": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 1,
+            "act 1 of b #1": 2,
+            "kill: b1 sends: POST note0 at 2 #1": 2,
+            "another device acts while n is dark #1": 12,
+        },
+    ),
     "a removal that a proxy's page answered counted as done": (
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},
