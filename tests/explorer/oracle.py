@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from explorer.machine import Process
     from explorer.server import Answer, Server
     from mcp_notarium.audit.verification import Verification
+    from mcp_notarium.sync.writer import Saved
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
@@ -200,6 +201,15 @@ class Oracle:
         if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(
                 f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
+            )
+
+    def see_made(self, server: Server, asked: Content, saved: Saved) -> None:
+        """Demand that a save which brings words of others back says so: they are merged into it."""
+        new = {*words_of(saved.note.text)} - {*words_of(asked.text)}
+        others = sorted(word for word in new if word in self.authors)
+        if others and not (saved.merged or saved.differs or saved.copy_id):
+            raise self.breaks(
+                f"a save does not tell that it is merged: {server.name} has {saved.note.text!r} with {others}"
             )
 
     def breaks(self, what: str) -> Broken:

@@ -28,7 +28,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.writer import Writer
+from mcp_notarium.sync.writer import Saved, Writer
 from mcp_notarium.tools.question import Question
 from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
@@ -165,6 +165,7 @@ class Server:
             owner_ended=run.has_ended,
             on_step=self._reached,
         )
+        self._watch_saves(writer)
         scheduler = Scheduler(
             cache,
             remote,
@@ -222,6 +223,17 @@ class Server:
             drop(write_id)
 
         journal.add, journal.drop = added, dropped  # type: ignore[method-assign]
+
+    def _watch_saves(self, writer: Writer) -> None:
+        """Show the oracle what each save was to make of its note, and what was made of it."""
+        save = writer.save
+
+        async def watched(*, content: Content, **how: Any) -> Saved:
+            saved = await save(content=content, **how)
+            self.world.oracle.see_made(self, content, saved)
+            return saved
+
+        writer.save = watched  # type: ignore[method-assign]
 
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()

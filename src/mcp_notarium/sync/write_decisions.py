@@ -387,7 +387,8 @@ class WriteOutcome(Enum):
 class WriteResult:
     """Hold how a push ended, and whether somebody else's change is in it.
 
-    ``note_id``: the note as the store names it; "" if nothing was stored. ``differs``: where the store by
+    ``note_id``: the note as the store names it; "" if nothing was stored. ``content``: what the store held then; None: nobody
+    has seen that. ``differs``: where the store by
     itself holds something else than was sent; "" if nowhere. ``relinked`` and ``waiting``: see ``Saved``.
     """
 
@@ -398,6 +399,7 @@ class WriteResult:
     differs: str = ""
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    content: Content | None = None
 
     @property
     def stored(self) -> bool:
