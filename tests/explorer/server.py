@@ -87,6 +87,19 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Hold what a save has made, and the note that it was drafted from."""
+
+    before: Note | None
+    saved: Saved
+
+    @property
+    def is_pure(self) -> bool:
+        """Tell whether it has made just what was asked for, of just that note."""
+        return not (self.saved.merged or self.saved.differs or self.saved.copy_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Hold what an agent got; ``value`` has the fields of the answer or of the error."""
 
@@ -120,6 +133,8 @@ class Server:
         """Acts of its plan that have begun."""
         self.busy = 0
         """Acts that have not ended."""
+        self.saves: list[Made] = []
+        """What its saves have made."""
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
@@ -228,8 +243,9 @@ class Server:
         """Show the oracle what each save was to make of its note, and what was made of it."""
         save = writer.save
 
-        async def watched(*, content: Content, **how: Any) -> Saved:
-            saved = await save(content=content, **how)
+        async def watched(*, note: Note | None, content: Content, **how: Any) -> Saved:
+            saved = await save(note=note, content=content, **how)
+            self.saves.append(Made(note, saved))
             self.world.oracle.see_made(self, content, saved)
             return saved
 

@@ -806,6 +806,8 @@ WORLDS: dict[str, Plan] = {
     "local files, parts": Plan(LocalPlace, world=_parts),
     "vault files, parts": Plan(VaultPlace, world=_parts, hides=True),
     "vault files, folders": Plan(VaultPlace, world=_folders),
+    "memento files, parts": Plan(MementoPlace, world=_parts),
+    "trilium over http, parts": Plan(_HTTP["trilium over http"], world=_parts),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
