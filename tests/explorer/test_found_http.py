@@ -122,6 +122,18 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "another device acts while n is dark #1": 12,
         },
     ),
+    "an undo found nothing to take back, as two servers had kept what the save had replaced": (
+        "trilium over http, parts",
+        {
+            "act 2 of another device #1": 4,
+            "act 2 of another device comes after #1": 23,
+            "act 3 of another device #1": 2,
+            "act 1 of a #1": 10,
+            "act 1 of b #1": 19,
+            "a takes note #1": 1,
+            "act 3 of a #1": 3,
+        },
+    ),
     "a removal that a proxy's page answered counted as done": (
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},

@@ -647,3 +647,35 @@ def test_a_note_of_which_old_copies_are_answered_was_not_made_again(clients):
         assert client.cache.journal.all() == []
 
     with_simplenote(clients, scenario)
+
+
+@pytest.mark.parametrize("traits", [LIKE_TRILIUM, LIKE_MEMENTO], ids=["trilium", "memento"])
+def test_what_a_write_has_replaced_is_kept_once_if_two_processes_finish_it(clients, store, traits):
+    first, second = clients(traits=traits), clients(traits=traits)
+    push, get = first.remote.push, second.remote.get
+    meets, answered = asyncio.Event(), asyncio.Event()
+
+    async def late(write):
+        answer = await push(write)
+        first.time.now += LEASE + 1
+        first.replaying = asyncio.create_task(second.writer.replay.finish_all())
+        await meets.wait()
+        return answer
+
+    async def reading(*given, **named):
+        head = await get(*given, **named)
+        meets.set()
+        await answered.wait()
+        return head
+
+    async def scenario():
+        note = await first.create("one\n")
+        first.remote.push, second.remote.get = late, reading
+        await first.change(note, "one\ntwo\n")
+        answered.set()
+        assert await first.replaying == {WriteOutcome.STORED: 1}
+
+    asyncio.run(scenario())
+    kept = "SELECT text FROM note_versions WHERE text IS NOT NULL"
+    assert first.cache.database.rows(kept) == [("one\n",)]
+    assert settled(first, store)
