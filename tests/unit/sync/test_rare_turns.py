@@ -324,11 +324,11 @@ def tags_of(store):
     return {*content.tags}
 
 
-@pytest.mark.parametrize("edited", [False, True], ids=["", "edited since"])
+@pytest.mark.parametrize("since", ["nothing", "an edit", "its versions forgotten"])
 @pytest.mark.parametrize("given", ["theirs", ""])
 @pytest.mark.parametrize("step", ["pushed", "committed"])
 def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(
-    clients, store, step, given, edited
+    clients, store, step, given, since
 ):
     client = clients()
     note = asyncio.run(client.create("one\n", "t"))
@@ -343,13 +343,17 @@ def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(
     with pytest.raises(Crash):
         asyncio.run(killed.writer.save(note=note, content=Content("one\n", ("t", "ours"))))
     assert tags_of(store) == {"t", "ours"}
+    edited, forgotten = since == "an edit", since == "its versions forgotten"
     if edited:
         store.edit(note.id, lambda text: text + "theirs\n", now=8.0)
+    if forgotten:
+        store.forget_versions(note.id)
     later = clients(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(2))
-    assert tags_of(store) == {"t", "ours", given or "t"}
+    lost = {given} if given and not (forgotten and step == "pushed") else set()
+    assert tags_of(store) == {"t", "ours", *lost}
     assert store.text(note.id) == ("one\ntheirs\n" if edited else "one\n")
-    assert store.kept(note.id).head == (4 if given else 3) + edited
+    assert store.kept(note.id).head == 3 + len(lost) + edited
     assert settled(later, store)
 
 
