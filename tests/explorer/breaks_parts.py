@@ -5,16 +5,20 @@ See ``breaks_acts`` for what a break is.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from explorer.breaks_acts import Break, Set
 from mcp_notarium.domain import merge
-from mcp_notarium.domain.note import Properties
+from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.markup import section_edit
 from mcp_notarium.sync.history import History
-from mcp_notarium.tools import bulk, folders, many, save
+from mcp_notarium.tools import bulk, folders, history, many, save
+
+TASK = re.compile(r"- \[.\]")
 
 
 def _appended_at_the_end(set_attribute: Set) -> None:
@@ -81,6 +85,48 @@ def _one_note_undone(set_attribute: Set) -> None:
     set_attribute(History, "find_changed", lambda self, change_id: find(self, change_id)[:1])
 
 
+def _undone_but_for(set_attribute: Set, keep: Callable[[Content, Content], Content]) -> None:
+    """Let something stay after an undo: ``keep`` makes what comes back of what was there, and what is there now."""
+    draft = history._draft_undone
+
+    async def lacking(app: Any, note: Any, old: Any, *rest: Any) -> Any:
+        return await draft(app, note, replace(old, content=keep(old.content, note.content)), *rest)
+
+    set_attribute(history, "_draft_undone", lacking)
+
+
+def _section_stays(set_attribute: Set) -> None:
+    def keep(then: Content, now: Content) -> Content:
+        same = TASK.findall(then.text) == TASK.findall(now.text)
+        return replace(then, text=now.text) if same else then
+
+    _undone_but_for(set_attribute, keep)
+
+
+def _task_stays(set_attribute: Set) -> None:
+    def keep(then: Content, now: Content) -> Content:
+        states = iter(TASK.findall(now.text))
+        return replace(then, text=TASK.sub(lambda _one: next(states, "- [ ]"), then.text))
+
+    _undone_but_for(set_attribute, keep)
+
+
+def _properties_stay(set_attribute: Set) -> None:
+    _undone_but_for(set_attribute, lambda then, now: replace(then, properties=now.properties))
+
+
+def _undo_refused(set_attribute: Set) -> None:
+    read = History.read_replaced
+
+    async def refusing(self: Any, note_id: str, **how: Any) -> Any:
+        found = await read(self, note_id, **how)
+        if found.content.properties != self._cache.notes.get(note_id).properties:
+            raise VersionConflict("a property has changed")
+        return found
+
+    set_attribute(History, "read_replaced", refusing)
+
+
 def _hidden_notes_told(set_attribute: Set) -> None:
     find_note = many.find_note
 
@@ -118,6 +164,18 @@ BREAKS: dict[str, Break] = {
         ("half of a change", *NOT_SO),
     ),
     "one note alone is undone": (PARTS, _one_note_undone, NOT_SO),
+    "an undo leaves what was written into a section": (
+        PARTS,
+        _section_stays,
+        ("does not give back",),
+    ),
+    "an undo leaves a ticked task": (VAULT, _task_stays, ("does not give back",)),
+    "an undo leaves a property": (
+        "local files, parts",
+        _properties_stay,
+        ("does not give back",),
+    ),
+    "an undo of a property is refused": ("local files, parts", _undo_refused, ("is refused",)),
     "a hidden note is told from none": (VAULT, _hidden_notes_told, ("from none",)),
     "links in a folder that moves stay": (FOLDERS, _own_links_stay, ("leads to",)),
     "files of a folder stay": (FOLDERS, _files_stay, ("another folder", "leads to")),

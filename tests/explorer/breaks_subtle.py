@@ -10,6 +10,7 @@ from mcp_notarium.domain.note import Content, PendingWrite, Tombstone
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.sync import write_attempt
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.journal import Journal
 
@@ -59,7 +60,14 @@ def _merged_from_what_is_there_now(set_attribute: Set) -> None:
     set_attribute(History, "content_at", content_at)
 
 
+def _merge_not_told(set_attribute: Set) -> None:
+    set_attribute(write_attempt, "_told", lambda result, _asked, _head: result)
+
+
 BREAKS: dict[str, Break] = {
+    "a merge is not told": Break(
+        "simplenote, apart", _merge_not_told, ("does not tell that it is merged",)
+    ),
     "the lease of an entry is not respected": Break(
         "trilium",
         _any_entry_is_free,

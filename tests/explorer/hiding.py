@@ -80,7 +80,8 @@ class Hiding:
                 for notes in (store, held):
                     for note_id, content in notes.items():
                         if rules.sees(note_id, content.tags) and not is_copy(content):
-                            self._open[server.machine.name] |= words(content)
+                            # Its name may be a word of another note, which had that before.
+                            self._open[server.machine.name] |= words(content) | _tokens(note_id)
 
     def hidden_from(self, server: Server) -> set[str]:
         """Return the words that no answer to a server may have."""

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from explorer.broken import Broken
@@ -25,8 +25,9 @@ from mcp_notarium.sync.conflict_copy import MARK
 if TYPE_CHECKING:
     from explorer.hiding import Hiding
     from explorer.machine import Process
-    from explorer.server import Answer, Server
+    from explorer.server import Answer, Made, Server
     from mcp_notarium.audit.verification import Verification
+    from mcp_notarium.sync.writer import Saved
 
 MOST_WAITING = 60
 """Tasks, timers and events that two idle servers have, at most."""
@@ -200,6 +201,34 @@ class Oracle:
         if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(
                 f"a save does not name who made it: version {version} of {note_id} by {server.name} counts as by {maker!r}"
+            )
+
+    def see_made(self, server: Server, asked: Content, saved: Saved) -> None:
+        """Demand that a save which brings words of others back says so: they are merged into it."""
+        new = {*words_of(saved.note.text)} - {*words_of(asked.text)}
+        others = sorted(word for word in new if word in self.authors)
+        if others and not (saved.merged or saved.differs or saved.copy_id):
+            self.breaks(
+                f"a save does not tell that it is merged: {server.name} has {saved.note.text!r} with {others}"
+            )
+
+    def require_undone(self, server: Server, made: Made, undone: Made | None) -> None:
+        """Demand that an undo gives back exactly what the save had replaced, where neither met anything else.
+
+        ``undone`` None: the undo has saved nothing.
+        """
+        now, then = (undone or made).saved.note.content, made.before
+        pure = made.is_pure and (undone is None or undone.is_pure)
+        if pure and then is not None and _whole(now) != _whole(then.content):
+            raise self.breaks(
+                f"an undo does not give back what was there: {server.name} has {now} of {then.id}, not {then.content}"
+            )
+
+    def require_can_undo(self, server: Server, note_id: str, answer: Answer) -> None:
+        """Demand that an undo is not refused where nobody else has ever written, and nothing has failed."""
+        if self.writers.get(note_id, set()) <= {server.name} and self.is_smooth():
+            raise self.breaks(
+                f"an undo is refused, though nothing followed: {server.name}, {note_id}: {answer.words}"
             )
 
     def breaks(self, what: str) -> Broken:
@@ -415,6 +444,11 @@ def is_copy(content: Content) -> bool:
 def words_of(text: str) -> list[str]:
     """Return the words of a text: a store may put marks of Markdown beside them."""
     return re.findall(r"\w+", text)
+
+
+def _whole(content: Content) -> Content:
+    """Return a content without the order of its tags."""
+    return replace(content, tags=tuple(sorted(content.tags)), native="")
 
 
 def _texts(contents: Iterable[Content]) -> list[str]:

@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from explorer.more_acts import FIRST_TAG
@@ -191,6 +192,14 @@ class PartsWorld(World):
                 "set a property": self._set_property,
                 "remove a property": self._remove_property,
             }
+        acts |= {
+            "change a section and undo that": self._undo_section,
+            "tick a task and undo that": partial(self._change_and_take_back, change=self._tick),
+        }
+        if self._names():
+            acts["set a property and undo that"] = partial(
+                self._change_and_take_back, change=self._set_property
+            )
         return kept | acts
 
     def _names(self) -> tuple[str, ...]:
@@ -259,14 +268,15 @@ class PartsWorld(World):
         answer = await self.guarded(server, "save", lambda: self.oracle.forgive(gone), **arguments)
         self.see_promise(server, word, arguments["id"], answer)
 
-    async def _tick(self, server: Server) -> None:
-        if found := self._noted(server):
-            mark, note = found
-            state, name = TASK.findall(note.text)[0]
-            done = state == " "
-            await self._set(
-                server, note, (mark, "task", name), "x" if done else " ", task=name, done=done
-            )
+    async def _tick(self, server: Server) -> Key | None:
+        found = self._noted(server)
+        if found is None:
+            return None
+        mark, note = found
+        state, name = TASK.findall(note.text)[0]
+        done, key = state == " ", (mark, "task", name)
+        await self._set(server, note, key, "x" if done else " ", task=name, done=done)
+        return key
 
     async def _add_tag(self, server: Server) -> None:
         if found := self._noted(server):
@@ -282,12 +292,14 @@ class PartsWorld(World):
             self._registers.knows((found[0], "tag", tag), True)
             await self._set(server, found[1], (found[0], "tag", tag), False, remove_tags=[tag])
 
-    async def _set_property(self, server: Server) -> None:
-        if found := self._noted(server):
-            name = self.chooser.among(f"property of {server.name}", self._names(), rate=0.4)
-            value = self._new_value(server)
-            key = (found[0], "property", name)
-            await self._set(server, found[1], key, value, properties={name: value})
+    async def _set_property(self, server: Server) -> Key | None:
+        found = self._noted(server)
+        if found is None:
+            return None
+        name = self.chooser.among(f"property of {server.name}", self._names(), rate=0.4)
+        value, key = self._new_value(server), (found[0], "property", name)
+        await self._set(server, found[1], key, value, properties={name: value})
+        return key
 
     def _new_value(self, server: Server) -> Any:
         in_store = self.place.traits.other_properties is not PropertyPlace.NOWHERE
@@ -310,6 +322,64 @@ class PartsWorld(World):
         if answer.value.get("subcategory") != UNKNOWN:
             elsewhere = answer.value.get("conflict_copy_id") or answer.value.get("unchanged")
             self._registers.end(change, certain=answer.ok and not elsewhere)
+
+    # One change, taken back.
+
+    async def _undo_section(self, server: Server) -> None:
+        ways = (self._append_to_section, self._replace_section, self._rename_heading)
+        at = self.chooser.choose(f"{server.name} changes a section by", len(ways), rate=0.6)
+
+        async def change(server: Server) -> None:
+            await ways[at](server)
+
+        await self._change_and_take_back(server, change, takes_words=True)
+
+    async def _change_and_take_back(
+        self,
+        server: Server,
+        change: Callable[[Server], Coroutine[Any, Any, Key | None]],
+        *,
+        takes_words: bool = False,
+    ) -> None:
+        """Change a part of a note, and undo that: the note is what it was, if nothing has followed.
+
+        An undo takes back the last change of a client, so it does nothing else meanwhile.
+        """
+        saved, begun, alone = len(server.saves), server.done, server.busy == 1
+        key = await change(server)
+        await self.loop.gate(f"{server.name} has changed a part")
+        if not alone or server.done != begun or len(server.saves) == saved:
+            return
+        made, undoing = server.saves[-1], None
+        note_id = made.saved.note.id
+        self.oracle.unmade.add(note_id)  # what it brings back others have written
+        if key is not None and made.before is not None:
+            value = self._value(made.before.content, key)
+            undoing = self._registers.begin(key, _is(value), f"{value!r} again")
+
+        def forgive() -> None:
+            takes = takes_words or server.done != begun
+            if takes and (server.name, note_id) in self.oracle.last:
+                self.oracle.undone(server.name, note_id)
+
+        answer = await self.guarded(
+            server, "manage", forgive, action="undo", id=note_id, confirm=True
+        )
+        if undoing is not None and answer.value.get("subcategory") != UNKNOWN:
+            self._registers.end(undoing, certain=answer.ok)
+        if server.done != begun:
+            self._forget_values(self._mark_of(made.saved.note.content))
+            self.oracle.tags.forget(note_id)
+        elif not answer.ok:
+            self.oracle.require_can_undo(server, note_id, answer)
+        else:
+            undone = server.saves[-1] if server.saves[-1] is not made else None
+            self.oracle.require_undone(server, made, undone)
+
+    def _forget_values(self, mark: str) -> None:
+        """Expect any value in a note: perhaps another change was taken back."""
+        for key in self._registers.of(mark):
+            self._registers.begin(key, _is_any, "anything")
 
     # Many at once.
 

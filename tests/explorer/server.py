@@ -28,7 +28,7 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
 from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.writer import Writer
+from mcp_notarium.sync.writer import Saved, Writer
 from mcp_notarium.tools.question import Question
 from mcp_notarium.tools.toolsets import find_toolset
 from support.sync_rig import LEASE, open_cache
@@ -87,6 +87,19 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Hold what a save has made, and the note that it was drafted from."""
+
+    before: Note | None
+    saved: Saved
+
+    @property
+    def is_pure(self) -> bool:
+        """Tell whether it has made just what was asked for, of just that note."""
+        return not (self.saved.merged or self.saved.differs or self.saved.copy_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Hold what an agent got; ``value`` has the fields of the answer or of the error."""
 
@@ -120,6 +133,8 @@ class Server:
         """Acts of its plan that have begun."""
         self.busy = 0
         """Acts that have not ended."""
+        self.saves: list[Made] = []
+        """What its saves have made."""
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
@@ -165,6 +180,7 @@ class Server:
             owner_ended=run.has_ended,
             on_step=self._reached,
         )
+        self._watch_saves(writer)
         scheduler = Scheduler(
             cache,
             remote,
@@ -222,6 +238,18 @@ class Server:
             drop(write_id)
 
         journal.add, journal.drop = added, dropped  # type: ignore[method-assign]
+
+    def _watch_saves(self, writer: Writer) -> None:
+        """Show the oracle what each save was to make of its note, and what was made of it."""
+        save = writer.save
+
+        async def watched(*, note: Note | None, content: Content, **how: Any) -> Saved:
+            saved = await save(note=note, content=content, **how)
+            self.saves.append(Made(note, saved))
+            self.world.oracle.see_made(self, content, saved)
+            return saved
+
+        writer.save = watched  # type: ignore[method-assign]
 
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()

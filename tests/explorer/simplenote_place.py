@@ -118,13 +118,27 @@ class SimplenotePlace(HttpPlace):
                 self.oracle.forgive(text(note_id))
                 service.delete(note_id)
 
-        def make_again(note_id: str, word: str) -> None:
+        def take_away(note_id: str) -> int:
+            """Remove a note that is made again; return the number that it had."""
             self.oracle.forgive(text(note_id))
-            before = service.version(note_id)
+            before: int = service.version(note_id)
             service.delete(note_id)
             self.oracle.removed.discard(note_id)
-            # One number more than before: no listing tells it from the old note under the same number.
-            while service.put(note_id, content=f"{word}\nagain\n", tags=["t"]) <= before:
+            return before
+
+        def put_again(note_id: str, word: str) -> int:
+            number: int = service.put(note_id, content=f"{word}\nagain\n", tags=["t"])
+            return number
+
+        # No listing tells a note from the old one under the same number.
+        def make_again(note_id: str, word: str) -> None:
+            before = take_away(note_id)
+            while put_again(note_id, word) <= before:
+                pass
+
+        def make_anew(note_id: str, word: str) -> None:
+            before = take_away(note_id)
+            while put_again(note_id, word) == before:
                 pass
 
         def forget_versions(note_id: str, _word: str) -> None:
@@ -147,6 +161,7 @@ class SimplenotePlace(HttpPlace):
             "forget cursors": lambda _one, _word: bucket.forget_changes(),
             "forget versions": forget_versions,
             "distort the feed": distort,
+            "remove and make anew": make_anew,
         }
 
     def ids(self) -> list[str]:

@@ -99,6 +99,41 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "b1: PUT content note1 notes: no connection #1": 1,
         },
     ),
+    "a tag that another device had renamed came back with a tag, which had no answer": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of a #1": 9,
+            "act 1 of b #1": 2,
+            "note of a #1": 1,
+            "act 2 of b #1": 8,
+            "b1: POST note1 at 1: no connection #1": 1,
+            "act 2 of a #1": 13,
+            "b1: GET note1 at 2: fails #1": 3,
+            "kill: b1 has committed #6": 2,
+        },
+    ),
+    "a write never ended whose note was made again, with numbers that begin at 1": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 1,
+            "act 1 of b #1": 2,
+            "kill: b1 sends: POST note0 at 2 #1": 2,
+            "another device acts while n is dark #1": 12,
+        },
+    ),
+    "an undo found nothing to take back, as two servers had kept what the save had replaced": (
+        "trilium over http, parts",
+        {
+            "act 2 of another device #1": 4,
+            "act 2 of another device comes after #1": 23,
+            "act 3 of another device #1": 2,
+            "act 1 of a #1": 10,
+            "act 1 of b #1": 19,
+            "a takes note #1": 1,
+            "act 3 of a #1": 3,
+        },
+    ),
     "a removal that a proxy's page answered counted as done": (
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},

@@ -39,6 +39,25 @@ FOUND = {
         },
         ("another device: rename note1", "b calls manage rename_tag", "takes all of it back"),
     ),
+    "two repairs at the same moment, in another order": (
+        "example, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "another device acts right before a push of a1 #1": 1,
+        },
+        ("another device: edit the top note0", "b: save {'id': 'note0', 'text'"),
+    ),
+    "a repair that waits, beside one in another order": (
+        "example, apart",
+        {
+            "act 1 of a #1": 3,
+            "act 1 of b #1": 4,
+            "another device acts right before a push of a1 #1": 1,
+            "a1: push fails #2": 4,
+        },
+        ("another device: edit the top note0", "push of a1 meets: rate limited", "in_doubt"),
+    ),
     "a link that waits, to a note whose renaming is undone": (
         "vault files, links",
         {
@@ -72,6 +91,26 @@ FOUND = {
             "b1: a thread works: late #15": 4,
         },
         ("the next sync does it", "b calls manage undo", "a: save {'id': 'name6.md', 'title'"),
+    ),
+    "a card of a note that is renamed, and renamed back, while another renaming is drafted": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 4,
+            "act 2 of another device #1": 5,
+            "act 2 of another device comes after #1": 8,
+            "act 3 of another device #1": 4,
+            "act 3 of another device comes after #1": 12,
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 8,
+            "b renames #1": 1,
+            "note of another device #3": 1,
+            "kill: b1 commits #2": 2,
+            "act 2 of a #1": 1,
+            "act 2 of b #1": 8,
+            "kill: a2 has committed #1": 1,
+            "act 3 of a #1": 9,
+        },
+        ("a calls manage undo", "b: save {'id': 'Work/note0.md', 'title'"),
     ),
     "a note that is renamed while its folder moves": (
         "vault files, folders",

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
     from notarium_devtools.trilium.records import Note
 
+_TASK = (
+    '<ul class="todo-list"><li><label class="todo-list__label"><input type="checkbox" disabled="disabled">'
+    '<span class="todo-list__label__description">{}</span></label></li></ul>'
+)
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -241,11 +245,20 @@ class TriliumPlace(HttpPlace):
         self, note_id: str, text: str, *, tags: tuple[str, ...] = (), below: str = ROOT
     ) -> None:
         document = self.service.document
-        html = "".join(f"<p>{line}</p>" for line in text.split("\n") if line)
+        html = "".join(map(_block_of, text.split("\n")))
         document.create(note_id, f"T {note_id}", "text", "text/html", html.encode())
         document.place(note_id, below)
         for tag in tags:
             document.set_attribute(document.make_id(), note_id, "label", tag, "")
+
+
+def _block_of(line: str) -> str:
+    """Return a line as the app's editor makes it: a heading, a task, or a paragraph; nothing of an empty one."""
+    if line.startswith("# "):
+        return f"<h1>{line[2:]}</h1>"
+    if line.startswith("- [ ] "):
+        return _TASK.format(line[6:])
+    return f"<p>{line}</p>" if line else ""
 
 
 def _words_of(html: bytes) -> str:

@@ -33,6 +33,8 @@ from support.sync_rig import DATABASE
 _SERVERS = ("a", "b")
 _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "late")
 """What choices say about something that goes wrong."""
+_LATER_ACTS = ("hide the note", "move below", "remove and make anew")
+"""Acts of another device that came after the others: schedules name acts by number."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -649,18 +651,14 @@ class World:
 
     def _foreign_acts(self) -> dict[str, Callable[[str, str], None]]:
         acts = self.place.acts()
-        hide, move = acts.pop("hide the note", None), acts.pop("move below", None)
+        later = {name: act for name in _LATER_ACTS if (act := acts.pop(name, None))}
         acts |= {
             "put": lambda _one, word: self._put(word),
             "set a clock": lambda _one, _word: self._set_clock(),
         }
         if self.plan.hides:
             acts["hide"] = lambda _one, word: self._hide(f"hidden-{word}")
-        if hide is not None:
-            acts["hide the note"] = hide
-        if move is not None:
-            acts["move below"] = move
-        return acts
+        return acts | later
 
     def _foreign(self, name: str, *, note: str = "") -> None:
         """Let another device act; on this note if there is one."""
@@ -808,6 +806,8 @@ WORLDS: dict[str, Plan] = {
     "local files, parts": Plan(LocalPlace, world=_parts),
     "vault files, parts": Plan(VaultPlace, world=_parts, hides=True),
     "vault files, folders": Plan(VaultPlace, world=_folders),
+    "memento files, parts": Plan(MementoPlace, world=_parts),
+    "trilium over http, parts": Plan(_HTTP["trilium over http"], world=_parts),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 

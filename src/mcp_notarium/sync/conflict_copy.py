@@ -148,6 +148,24 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
     return Repair(merged, copies=False)
 
 
+def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | None:
+    """Merge a repair with what the note holds by now; None if both changed the same lines.
+
+    Its lines are those of others. Whoever else has repaired the note has put the same ones there, perhaps in another
+    order: a line that both have added stands once.
+    """
+    common = inserted_lines(base.text, sent.text) & inserted_lines(base.text, theirs.text)
+    lines, dropped = split_lines(sent.text), set[int]()
+    for change in find_changes(split_lines(base.text), lines):
+        for at in range(change.start, change.stop) if change.adds_only else ():
+            line = lines[at].rstrip("\r\n")
+            if common[line]:
+                common[line] -= 1
+                dropped.add(at)
+    text = "".join(line for at, line in enumerate(lines) if at not in dropped)
+    return merge_content(base, replace(sent, text=text), theirs)
+
+
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:
     """Apply our change of everything but the text again to what the store holds."""
     return Content(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
+from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import (
@@ -27,7 +29,7 @@ from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions,
 from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, move_of
 from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.note_fetch import get_newest, get_proven
+from mcp_notarium.sync.note_fetch import get_for_replay, get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
     Asked,
     Attempt,
@@ -40,6 +42,9 @@ from mcp_notarium.sync.write_decisions import (
     held_for_deletion,
     held_for_update,
 )
+
+_MOST_SINCE = 8
+"""Revisions between the base of a write and the head of its note that are read, at most."""
 
 
 class PerhapsRenamed(OutcomeUnknown):
@@ -183,19 +188,29 @@ class HeadReader:
 
     async def look_again(self, write: PendingWrite, *, listed: bool) -> View:
         """Look before a repeated attempt; see ``WriteAttempt.repeated``."""
-        write, head = await self._find(write)
+        write, head, other = await self._find(write)
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
                 "the note is not under its name: a listing must tell whether it was renamed",
                 details={"id": write.note_id, "write_id": write.write_id},
             )
         view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING), head)
+        if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
+            return self._look_for_text(view)
         if write.kind is WriteKind.DELETE:
+            if other:
+                return view.holding(Held.CLASHING)
             recognised = self._store.traits.retry is Retry.IDEMPOTENT
             return view.holding(held_for_deletion(head, write.base_etag, recognised=recognised))
         if write.kind is WriteKind.CREATE:
             return await self._look_for_created(view, head)
-        return await self._look_for_changed(view, head)
+        return await self._look_for_changed(view, cast("Revision", head))
+
+    def _look_for_text(self, view: View) -> View:
+        """Ask whether the text of a write is lost with its note, which is gone, or has another one in its place."""
+        kept = view.write.copied or not self._has_text_to_keep(view.write)
+        facts = frozenset({Fact.COPIED} if kept else ())
+        return replace(view, case=replace(view.case, facts=facts))
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
@@ -211,13 +226,9 @@ class HeadReader:
                 return replace(view, head=renamed).holding(Held.OURS)
         return view.holding(held)
 
-    async def _look_for_changed(self, view: View, head: Revision | Tombstone) -> View:
+    async def _look_for_changed(self, view: View, head: Revision) -> View:
         write = view.write
         sent, content = self._wanted(write, head)
-        if isinstance(head, Tombstone):
-            kept = write.copied or not self._has_text_to_keep(write)
-            case = replace(view.case, facts=frozenset({Fact.COPIED} if kept else ()))
-            return replace(view, case=case)
         base = None
         if head.etag != write.base_etag and head.content != sent:
             base = self._base_of(write) or await self._read_base(write)
@@ -229,12 +240,13 @@ class HeadReader:
             wanted=content,
             taken=self._journal.is_taken(head),
             repeated=True,
+            repair=write.repair,
         )
         changed = self._in_parts and held in (Held.MERGEABLE, Held.CLASHING)
         in_part = changed and has_arrived_in_part(base=base, sent=sent, stored=head.content)
         held, wanted = (Held.MERGEABLE, content) if in_part else (held, wanted)
-        if base is None and held is Held.OURS and self._merges and not write.copied:
-            view = replace(view, lacking=await self._find_lacking(write, head))
+        if held is Held.OURS and self._merges and not write.copied:
+            view = replace(view, lacking=await self._find_lacking(write, head, base))
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
@@ -252,22 +264,39 @@ class HeadReader:
             return view.holding(Held.OURS)
         return replace(await self.redraft(view, head, wanted), in_part=in_part)
 
-    async def _find_lacking(self, write: PendingWrite, head: Revision) -> Content | None:
+    async def _find_lacking(
+        self, write: PendingWrite, head: Revision, base: Content | None
+    ) -> Content | None:
         """Return what a note is to become that a write has reached, and that lacks what was there between its base and itself.
 
-        The store has merged both, and the answer that told of it is lost. None: nothing is missing.
+        The store has merged both, and the answer that told of it is lost. None: nothing is missing, or nobody can tell.
         """
-        store, base = cast("VersionedStore", self._store), self._base_of(write)
-        page = await store.list_versions(head.id, before=head.etag, limit=1)
-        theirs = page.revisions[0] if page.revisions else head
-        base = base or await self._read_base(write)
-        if base is None or theirs.etag in (head.etag, write.base_etag):
+        since = await self._read_since(write, head)
+        sent = self._store.revision_of(write.note_id, write.body)
+        met = [
+            (made, theirs)
+            for made, theirs in pairwise(since)
+            if made.modified_at == sent.modified_at
+        ]
+        base = base or self._base_of(write) or await self._read_base(write)
+        if not met or base is None:
             return None
-        merged = head.content
-        planned = plan_repair(base=base, sent=merged, theirs=theirs.content, stored=merged)
-        if planned is None or planned.copies or not self._journal.sees_revision(theirs):
+        made, theirs = (one.content for one in met[-1])
+        planned = plan_repair(base=base, sent=sent.content, theirs=theirs, stored=made)
+        if planned is None or planned.copies or not self._journal.sees_revision(met[-1][1]):
             return None
-        return planned.content
+        wanted = merge_content(made, planned.content, head.content)
+        return None if wanted == head.content else wanted
+
+    async def _read_since(self, write: PendingWrite, head: Revision) -> list[Revision]:
+        """Read the revisions since the base of a write, the newest first; none if they are not all known, or too many."""
+        store, since = cast("VersionedStore", self._store), [head]
+        while len(since) <= _MOST_SINCE and since[-1].etag != write.base_etag:
+            page = await store.list_versions(head.id, before=since[-1].etag, limit=1)
+            if not page.revisions:
+                break
+            since += page.revisions
+        return since[:-1] if since[-1].etag == write.base_etag else []
 
     def _lead_on(
         self, write: PendingWrite, head: Revision, held: Held, wanted: Content
@@ -330,13 +359,16 @@ class HeadReader:
         refusing = isinstance(error, StoreRejected)
         return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
 
-    async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone]:
-        """Return what the store holds in place of the note; the entry has its new id if the write has renamed it."""
-        head = await get_proven(self._cache, self._store, write.note_id, fed=False)
+    async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone, bool]:
+        """Return what the store holds in place of the note, and whether that is another note, which was made under its id since.
+
+        The entry has its new id if the write has renamed the note.
+        """
+        head, other = await get_for_replay(self._cache, self._store, write.note_id)
         # defence: renaming-looked-for
         if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
-            return self._journal.rename(write, moved.id), moved
-        return write, head
+            return self._journal.rename(write, moved.id), moved, False
+        return write, head, other
 
     async def _find_under_new_name(self, write: PendingWrite) -> Revision | None:
         """Find the note that a write was to rename, if it is there; None: it is not, or that is another note."""
@@ -382,14 +414,14 @@ class HeadReader:
             return base.text != write.content.text
         return base is None or base.wording != write.content.wording
 
-    def _wanted(self, write: PendingWrite, head: Revision | Tombstone) -> tuple[Content, Content]:
+    def _wanted(self, write: PendingWrite, head: Revision) -> tuple[Content, Content]:
         """Return what the store holds if the write has arrived, and what the note is to become.
 
         A note that has its old name yet is not what was sent, whatever it says.
         """
         stored, content = self._store.revision_of(write.note_id, write.body), write.content
         sent = stored.content if stored.id == head.id else content
-        if isinstance(head, Revision) and head.content.text == stored.content.text:
+        if head.content.text == stored.content.text:
             # The text has arrived, and reads as the store writes it: nobody else has changed it.
             content = replace(content, text=stored.content.text)
         return sent, replace(content, title=sent.title)

@@ -198,12 +198,9 @@ class CardMoves:
             self._on_step("cards")
             for before in (move.old, move.new):
                 if notes.etag(before) is None:
-                    is_first = before == move.old and here == move.new
-                    left: dict[str, Changes] = {
-                        one: {(target, form): then for target, form, then in links}
-                        if is_first
-                        else {}
-                        for one, links in move.canvases.items()
+                    left = {
+                        one: self._find_links(move, one, here)
+                        for one in move.canvases
                         if shows.get(one, True)
                     }
                     shows |= await self._folders.move_cards(left, old=before, new=here)
@@ -217,6 +214,14 @@ class CardMoves:
         else:
             self._cache.sync_state.drop_card_move(key)
         return moved
+
+    def _find_links(self, move: CardMove, canvas: str, here: str) -> Changes:
+        """Return what links in the texts of a canvas become, if the note is at ``here`` by now."""
+        links = move.canvases[canvas]
+        if here == move.new:
+            return {(target, form): then for target, form, then in links}
+        targets = [one for target, _, then in links for one in (target, then) if one is not None]
+        return self._cache.notes.links.find_moved(canvas, targets)
 
     def _find(self, move: CardMove) -> str | None:
         """Return the path of the note now; None if it is gone, or was never renamed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from mcp_notarium.domain.note import Revision, Tombstone
@@ -128,30 +129,57 @@ async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:
         return Tombstone(note_id)
 
 
-async def get_proven(
-    cache: Cache, store: Store, note_id: str, *, fed: bool = True
-) -> Revision | Tombstone:
+async def get_proven(cache: Cache, store: Store, note_id: str) -> Revision | Tombstone:
     """Fetch the newest revision, as far as index and change feed bear it out.
 
     Raises ``StoreProtocolError`` for an answer that cannot be a state of the note after the one in the index, and,
-    where there is a feed, for a revision or a removal that it does not tell of. ``fed`` False: the index may be
-    behind the feed, because the note has an unfinished write.
+    where there is a feed, for a revision or a removal that it does not tell of.
     """
     for _ in range(_LOOKS):  # the first answer may have been a copy of before
         known = cache.notes.base(note_id)
         newest = await get_newest(store, note_id)
         if known is None:
             return newest
-        if isinstance(newest, Revision):
-            # defence: contradiction-is-no-note
-            if contradicts(known, newest, dated=store.traits.fixed_creation):
-                continue
-            if newest.etag == known.etag:
-                return newest
-        # defence: newer-answer-is-told-of =True
-        if not fed or await _is_told(cache, store, newest):
+        # defence: contradiction-is-no-note
+        if _contradicts(store, known, newest):
+            continue
+        if isinstance(newest, Revision) and newest.etag == known.etag:
             return newest
-    raise StoreProtocolError(
+        # defence: newer-answer-is-told-of =True
+        if await _is_told(cache, store, newest):
+            return newest
+    raise _contradiction_error()
+
+
+async def get_for_replay(
+    cache: Cache, store: Store, note_id: str
+) -> tuple[Revision | Tombstone, bool]:
+    """Fetch the newest revision for an unfinished write, and tell whether it is of another note, made under this id since.
+
+    The index may be behind the feed, because sync leaves the note to the write. A contradiction is another note if the store
+    does not have the revision any more that the index has. Raises ``StoreProtocolError`` for any other.
+    """
+    known, newest = cache.notes.base(note_id), await get_newest(store, note_id)
+    if known is None or not _contradicts(store, known, newest):
+        return newest, False
+    newest = await get_newest(store, note_id)  # the first answer may have been a copy of before
+    if not _contradicts(store, known, newest):
+        return newest, False
+    with suppress(NoteNotFound):
+        held = await store.get(note_id, etag=known.etag)
+        if not _contradicts(store, known, held):  # defence: other-note-proven
+            raise _contradiction_error()
+    return newest, True
+
+
+def _contradicts(store: Store, known: Revision, answer: Revision | Tombstone) -> bool:
+    """Tell whether an answer cannot be what the note is after the revision in the index."""
+    dated = store.traits.fixed_creation
+    return isinstance(answer, Revision) and contradicts(known, answer, dated=dated)
+
+
+def _contradiction_error() -> StoreProtocolError:
+    return StoreProtocolError(
         "the note store answered something that cannot be the note now",
         resolution_hint="Try again in a few minutes. If it stays, `manage` action `reset_cache` fetches all notes "
         "again.",

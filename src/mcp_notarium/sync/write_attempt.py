@@ -393,7 +393,8 @@ class WriteAttempt:
         """Store, record and commit in one transaction, where the store is in the database: nothing can be in doubt."""
         with self._transaction(act):
             stored = self._store_in_transaction(write, act.client if act else "", base)
-        return WriteResult(WriteOutcome.STORED, stored.id)
+        content = stored.content if isinstance(stored, Revision) else None
+        return WriteResult(WriteOutcome.STORED, stored.id, content=content)
 
     def _store_in_transaction(
         self, write: PendingWrite, client: str, base: Revision | None

@@ -131,7 +131,9 @@ class WriteCommit:
             )
             differs = "" if head.content == write.content else differs
         differs = differs if same else ""
-        return WriteResult(WriteOutcome.STORED, head.id, merged=not same, differs=differs)
+        return WriteResult(
+            WriteOutcome.STORED, head.id, merged=not same, differs=differs, content=head.content
+        )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
         """Tell whether the note is what the write made: the answer is lost, so its content or its date must tell."""
@@ -202,6 +204,7 @@ class WriteCommit:
             sent=sent,
             displaced=displaced.content if displaced else None,
             held=held.content,
+            repair=write.repair,
         )
         others = [other for other in (displaced, held) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
@@ -213,7 +216,7 @@ class WriteCommit:
             write,
             held,
             wanted,
-            result=WriteResult(WriteOutcome.STORED, held.id, merged=lost),
+            result=WriteResult(WriteOutcome.STORED, held.id, merged=lost, content=held.content),
             copies=texts.ours is not None,
             others=unseen,
             others_fit=texts.theirs is None,
@@ -302,7 +305,13 @@ class WriteCommit:
             return _AGAIN
         if differs:
             self._on_difference(held.id)
-        result = WriteResult(WriteOutcome.STORED, held.id, merged=not by_store, differs=differs)
+        result = WriteResult(
+            WriteOutcome.STORED,
+            held.id,
+            merged=not by_store,
+            differs=differs,
+            content=held.content,
+        )
         return Committed(result, copy, lost=lost)
 
     def _copy_unseen(
@@ -371,7 +380,10 @@ class WriteCommit:
         self.finish(write, stored, differs=bool(differs), own=own)
         if differs:
             self._on_difference(stored.id)
-        return Committed(WriteResult(WriteOutcome.STORED, stored.id, differs=differs))
+        result = WriteResult(
+            WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
+        )
+        return Committed(result)
 
     async def _read_held(self, stored: Revision) -> Revision:
         """Read the same revision again: the text in an answer may differ from the stored one."""
@@ -422,7 +434,10 @@ class WriteCommit:
             stored,
             wanted,
             result=WriteResult(
-                WriteOutcome.STORED, stored.id, merged=stored_as is not StoredAs.AS_SENT
+                WriteOutcome.STORED,
+                stored.id,
+                merged=stored_as is not StoredAs.AS_SENT,
+                content=stored.content,
             ),
             copies=copies,
             hidden=hidden,

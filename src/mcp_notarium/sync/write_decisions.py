@@ -27,7 +27,7 @@ from mcp_notarium.domain.note import (
     WriteKind,
 )
 from mcp_notarium.domain.properties import shown_value
-from mcp_notarium.sync.conflict_copy import contains_change, with_lost_tags
+from mcp_notarium.sync.conflict_copy import contains_change, merge_repair, with_lost_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.errors import NotariumError
@@ -205,12 +205,13 @@ def held_for_update(
     wanted: Content,
     taken: bool = False,
     repeated: bool = False,
+    repair: bool = False,
 ) -> tuple[Held, Content]:
     """Name what the store holds of a note to be changed, and what to push over that.
 
     ``wanted`` was made from ``base`` (None: not known any more), ``sent`` is what a push carried. ``taken``:
     another note has the id now, however similar its text is. A text in the store's own form is not merged.
-    ``repeated``: the push may have arrived.
+    ``repeated``: the push may have arrived. ``repair``: see ``merge_repair``.
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING, wanted
@@ -225,7 +226,8 @@ def held_for_update(
         if repeated and contains_change(base=base, sent=wanted, stored=head.content):
             merged = with_lost_tags(base=base, sent=wanted, stored=head.content)
         else:
-            merged = merge_content(base, wanted, head.content)
+            merge = merge_repair if repair else merge_content
+            merged = merge(base, wanted, head.content)
     if merged is None:
         return Held.CLASHING, wanted
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged
@@ -280,13 +282,21 @@ class Settlement:
     theirs: Content | None = None
 
 
-def settle(*, base: Content, sent: Content, displaced: Content | None, held: Content) -> Settlement:
+def settle(
+    *,
+    base: Content,
+    sent: Content,
+    displaced: Content | None,
+    held: Content,
+    repair: bool = False,
+) -> Settlement:
     """Bring together texts of which the store kept only the last.
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
     a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
     store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
+    ``repair``: see ``merge_repair``.
     """
     content, theirs = held, None
     if displaced is not None and held == sent:
@@ -294,7 +304,8 @@ def settle(*, base: Content, sent: Content, displaced: Content | None, held: Con
     elif displaced is not None:
         merged = merge_content(base, displaced, held)
         content, theirs = (held, displaced) if merged is None else (merged, None)
-    both = merge_content(base, sent, content)
+    merge = merge_repair if repair else merge_content
+    both = merge(base, sent, content)
     doubtful = displaced is None and both is not None and both.text != held.text
     if doubtful and _change_same_place(base.text, sent.text, held.text):
         both = None
@@ -376,7 +387,8 @@ class WriteOutcome(Enum):
 class WriteResult:
     """Hold how a push ended, and whether somebody else's change is in it.
 
-    ``note_id``: the note as the store names it; "" if nothing was stored. ``differs``: where the store by
+    ``note_id``: the note as the store names it; "" if nothing was stored. ``content``: what the store held then; None: nobody
+    has seen that. ``differs``: where the store by
     itself holds something else than was sent; "" if nowhere. ``relinked`` and ``waiting``: see ``Saved``.
     """
 
@@ -387,6 +399,7 @@ class WriteResult:
     differs: str = ""
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    content: Content | None = None
 
     @property
     def stored(self) -> bool:

@@ -337,9 +337,10 @@ class Writer:
         copy_id = result.copy_id
         if copy_id is not None and has_rules:
             copy_id = copy_id if self._cache.shown(copy_id) else None
+        gone_on = result.content is not None and note.content != result.content
         return Saved(
             note,
-            merged=result.merged and note.content != content,
+            merged=(result.merged or gone_on) and note.content != content,
             copy_id=copy_id,
             differs=result.differs,
             relinked=result.relinked,

@@ -176,7 +176,7 @@ async def carry_out(
             # Draft again if the index has changed while the user was asked or another write ran, or what a version would
             # have kept may have. What else has changed at the store alone is found before the write.
             if attempt > 1 or agreed.loses or app.library.stamp() != stamp:
-                draft = await _with_loss(app, await drafting(), call)
+                draft = await _draft_in_step(app, drafting, call)
             if draft.note is not None and draft.changes_nothing:
                 await app.library.require_writable(draft.note)
                 return draft, app.library.get(draft.note.id) or draft.note, None
@@ -205,6 +205,18 @@ async def carry_out(
             else:
                 return draft, saved.note, saved
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _draft_in_step(
+    app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext
+) -> Draft:
+    """Draft until the index has not changed meanwhile, a few times: drafting may wait for renamings on their way."""
+    for _ in range(_ATTEMPTS):
+        stamp = app.library.stamp()
+        draft = await _with_loss(app, await drafting(), call)
+        if app.library.stamp() == stamp:
+            break
+    return draft
 
 
 def _with_overlaps(

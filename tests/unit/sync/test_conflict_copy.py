@@ -12,6 +12,7 @@ from mcp_notarium.sync.conflict_copy import (
     copy_write_id,
     differences,
     inserted_lines,
+    merge_repair,
     plan_repair,
     with_lost_tags,
 )
@@ -102,6 +103,21 @@ def test_tags_are_put_back_on_top_of_what_the_others_did():
 
 
 LINES = "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("repair", "theirs", "merged"),
+    [
+        ("A\none\ntwo\nB\nthree\n", "B\none\ntwo\nthree\n", "B\nA\none\ntwo\nthree\n"),
+        ("A\nA\n" + LINES, LINES + "A\n", "A\n" + LINES + "A\n"),
+        ("one\nTWO\nthree\n", "one\nTWO\nthree\nA\n", "one\nTWO\nthree\nA\n"),
+        ("one\nTWO\nthree\n", "one\nZWEI\nthree\n", None),
+    ],
+    ids=["another order", "one of two", "a line in the place of another", "the same line"],
+)
+def test_what_two_repairs_add_stands_there_once(repair, theirs, merged):
+    made = merge_repair(Content(LINES), Content(repair), Content(theirs))
+    assert (made and made.text) == merged
 
 
 @pytest.mark.parametrize(

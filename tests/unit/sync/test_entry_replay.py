@@ -27,6 +27,7 @@ from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
+from notarium_devtools.simperium import Simulator
 from support.cache_room import second_connection
 from support.memento_file import MementoFile
 from support.memory_client import (
@@ -38,6 +39,7 @@ from support.memory_client import (
     ROWS,
     Fault,
 )
+from support.simplenote_client import open_store
 from support.sync_rig import KEY, LEASE, Client, quick_folder
 
 
@@ -563,3 +565,117 @@ def test_a_conflict_copy_of_a_note_that_its_id_hides_since_is_hidden_as_well(cli
     assert texts(store) == sorted([f"{MARK}one\nTWO, I say\n", "one\nTWO, they say\n"])
     assert later.contents() == {}
     assert later.cache.journal.all() == []
+
+
+# A note that was removed at Simplenote, and made again under its id, while a write of it waits.
+
+
+def with_simplenote(clients, scenario):
+    async def whole():
+        async with Simulator().serving() as sim:
+            remote = open_store(sim)
+            client = clients(remote=remote)
+            sim.put("n1", content="first\n")
+            await client.sync()
+            await client.change(client.note("n1"), "first\nsecond\n")
+            try:
+                await scenario(sim, client)
+            finally:
+                await remote.close()
+
+    asyncio.run(whole())
+
+
+async def cut_off(sim, client, call, method):
+    rule = sim.faults.cut_before(method=method, path="*/note/i/*", times=3)
+    with pytest.raises(OutcomeUnknown):
+        await call
+    assert rule.fired == 3
+    assert len(client.cache.journal.all()) == 1
+
+
+@pytest.mark.parametrize("versions", [1, 2, 3], ids=["older", "same number", "newer"])
+def test_a_change_whose_note_was_made_again_becomes_a_copy(clients, versions):
+    async def scenario(sim, client):
+        change = client.change(client.note("n1"), "first\nsecond\nours\n")
+        await cut_off(sim, client, change, "POST")
+        made_at = sim.note("n1")["creationDate"] + 60
+        sim.delete("n1")
+        for number in range(versions):
+            sim.put("n1", content=f"theirs {number}\n", creationDate=made_at)
+        await client.run_cycles(2)
+        last = f"theirs {versions - 1}\n"
+        assert sim.note("n1")["content"] == last
+        kept = sorted(content.text for content in client.contents().values())
+        assert kept == [f"{MARK}first\nsecond\nours\n", last]
+        assert client.cache.journal.all() == []
+
+    with_simplenote(clients, scenario)
+
+
+def test_a_removal_whose_note_was_made_again_under_the_same_number_leaves_it(clients):
+    async def scenario(sim, client):
+        await client.trash(client.note("n1"))
+        await cut_off(sim, client, client.writer.remove(client.note("n1")), "DELETE")
+        sim.delete("n1")
+        for _ in range(3):
+            sim.put("n1", content="theirs\n", deleted=True)
+        await client.run_cycles(2)
+        assert sim.note("n1")["content"] == "theirs\n"
+        assert client.contents()["n1"].text == "theirs\n"
+        assert client.cache.journal.all() == []
+
+    with_simplenote(clients, scenario)
+
+
+def test_a_note_of_which_old_copies_are_answered_was_not_made_again(clients):
+    async def scenario(sim, client):
+        get, old = client.remote.get, await client.remote.get("n1", etag="1")
+
+        async def lagging(note_id, *, etag=None):
+            return await get(note_id, etag=etag) if etag else old
+
+        change = client.change(client.note("n1"), "first\nsecond\nours\n")
+        await cut_off(sim, client, change, "POST")
+        client.remote.get = lagging
+        await client.run_cycles(2)
+        assert len(client.cache.journal.all()) == 1
+        client.remote.get = get
+        await client.run_cycles(2)
+        assert sim.note("n1")["content"] == "first\nsecond\nours\n"
+        assert len(client.contents()) == 1
+        assert client.cache.journal.all() == []
+
+    with_simplenote(clients, scenario)
+
+
+@pytest.mark.parametrize("traits", [LIKE_TRILIUM, LIKE_MEMENTO], ids=["trilium", "memento"])
+def test_what_a_write_has_replaced_is_kept_once_if_two_processes_finish_it(clients, store, traits):
+    first, second = clients(traits=traits), clients(traits=traits)
+    push, get = first.remote.push, second.remote.get
+    meets, answered = asyncio.Event(), asyncio.Event()
+
+    async def late(write):
+        answer = await push(write)
+        first.time.now += LEASE + 1
+        first.replaying = asyncio.create_task(second.writer.replay.finish_all())
+        await meets.wait()
+        return answer
+
+    async def reading(*given, **named):
+        head = await get(*given, **named)
+        meets.set()
+        await answered.wait()
+        return head
+
+    async def scenario():
+        note = await first.create("one\n")
+        first.remote.push, second.remote.get = late, reading
+        await first.change(note, "one\ntwo\n")
+        answered.set()
+        assert await first.replaying == {WriteOutcome.STORED: 1}
+
+    asyncio.run(scenario())
+    kept = "SELECT text FROM note_versions WHERE text IS NOT NULL"
+    assert first.cache.database.rows(kept) == [("one\n",)]
+    assert settled(first, store)

@@ -324,9 +324,12 @@ def tags_of(store):
     return {*content.tags}
 
 
+@pytest.mark.parametrize("since", ["nothing", "an edit", "its versions forgotten"])
 @pytest.mark.parametrize("given", ["theirs", ""])
 @pytest.mark.parametrize("step", ["pushed", "committed"])
-def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(clients, store, step, given):
+def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(
+    clients, store, step, given, since
+):
     client = clients()
     note = asyncio.run(client.create("one\n", "t"))
 
@@ -335,14 +338,22 @@ def test_a_tag_of_others_is_put_back_by_whoever_finishes_the_write(clients, stor
             raise Crash
 
     killed = clients(on_step=stop)
+    killed.time.now += 1
     tag_before(killed, store, given)
     with pytest.raises(Crash):
         asyncio.run(killed.writer.save(note=note, content=Content("one\n", ("t", "ours"))))
     assert tags_of(store) == {"t", "ours"}
+    edited, forgotten = since == "an edit", since == "its versions forgotten"
+    if edited:
+        store.edit(note.id, lambda text: text + "theirs\n", now=8.0)
+    if forgotten:
+        store.forget_versions(note.id)
     later = clients(owner_ended=lambda _owner: True)
     asyncio.run(later.run_cycles(2))
-    assert tags_of(store) == {"t", "ours", given or "t"}
-    assert store.kept(note.id).head == (4 if given else 3)
+    lost = {given} if given and not (forgotten and step == "pushed") else set()
+    assert tags_of(store) == {"t", "ours", *lost}
+    assert store.text(note.id) == ("one\ntheirs\n" if edited else "one\n")
+    assert store.kept(note.id).head == 3 + len(lost) + edited
     assert settled(later, store)
 
 
@@ -368,6 +379,7 @@ def test_a_save_is_in_doubt_while_what_it_went_over_cannot_be_read(client, store
 
     async def scenario():
         note = await client.create("one\n", "t")
+        client.time.now += 1
         tag_before(client, store, "theirs")
         behind(client, "push", 1, unread)
         with nullcontext() if forgotten else pytest.raises(OutcomeUnknown, match="just before it"):

@@ -6,8 +6,9 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
+from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.cycle_states import State
-from support.memory_client import Fault
+from support.memory_client import ROWS, Fault
 from support.sync_rig import LEASE, in_step, running, until
 
 
@@ -265,3 +266,26 @@ def test_a_lease_that_ran_out_in_a_leader_that_died_is_taken_over(clients, store
 
     asyncio.run(scenario())
     assert [content.text for content in store.contents().values()] == ["mine\n"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*({"traits": row} for row in ROWS.values()), {"remote": LocalStore}],
+    ids=[*ROWS, "local notebook"],
+)
+def test_a_save_tells_of_an_edit_that_another_process_has_made_before_it_is_answered(clients, kind):
+    client, other = clients(**kind), clients(**kind)
+    first = client.writer._attempt.first
+
+    async def with_an_edit(*given):
+        result = await first(*given)
+        await other.change(other.note(result.note_id), "one\nours\ntheirs\n")
+        return result
+
+    async def scenario():
+        note = await client.create("one\n")
+        client.writer._attempt.first = with_an_edit
+        return await client.change(note, "one\nours\n")
+
+    saved = asyncio.run(scenario())
+    assert (saved.note.text, saved.merged) == ("one\nours\ntheirs\n", True)

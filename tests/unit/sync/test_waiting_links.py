@@ -196,14 +196,16 @@ def put_cards(places):
     (places[1] / BOARD).write_text(json.dumps({"nodes": nodes}))
 
 
-def card(places):
-    node, _ = json.loads((places[1] / BOARD).read_text())["nodes"]
-    return node["file"]
+def cards(places):
+    node, text = json.loads((places[1] / BOARD).read_text())["nodes"]
+    return node["file"], text["text"]
 
 
 async def rename_with_cards(client, old, title):
-    async with client.writer.cards.following(old, f"{title}.md", {BOARD: {}}):
+    board = {BOARD: {("Plan", False): title}}
+    async with client.writer.cards.following(old, f"{title}.md", board) as moved:
         await rename(client, old, title, links=False)
+    return moved
 
 
 @pytest.mark.parametrize("title", ["Newest", "Plan"])
@@ -218,10 +220,11 @@ def test_a_card_shows_its_note_that_was_renamed_once_more(open_client, places, t
     open_client()
     with pytest.raises(Crash):
         asyncio.run(rename_with_cards(open_client(on_step=stop, syncs=False), "Plan.md", "New"))
-    assert card(places) == ("Plan.md" if last == "cards" else "New.md")
+    name = "Plan" if last == "cards" else "New"
+    assert cards(places) == (f"{name}.md", f"[[{name}]]")
     asyncio.run(rename(open_client(syncs=False), "New.md", title, links=False))
     later = open_client(owner_ended=lambda _owner: True)
-    assert card(places) == f"{title}.md"
+    assert cards(places) == (f"{title}.md", f"[[{title}]]")
     assert later.cache.sync_state.card_moves() == []
 
 
@@ -241,19 +244,10 @@ def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
 
     monkeypatch.setattr(canvases, "replacing", refusing)
 
-    board = {BOARD: {("Plan", False): "New"}}
-
-    async def renamed():
-        async with client.writer.cards.following("Plan.md", "New.md", board) as moved:
-            await rename(client, "Plan.md", "New", links=False)
-        return moved
-
-    moved = asyncio.run(renamed())
+    moved = asyncio.run(rename_with_cards(client, "Plan.md", "New"))
     assert (moved.canvases, moved.waiting) == (set(), {BOARD})
-    assert card(places) == "Plan.md"
+    assert cards(places) == ("Plan.md", "[[Plan]]")
     asyncio.run(client.run_cycles(1 if often == 1 else 2 * MOST_TRIES))
-    assert card(places) == ("New.md" if often == 1 else "Plan.md")
-    text = "[[New]]" if often == 1 else "[[Plan]]"
-    assert json.loads((places[1] / BOARD).read_text())["nodes"][1]["text"] == text
+    assert cards(places) == (("New.md", "[[New]]") if often == 1 else ("Plan.md", "[[Plan]]"))
     assert client.cache.sync_state.card_moves() == []
     assert len(refused) == min(often, MOST_TRIES + 1)
