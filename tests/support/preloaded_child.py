@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -13,17 +14,20 @@ import runpy
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import termios
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import mcp_notarium
+from mcp_notarium.cli import server
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support import cheap_stretching, short_pauses
+from support import cheap_stretching, preloaded, short_pauses
 
 _IMPORTED_LATE = (
     "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "filelock", "h11",
@@ -42,24 +46,36 @@ def _import_everything() -> None:
     gc.freeze()
 
 
-def _next_run(requests: socket.socket) -> dict[str, object] | None:
+def _next_run(requests: socket.socket, folder: str) -> dict[str, object] | None:
     """Fork for each request: the request in the child, None in the parent once nobody asks any more."""
     running: dict[int, tuple[int, int]] = {}
+    sockets = [requests, preloaded.listen(folder)]
     with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
+        for one in sockets:
+            selector.register(one, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
+                if key.fileobj is sockets[1]:
+                    sockets.append(sockets[1].accept()[0])
+                    selector.register(sockets[-1], selectors.EVENT_READ)
+                    continue
                 if key.fd in running:
                     pid, exit_pipe = running.pop(key.fd)
                     selector.unregister(key.fd)
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    os.write(exit_pipe, b"%d\n" % code)
+                    with contextlib.suppress(BrokenPipeError):  # whoever asked may have been killed
+                        os.write(exit_pipe, b"%d\n" % code)
                     os.close(exit_pipe)
                     os.close(key.fd)
                     continue
-                request, files, *_ = socket.recv_fds(requests, 1 << 20, 4)
+                request, files, *_ = socket.recv_fds(key.fileobj, 1 << 20, 4)
                 if not request:
-                    return None
+                    if key.fileobj is requests:
+                        return None
+                    selector.unregister(key.fileobj)
+                    sockets.remove(key.fileobj)
+                    key.fileobj.close()
+                    continue
                 pid = os.fork()
                 if not pid:
                     for number, file in enumerate(files[:3]):
@@ -70,6 +86,8 @@ def _next_run(requests: socket.socket) -> dict[str, object] | None:
                         *(exit_pipe for _, exit_pipe in running.values()),
                     ):
                         os.close(file)
+                    for one in sockets[1:]:
+                        one.close()
                     return json.loads(request)
                 for file in files[:3]:
                     os.close(file)
@@ -122,8 +140,12 @@ def _leave(code: int) -> NoReturn:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as asked:
         _import_everything()
-        wanted = _next_run(asked)
+        wanted = _next_run(asked, sys.argv[2])
     if wanted is not None:
+        preloaded.connect(sys.argv[2])
+        server.subprocess = SimpleNamespace(
+            Popen=preloaded.started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL
+        )
         os.chdir(wanted["folder"])
         if wanted["at_terminal"]:
             _take_terminal()
