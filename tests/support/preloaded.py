@@ -29,6 +29,7 @@ from support.long import LONG
 
 _CHILD = Path(__file__).with_name("preloaded_child.py")
 _SCRIPT = str(Path(sys.executable).with_name("mcp-notarium"))
+_SCRIPTS = f"{Path(__file__).parent}{os.sep}"
 _SOCKET = "requests"
 ANEW = {"PYTHONHASHSEED": "0"}
 """Add this to an environment to start a new interpreter all the same."""
@@ -45,8 +46,12 @@ def possible(env: dict[str, str]) -> bool:
 
 
 def arguments_of(command: Sequence[str]) -> list[str] | None:
-    """Return the arguments if the command is that of a client's entry; else None."""
-    return list(command[1:]) if command[0] == _SCRIPT else None
+    """Return the arguments for :class:`Preloaded` if the command is a client's entry or a script of this folder."""
+    if command[0] == _SCRIPT:
+        return list(command[1:])
+    if command[0] == sys.executable and command[1].startswith(_SCRIPTS):
+        return list(command[1:])
+    return None
 
 
 def started(command: Sequence[str], *, env: dict[str, str], **options: Any) -> Any:
@@ -103,7 +108,7 @@ def _requests() -> socket.socket:
 
 
 class Preloaded:
-    """Behave as ``subprocess.Popen`` for the program with these arguments.
+    """Behave as ``subprocess.Popen`` for the program with these arguments, or for a script and its arguments.
 
     ``output``: files for standard output and error, instead of pipes. ``terminal``: the terminal to run at.
     """
@@ -121,6 +126,7 @@ class Preloaded:
         env = dict(env)
         request = {
             "arguments": list(arguments),
+            "script": bool(arguments) and arguments[0].startswith(_SCRIPTS),
             "cheap": cheap_stretching.wanted(env),
             "short_pauses": short_pauses.wanted(env),
             "env": env,

@@ -111,10 +111,13 @@ def _take_terminal() -> None:
     )
 
 
-def _run() -> int:
-    """Run the program; return its exit code, after the traceback of an error that it let pass."""
+def _run(*, script: bool) -> int:
+    """Run the program or the script; return its exit code, after the traceback of an error that it let pass."""
     try:
-        runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
+        if script:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):
             raise
@@ -156,6 +159,6 @@ if __name__ == "__main__":
         os.environ.clear()
         os.environ.update(wanted["env"])
         time.tzset()
-        sys.argv = ["", *wanted["arguments"]]
+        sys.argv = wanted["arguments"] if wanted["script"] else ["", *wanted["arguments"]]
         sys.path.insert(0, wanted["folder"])  # as ``python -m`` does
-        _leave(_run())
+        _leave(_run(script=wanted["script"]))
