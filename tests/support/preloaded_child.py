@@ -46,55 +46,68 @@ def _import_everything() -> None:
     gc.freeze()
 
 
-def _next_run(requests: socket.socket, folder: str) -> dict[str, object] | None:
-    """Fork for each request: the request in the child, None in the parent once nobody asks any more."""
-    running: dict[int, tuple[int, int]] = {}
-    sockets = [requests, preloaded.listen(folder)]
-    with selectors.DefaultSelector() as selector:
-        for one in sockets:
-            selector.register(one, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is sockets[1]:
-                    sockets.append(sockets[1].accept()[0])
-                    selector.register(sockets[-1], selectors.EVENT_READ)
-                    continue
-                if key.fd in running:
-                    pid, exit_pipe = running.pop(key.fd)
-                    selector.unregister(key.fd)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    with contextlib.suppress(BrokenPipeError):  # whoever asked may have been killed
-                        os.write(exit_pipe, b"%d\n" % code)
-                    os.close(exit_pipe)
-                    os.close(key.fd)
-                    continue
-                request, files, *_ = socket.recv_fds(key.fileobj, 1 << 20, 4)
-                if not request:
-                    if key.fileobj is requests:
-                        return None
-                    selector.unregister(key.fileobj)
-                    sockets.remove(key.fileobj)
-                    key.fileobj.close()
-                    continue
-                pid = os.fork()
-                if not pid:
-                    for number, file in enumerate(files[:3]):
-                        os.dup2(file, number)
-                    for file in (
-                        *files,
-                        *running,
-                        *(exit_pipe for _, exit_pipe in running.values()),
-                    ):
-                        os.close(file)
-                    for one in sockets[1:]:
-                        one.close()
-                    return json.loads(request)
-                for file in files[:3]:
-                    os.close(file)
-                os.write(files[3], b"%d\n" % pid)
-                process = os.pidfd_open(pid)
-                running[process] = (pid, files[3])
-                selector.register(process, selectors.EVENT_READ)
+class _Requests:
+    """Fork for each request of the test's process, and of programs that it has started in this way."""
+
+    def __init__(self, first: socket.socket, folder: str) -> None:
+        self._first, self._listening = first, preloaded.listen(folder)
+        self._others: list[socket.socket] = []
+        self._running: dict[int, tuple[int, int]] = {}
+        self._selector = selectors.DefaultSelector()
+        for one in (first, self._listening):
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def next_run(self) -> dict[str, object] | None:
+        """Return the request in the child, and None in the parent once nobody asks any more."""
+        with self._selector:
+            while True:
+                for key, _ in self._selector.select():
+                    if key.fd in self._running:
+                        self._tell_end(key.fd)
+                    elif key.fileobj is self._listening:
+                        self._others.append(self._listening.accept()[0])
+                        self._selector.register(self._others[-1], selectors.EVENT_READ)
+                    else:
+                        request, files, *_ = socket.recv_fds(key.fileobj, 1 << 20, 4)
+                        if request and not self._fork(files):
+                            return json.loads(request)
+                        if not request and key.fileobj is self._first:
+                            return None
+                        if not request:
+                            self._forget(key.fileobj)
+
+    def _tell_end(self, process: int) -> None:
+        pid, exit_pipe = self._running.pop(process)
+        self._selector.unregister(process)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(BrokenPipeError):  # who asked may have been killed
+            os.write(exit_pipe, b"%d\n" % code)
+        os.close(exit_pipe)
+        os.close(process)
+
+    def _forget(self, other: socket.socket) -> None:
+        self._selector.unregister(other)
+        self._others.remove(other)
+        other.close()
+
+    def _fork(self, files: list[int]) -> int:
+        pid = os.fork()
+        if pid:
+            for file in files[:3]:
+                os.close(file)
+            os.write(files[3], b"%d\n" % pid)
+            process = os.pidfd_open(pid)
+            self._running[process] = (pid, files[3])
+            self._selector.register(process, selectors.EVENT_READ)
+            return pid
+        for number, file in enumerate(files[:3]):
+            os.dup2(file, number)
+        pipes = (exit_pipe for _, exit_pipe in self._running.values())
+        for file in (*files, *self._running, *pipes):
+            os.close(file)
+        for one in (self._listening, *self._others):
+            one.close()
+        return pid
 
 
 def _take_terminal() -> None:
@@ -143,7 +156,7 @@ def _leave(code: int) -> NoReturn:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as asked:
         _import_everything()
-        wanted = _next_run(asked, sys.argv[2])
+        wanted = _Requests(asked, sys.argv[2]).next_run()
     if wanted is not None:
         preloaded.connect(sys.argv[2])
         server.subprocess = SimpleNamespace(
