@@ -50,10 +50,10 @@ class Meter:
         self.dear: dict[str, tuple[float, float]] = {}
 
     def call(self, label: str, tool: str, /, **arguments: Any) -> dict[str, Any]:
-        before, least = self.used(), floor()
+        before = self.used()
         result = self.server.result(tool, **arguments)
         seconds = self.used() - before
-        if seconds > max(MOST_SECONDS, FLOORS * max(least, floor())):
+        if seconds > MOST_SECONDS and seconds > FLOORS * (least := max(floor(), floor())):
             self.dear[label] = seconds, least
         return result
 
