@@ -28,7 +28,8 @@ from support import cheap_stretching, short_pauses
 from support.long import LONG
 
 _CHILD = Path(__file__).with_name("preloaded_child.py")
-_SCRIPT = str(Path(sys.executable).with_name("mcp-notarium"))
+ENTRY = [str(Path(sys.executable).with_name("mcp-notarium"))]
+"""What the entry of a client starts; arguments follow."""
 _SCRIPTS = f"{Path(__file__).parent}{os.sep}"
 _SOCKET = "requests"
 ANEW = {"PYTHONHASHSEED": "0"}
@@ -45,16 +46,16 @@ def possible(env: dict[str, str]) -> bool:
     )
 
 
-def arguments_of(command: Sequence[str]) -> list[str] | None:
+def arguments_of(command: list[str]) -> list[str] | None:
     """Return the arguments for :class:`Preloaded` if the command is a client's entry or a script of this folder."""
-    if command[0] == _SCRIPT:
+    if command[:1] == ENTRY:
         return list(command[1:])
     if command[0] == sys.executable and command[1].startswith(_SCRIPTS):
         return list(command[1:])
     return None
 
 
-def started(command: Sequence[str], *, env: dict[str, str], **options: Any) -> Any:
+def started(command: list[str], *, env: dict[str, str], **options: Any) -> Any:
     """Start the program of a client's entry, as ``subprocess.Popen`` does in ``cli.server``."""
     arguments = arguments_of(command)
     if arguments is None or not possible(env):
