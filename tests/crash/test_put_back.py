@@ -150,7 +150,7 @@ CASES = [(way, end) for way in WAYS for end in ("stop", "kill")]
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back under a server", CASES, 2))
+@pytest.mark.parametrize(("way", "end"), sample("put back under a server", CASES, 1))
 def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
     env["LOCAL_COPIES"] = "5"
     for earlier, later in ((3, 6), (5, 5), (3, 40), (40, 10)) if LONG else ((3, 6), (5, 5)):
@@ -206,7 +206,7 @@ def test_a_server_whose_file_was_renamed_away_has_rescued_all_that_was_confirmed
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back at the end", CASES, 2))
+@pytest.mark.parametrize(("way", "end"), sample("put back at the end", CASES, 1))
 def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
@@ -225,7 +225,7 @@ def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_pat
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", sample("ends of one", ["stop", "kill"], 1))
 def test_one_older_state_stays_one_whatever_ends_the_server_that_met_it(env, tmp_path, end):
     env["LOCAL_COPIES"] = "5"
     worked(env, *names(("a", 3)))
@@ -286,7 +286,9 @@ def damage(database):
     database.write_bytes(content)
 
 
-@pytest.mark.parametrize("met", ["by nobody", "by a server", "by a killed server"])
+@pytest.mark.parametrize(
+    "met", sample("met", ["by nobody", "by a server", "by a killed server"], 1)
+)
 def test_an_older_state_that_is_damaged_later_is_told_with_the_copy_that_has_more(
     env, tmp_path, met
 ):
@@ -331,7 +333,7 @@ def test_the_newest_state_is_only_damaged_and_the_newest_copy_is_named(env, tmp_
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", sample("between", [False, True], 1))
 def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
@@ -538,7 +540,7 @@ def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
             assert run(env, "audit", "verify").returncode == 0
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sample("ways of the newest", list(WAYS), 1))
 def test_the_newest_file_put_back_is_said_to_lack_nothing_and_may_be_accepted(env, tmp_path, way):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
