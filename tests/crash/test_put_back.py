@@ -146,11 +146,11 @@ def check(env, confirmed):
 
 
 WAYS = {"cp": by_cp, "rename": by_rename}
-CASES = [(way, end) for way in WAYS for end in ("stop", "kill")]
+ENDS = ("stop", "kill")
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back under a server", CASES, 1))
+@pytest.mark.parametrize(("way", "end"), [(way, *sample(way, ENDS, 1)) for way in WAYS])
 def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
     env["LOCAL_COPIES"] = "5"
     for earlier, later in ((3, 6), (5, 5), (3, 40), (40, 10)) if LONG else ((3, 6), (5, 5)):
@@ -206,7 +206,9 @@ def test_a_server_whose_file_was_renamed_away_has_rescued_all_that_was_confirmed
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back at the end", CASES, 1))
+@pytest.mark.parametrize(
+    ("way", "end"), [(way, *sample(f"{way} at the end", ENDS, 1)) for way in WAYS]
+)
 def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
@@ -225,7 +227,7 @@ def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_pat
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("end", sample("ends of one", ["stop", "kill"], 1))
+@pytest.mark.parametrize("end", ["stop", "kill"])
 def test_one_older_state_stays_one_whatever_ends_the_server_that_met_it(env, tmp_path, end):
     env["LOCAL_COPIES"] = "5"
     worked(env, *names(("a", 3)))
@@ -286,9 +288,7 @@ def damage(database):
     database.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    "met", sample("met", ["by nobody", "by a server", "by a killed server"], 1)
-)
+@pytest.mark.parametrize("met", ["by nobody", "by a server", "by a killed server"])
 def test_an_older_state_that_is_damaged_later_is_told_with_the_copy_that_has_more(
     env, tmp_path, met
 ):
