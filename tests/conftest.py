@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let a test say why it is slow; draw fewer examples in the short form."""
     gc.disable()  # until all tests are collected: it would search thousands of objects that stay
     if not LONG:
-        settings.register_profile("short", max_examples=50)
+        settings.register_profile("short", max_examples=30)
         settings.load_profile("short")
     if config.getoption("cov_source", default=None):  # measuring branches takes its time
         settings.register_profile("measured", settings(deadline=None))

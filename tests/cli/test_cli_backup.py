@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import stat
-import sys
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support.preloaded import ENTRY
 from support.services import running
 from support.terminal import Terminal
 from support.whole import Server, environment, run
@@ -193,7 +193,7 @@ def machine(home: Path) -> dict[str, str]:
 
 
 def serving(env: dict[str, str], account: str) -> Server:
-    return Server(env, command=[sys.executable, "-m", "mcp_notarium", "--account", account])
+    return Server(env, command=[*ENTRY, "--account", account])
 
 
 def paper_key(env: dict[str, str]) -> str:

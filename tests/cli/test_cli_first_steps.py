@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from notarium_devtools.simperium import Simulator
+from support import cheap_stretching
 from support.terminal import Terminal
 from support.whole import Server, account_folder, environment, run
 
@@ -125,7 +126,7 @@ def test_a_weak_key_makes_no_cache_anywhere(simulator: Simulator, tmp_path: Path
 def test_allow_weak_makes_a_cache_with_a_weak_key_and_a_warning(
     simulator: Simulator, tmp_path: Path
 ) -> None:
-    env = environment(simulator, tmp_path, DB_ENCRYPTION_KEY=WEAK)
+    env = environment(simulator, tmp_path, DB_ENCRYPTION_KEY=WEAK, **cheap_stretching.MARKED)
     with Terminal(env, "login", "--password", "--allow-weak") as terminal:
         terminal.shows("Simplenote password: ")
         terminal.type(f"{simulator.password}\n")

@@ -2,24 +2,16 @@
 
 import json
 import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from support import other_store, whole
 from support.terminal import Terminal
 from support.whole import RAW_KEY, Server, store_environment
 
-PROGRAM = """
-import sys
-from mcp_notarium.stores import registry
-registry._MODULES["folder"] = "support.other_kind"
-from mcp_notarium.__main__ import main
-sys.exit(main())
-"""
-COMMAND = [sys.executable, "-c", PROGRAM]
-PLAIN = [sys.executable, "-m", "mcp_notarium"]
+COMMAND = other_store.command("folder", "support.other_kind")
 
 
 @pytest.fixture(name="env")
@@ -29,7 +21,6 @@ def _env(tmp_path):
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
         "NOTARIUM_DATA_DIR": str(tmp_path / "cache"),
         "NOTARIUM_KEYCHAIN": "off",
         "NOTARIUM_STORE": "folder",
@@ -38,16 +29,7 @@ def _env(tmp_path):
     }
 
 
-def run(env, *arguments, stdin="", command=COMMAND):
-    return subprocess.run(
-        [*command, *arguments],
-        env=env,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+run = partial(whole.run, command=COMMAND)
 
 
 def test_a_server_serves_it(env):
@@ -83,7 +65,7 @@ def test_only_its_own_settings_are_shown_and_asked_for(env):
 
 def test_an_account_without_a_name_is_purged_by_its_address_not_by_nothing(tmp_path):
     env = store_environment(tmp_path, "trilium", TRILIUM_URL="http://127.0.0.1:9")
-    assert "http://127.0.0.1:9 (trilium)" in run(env, "status", command=PLAIN).stdout
+    assert "http://127.0.0.1:9 (trilium)" in whole.run(env, "status").stdout
     with Terminal(env, "purge") as screen:
         screen.shows("(http://127.0.0.1:9) to go on: ")
         screen.type("\n")

@@ -14,6 +14,7 @@ from mcp_notarium.config import accounts
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.simperium.data import prose
 from support import short_pauses
+from support.long import sample
 from support.terminal import Terminal
 from support.whole import Server, environment, run
 
@@ -51,11 +52,16 @@ def screen(env: dict[str, str], *command: str, width: int, kind: str = "xterm-25
         return terminal.screen
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    "command",
-    ["status", "doctor --offline", "search bread", "show dough", "keys list", "policy show",
-     "--print-config-vars", "--help", "audit verify", "history {bread}"],
+    ("command", "width"),
+    [
+        (command, width)
+        for command in (
+            "status", "doctor --offline", "search bread", "show dough", "keys list", "policy show",
+            "--print-config-vars", "--help", "audit verify", "history {bread}",
+        )
+        for width in sample(command, WIDTHS, 1)
+    ],
 )  # fmt: skip
 def test_a_screen_is_wrapped_between_words_and_says_what_a_program_reads(
     env: dict[str, str], width: int, command: str
@@ -182,15 +188,19 @@ def test_the_first_load_tells_of_how_many_though_the_service_does_not(tmp_path: 
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [
-        ("sear", "search "),
-        ("status --js", "--json "),
-        ("audit ta", "tail "),
-        ("status --account ho", "home "),
-        ("accounts default ho", "home "),
-        ("show --account home no", ""),  # a note is no file
-        ("export --account home no", "note.txt "),
-    ],
+    sample(
+        "completions",
+        [
+            ("sear", "search "),
+            ("status --js", "--json "),
+            ("audit ta", "tail "),
+            ("status --account ho", "home "),
+            ("accounts default ho", "home "),
+            ("show --account home no", ""),  # a note is no file
+            ("export --account home no", "note.txt "),
+        ],
+        3,
+    ),
 )
 def test_bash_completes_at_tab(
     env: dict[str, str], tmp_path: Path, typed: str, completed: str

@@ -18,6 +18,7 @@ import yaml
 
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support.preloaded import ANEW
 from support.services import running
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.whole import DEADLINE, Server, run
@@ -71,11 +72,12 @@ def cursor(home: Path) -> dict[str, object]:
     return json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]
 
 
-def started_by_cursor(home: Path, name: str = "notarium") -> Server:
+def started_by_cursor(home: Path, name: str = "notarium", **more: str) -> Server:
     """The server as the client starts it: by its file alone, in a nearly empty environment."""
     entry = cursor(home)[name]
     return Server(
-        {"HOME": str(home), "PATH": "/usr/bin:/bin"}, command=[entry["command"], *entry["args"]]
+        {"HOME": str(home), "PATH": "/usr/bin:/bin"} | more,
+        command=[entry["command"], *entry["args"]],
     )
 
 
@@ -104,7 +106,7 @@ class Person(Terminal):
 def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_trace(
     home: Path,
 ) -> None:
-    done = run(bare(home), "setup", "--yes")
+    done = run(bare(home, **ANEW), "setup", "--yes")
     assert done.returncode == 0, done.stderr
     key = home / ".config/mcp-notarium/local.key"
     assert accounts(home) == {
@@ -121,7 +123,7 @@ def test_one_command_gives_a_notebook_to_all_clients_and_uninstall_leaves_no_tra
     for text in (said, zed.read_text(), json.dumps(cursor(home))):
         assert secret not in text
     assert zed.read_text().startswith('// my settings\n{\n  // always\n  "vim_mode": true,\n')
-    with started_by_cursor(home) as server:
+    with started_by_cursor(home, **ANEW) as server:
         server.tool("save", text="My first note")
         assert server.tool("list")["total_items"] == 1
         assert server.leave() == 0

@@ -54,7 +54,7 @@ def _vault(tmp_path: Path) -> Path:
     return vault
 
 
-@pytest.mark.parametrize("place", sample("bulk kills", list(PLACES), 6))
+@pytest.mark.parametrize("place", sample("bulk kills", list(PLACES), 4))
 def test_a_killed_change_goes_on_under_its_name(tmp_path: Path, vault: Path, place: str) -> None:
     env = store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
     command = [sys.executable, bulk_kill_child.__file__, place]
@@ -93,7 +93,7 @@ FOLDER_MOVED = {
 }
 
 
-@pytest.mark.parametrize("place", sample("folder kills", list(PLACES_OF_FOLDERS), 6))
+@pytest.mark.parametrize("place", sample("folder kills", list(PLACES_OF_FOLDERS), 4))
 def test_a_killed_move_of_a_folder_goes_on_and_comes_back(tmp_path: Path, place: str) -> None:
     vault = tmp_path / "vault"
     for path, text in FOLDER.items():

@@ -57,7 +57,7 @@ def cards(vault: Path) -> list[str]:
     return [(vault / board).read_text() for board in BOARDS]
 
 
-@pytest.mark.parametrize("place", sample("canvas kills", list(PLACES), 6))
+@pytest.mark.parametrize("place", sample("canvas kills", list(PLACES), 4))
 def test_cards_follow_a_note_that_a_killed_server_has_renamed(
     env: dict[str, str], vault: Path, place: str
 ) -> None:

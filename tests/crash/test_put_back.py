@@ -146,11 +146,11 @@ def check(env, confirmed):
 
 
 WAYS = {"cp": by_cp, "rename": by_rename}
-CASES = [(way, end) for way in WAYS for end in ("stop", "kill")]
+ENDS = ("stop", "kill")
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back under a server", CASES, 2))
+@pytest.mark.parametrize(("way", "end"), [(way, *sample(way, ENDS, 1)) for way in WAYS])
 def test_an_older_database_under_a_running_server_is_told(env, tmp_path, way, end):
     env["LOCAL_COPIES"] = "5"
     for earlier, later in ((3, 6), (5, 5), (3, 40), (40, 10)) if LONG else ((3, 6), (5, 5)):
@@ -206,7 +206,9 @@ def test_a_server_whose_file_was_renamed_away_has_rescued_all_that_was_confirmed
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize(("way", "end"), sample("put back at the end", CASES, 2))
+@pytest.mark.parametrize(
+    ("way", "end"), [(way, *sample(f"{way} at the end", ENDS, 1)) for way in WAYS]
+)
 def test_a_server_that_does_nothing_more_tells_it_at_the_next_start(env, tmp_path, way, end):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
@@ -331,7 +333,7 @@ def test_the_newest_state_is_only_damaged_and_the_newest_copy_is_named(env, tmp_
 
 
 @pytest.mark.attack(16)
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", sample("between", [False, True], 1))
 def test_an_older_database_between_two_runs_is_told_by_number_and_time(env, tmp_path, killed):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)
@@ -371,7 +373,7 @@ def test_a_log_that_lost_its_end_is_told_and_a_whole_one_is_not(env, tmp_path):
     shutil.copytree(data, kept)
     size = database_of(env).with_name(f"{database_of(env).name}-wal").stat().st_size
     chance = dice("logs")
-    places = sorted(chance.randrange(size) for _ in range(40 if LONG else 8))
+    places = sorted(chance.randrange(size) for _ in range(40 if LONG else 4))
     cases = [("flip", at) for at in [0, 20, size - 1, *places]]
     cases += [("cut", at) for at in [0, size - 5000, *places[::5]]]
     cases += [("gone", 0), ("whole", 0)]
@@ -538,7 +540,7 @@ def test_a_pending_write_that_a_cut_log_loses_is_told(tmp_path, spoils):
             assert run(env, "audit", "verify").returncode == 0
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sample("ways of the newest", list(WAYS), 1))
 def test_the_newest_file_put_back_is_said_to_lack_nothing_and_may_be_accepted(env, tmp_path, way):
     worked(env, *names(("a", 3)))
     older, before = copied(env, tmp_path), last_record(env)

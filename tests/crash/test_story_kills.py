@@ -29,7 +29,7 @@ pytestmark = [
 ]
 DRAWN = sample("kills", DISTINCT, 6)
 every_story = pytest.mark.parametrize("story", DRAWN, ids=lambda story: story.name)
-NEXT, NEXT_CALL = (2, 4) if LONG else (9, 29)
+NEXT, NEXT_CALL = (2, 4) if LONG else (9, 59)
 """Every so many places and system calls are tried, from one that is drawn."""
 CALLS = "fsync,fdatasync,pwrite64,sendfile,ftruncate,rename,unlink,mkdir,rmdir,flock"
 SERVED = {"rotate-key --reencrypt": NEW}

@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import os
-import subprocess
+import signal
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +17,10 @@ from support import sync_child
 from support.long import sample
 from support.simplenote_client import open_store
 from support.sync_rig import Client, FlyingTime, open_cache
+from support.talker import Talker
+from support.whole import run
 
 KILLED = -9
-TESTS = Path(sync_child.__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -40,43 +39,23 @@ def order(sim, folder, job, **more):
     return [sys.executable, sync_child.__file__, json.dumps(place | {"job": job} | more)]
 
 
-def environment():
-    return os.environ | {"PYTHONPATH": str(TESTS)}
-
-
 def run_child(sim, folder, job, **more):
     """Run a child to its end; gives its exit code."""
-    done = subprocess.run(
-        order(sim, folder, job, **more),
-        env=environment(),
-        timeout=60,
-        check=False,
-        capture_output=True,
-    )
-    assert done.returncode in (0, KILLED), done.stderr.decode()
+    done = run({"HOME": str(folder)}, command=order(sim, folder, job, **more))
+    assert done.returncode in (0, KILLED), done.stderr
     return done.returncode
 
 
 @contextmanager
 def started(sim, folder, job, **more):
     """A child that runs while this is entered."""
-    with subprocess.Popen(
-        order(sim, folder, job, **more),
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
+    with Talker(order(sim, folder, job, **more), env={"HOME": str(folder)}) as child:
+        yield child
 
 
 def ask(child, **question):
-    child.stdin.write(json.dumps(question) + "\n")
-    child.stdin.flush()
-    return json.loads(child.stdout.readline())
+    child.send(question)
+    return child.receive()
 
 
 def truth(sim):
@@ -158,8 +137,8 @@ def test_a_first_load_killed_at_some_moment_is_resumed(sim, tmp_path, requests):
         while len(sim.requests) < requests:
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        child.kill()
-        child.wait()
+        child.signal(signal.SIGKILL)
+        child.leave()
     with reopen(sim, tmp_path) as client:
         settle(client)
         assert client.contents() == truth(sim)
@@ -195,8 +174,8 @@ def test_of_two_processes_one_leads_both_write_and_the_other_takes_over_when_it_
         assert ask(follower, do="write", id=written[0], text="changed by the follower\n")["id"]
         sim.put("elsewhere", content="elsewhere\n")
         assert ask(follower, do="sync") == {"well": True}
-        leader.kill()
-        leader.wait()
+        leader.signal(signal.SIGKILL)
+        leader.leave()
         sim.put("note-0001", content="changed after the leader's end\n")
         sim.delete("note-0002")
         _wait_for(lambda: ask(follower, do="status")["leader"], seconds=5)

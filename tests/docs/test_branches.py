@@ -43,6 +43,12 @@ def test_a_file_that_need_not_be_whole_is_no_fault(branches):
     assert not [one for one in branches.faults(found) if "never taken" in one]
 
 
+def test_a_file_that_must_be_whole_and_that_no_test_has_read_is_a_fault(branches):
+    said = [*branches.faults(branches.with_unread(branches.read(report())))]
+    assert "audit: audit/export.py: never taken: all of it" in said
+    assert not [one for one in said if "chain.py" in one]
+
+
 def test_every_pattern_has_its_files_and_one_without_is_a_fault(branches):
     package = TOP / "src" / "mcp_notarium"
     patterns = [pattern for group in branches.WHOLE.values() for pattern in group]

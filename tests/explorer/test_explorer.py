@@ -21,7 +21,7 @@ from support.long import LONG, SEED, sample
 from support.sync_rig import DATABASE
 
 TESTS = Path(__file__).parents[1]
-MOST_OF_A_WORLD = 8
+MOST_OF_A_WORLD = 3
 MOST_LONG = 500_000
 """Schedules of all worlds together, with ``--all``: others every day."""
 QUICK = (
@@ -46,30 +46,26 @@ def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
     most = MOST_LONG // len(WORLDS) if LONG else MOST_OF_A_WORLD
     chosen = ["--world", world] if LONG else []
     seed = SEED if LONG else "ordinary"
-    done = explore("--seconds", "1000000", "--most", str(most), "--seed", seed, *chosen)
+    arguments = ("--seconds", "1000000", "--seed", seed, "--digests", *chosen)
+    done = explore(*arguments, "--most", str(most))
     assert done.returncode == 0, done.stdout
     assert "everything holds" in done.stdout
-
-
-def test_a_seed_gives_the_same_run_to_the_byte_whatever_the_hashes_of_strings_are() -> None:
-    arguments = ("--most", "1", "--seed", "same", "--seconds", "300", "--digests")
-    first, second = explore(*arguments), explore(*arguments, hashes="1")
-    assert first.returncode == 0, first.stdout
-    assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1]
-    assert len(first.stdout.splitlines()) == len(WORLDS) + 1
+    others = explore(*arguments, "--most", "1", hashes="1").stdout.splitlines()[:-1]
+    assert len(others) == len([world] if LONG else WORLDS)
+    assert set(others) <= set(done.stdout.splitlines()), "hashes of strings make no difference"
 
 
 @pytest.mark.parametrize(
     "world",
-    sample("again", ["simplenote", "memento, apart", "vault, hidden", "local files"], 2),
+    sample("again", ["simplenote", "memento, apart", "vault, hidden", "local files"], 1),
 )
 def test_a_seed_gives_the_same_run_also_after_others(world: str) -> None:
     chosen = ("--world", world, "--seed", "again", "--seconds", "60", "--digests")
-    many = explore(*chosen, "--most", "30")
-    alone = explore(*chosen, "--first", "29", "--most", "1")
+    many = explore(*chosen, "--most", "12")
+    alone = explore(*chosen, "--first", "11", "--most", "1")
     assert many.returncode == alone.returncode == 0, many.stdout
-    assert len(many.stdout.splitlines()) == 31
-    assert many.stdout.splitlines()[29] == alone.stdout.splitlines()[0]
+    assert len(many.stdout.splitlines()) == 13
+    assert many.stdout.splitlines()[11] == alone.stdout.splitlines()[0]
 
 
 def test_what_a_run_leaves_is_gone_in_the_next_one(tmp_path: Path) -> None:

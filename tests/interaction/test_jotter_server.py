@@ -1,11 +1,12 @@
 """Test a real, confined server over the worked example of ``docs/new-store.md``: one line makes it a store."""
 
 import json
-import subprocess
+from functools import partial
 
 import pytest
 
 from notarium_devtools.jotter.simulator import JotterSimulator
+from support import whole
 from support.jotter_client import COMMAND
 from support.services import running
 from support.terminal import Terminal
@@ -34,10 +35,7 @@ def _env(tmp_path, sim):
     )
 
 
-def run(env, *arguments):
-    return subprocess.run(
-        [*COMMAND, *arguments], env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+run = partial(whole.run, command=COMMAND)
 
 
 def test_notes_are_found_changed_created_trashed_and_deleted(env, sim):

@@ -14,6 +14,7 @@ import pytest
 
 from notarium_devtools.simperium import Simulator
 from support.policy_twins import same_word
+from support.preloaded import ENTRY
 from support.talker import ENVELOPE, Talker, call, modern
 from support.whole import SERVE, Server, account_folder, environment, run, until
 
@@ -327,7 +328,7 @@ def test_two_profiles_of_one_account_see_different_notes_at_once_without_a_trace
             answers = (server.result("list", limit=1) for _ in range(1000))
             first = next(answer for answer in answers if not answer.get("isError"))
             assert first["structuredContent"]["total_items"] == 16
-        owner = stack.enter_context(Server(env, command=[*SERVE, "serve", "--profile", "owner"]))
+        owner = stack.enter_context(Server(env, command=[*ENTRY, "serve", "--profile", "owner"]))
         owner.loaded(24)
         for turn in range(40):
             if turn % 4 == 0:

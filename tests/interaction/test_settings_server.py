@@ -103,7 +103,8 @@ def test_each_documented_value_can_be_set(tmp_path: Path, store: str, form: str)
                 if one[0].isdigit()
                 else seen[name]["value"] == one
             )
-        assert serves(env, folder)
+        if not number or form == "as documented":
+            assert serves(env, folder)
 
 
 @pytest.mark.slow("starts a command for each store")

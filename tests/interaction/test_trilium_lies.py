@@ -15,7 +15,7 @@ from support.tool_client import connected
 from support.tool_harness import ToolHarness
 from support.trilium_client import open_trilium
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow("twelve calls for each of some hundred lies")]
+pytestmark = pytest.mark.anyio
 ID, OTHER = "Plan12345678", "Other1234567"
 PARAGRAPHS = [f"Paragraph {number} of the plan." for number in range(30)]
 TODAY = "Written by the user today."
@@ -99,19 +99,19 @@ def owned(sim):
 
 
 @pytest.mark.attack(45)
-@pytest.mark.parametrize("endpoint", sample("endpoints", list(ENDPOINTS), 5))
-async def test_no_wrong_answer_becomes_the_note_or_replaces_it(tmp_path, endpoint):
-    assert len(ENDPOINTS) * len(LIES) >= 100
-    for number, name in enumerate(LIES):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        async with told(folder, (endpoint, name)) as (sim, harness, client):
-            calls = Calls(sim, client)
-            try:
-                await _twelve_calls(sim, harness, calls)
-            except AssertionError as error:
-                raise AssertionError(f"{endpoint}: {name}") from error
-            assert sim.told, (endpoint, name)
+@pytest.mark.parametrize(
+    "lie",
+    [
+        (endpoint, name)
+        for endpoint in ENDPOINTS
+        for name in sample(f"lies about {endpoint}", list(LIES), 2)
+    ],
+    ids=": ".join,
+)
+async def test_no_wrong_answer_becomes_the_note_or_replaces_it(tmp_path, lie):
+    async with told(tmp_path, lie) as (sim, harness, client):
+        await _twelve_calls(sim, harness, Calls(sim, client))
+        assert sim.told
 
 
 async def _twelve_calls(sim, harness, calls):

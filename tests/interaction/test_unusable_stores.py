@@ -15,6 +15,7 @@ import pytest
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
 from support import short_pauses
+from support.long import sample
 from support.memento_file import MementoFile
 from support.plain_user import PlainUser, plain_user
 from support.services import running
@@ -243,7 +244,7 @@ def _user() -> Iterator[PlainUser]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111], ids=oct)
+@pytest.mark.parametrize("mode", sample("modes", [0o000, 0o444, 0o111], 1), ids=oct)
 def test_a_vault_that_may_not_be_read_is_named(user: PlainUser, mode: int) -> None:
     place = user.folder / "vault"
     place.mkdir()

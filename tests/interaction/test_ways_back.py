@@ -105,7 +105,7 @@ ROUTES = [
 def drawn(test):
     """Some of the ways, another choice for each test."""
     return pytest.mark.parametrize(
-        "route", sample(f"ways {test}", ROUTES, 12), ids=lambda one: "-".join(map(str, one))
+        "route", sample(f"ways {test}", ROUTES, 6), ids=lambda one: "-".join(map(str, one))
     )
 
 

@@ -87,7 +87,7 @@ def collect(into: list[dict[str, Any]], strategy: st.SearchStrategy[dict[str, An
     """Draw the objects first: the calls need the event loop."""
 
     @settings(
-        max_examples=80 if LONG else 40,
+        max_examples=80 if LONG else 20,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -15,7 +15,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend
 from mcp_notarium.markup.html_codec import WouldLose, to_markdown
 from mcp_notarium.markup.markdown_to_html import segments
-from support.long import sample
+from support.long import LONG, sample
 from support.trilium_html import edit, to_html
 from support.trilium_kinds import KINDS, WORD
 
@@ -99,11 +99,12 @@ def _is_own_block(done: str, added: str, source: str, made: str) -> bool:
     return now == apart or (added.startswith(LISTS) and now == joined)
 
 
-@pytest.mark.slow("some 5,000 edits")
+@pytest.mark.slow("a thousand edits")
 def test_an_edit_is_exact_beside_it_or_refused_with_what_is_in_the_way() -> None:
     count, refused, inexact = Counter[str](), dict[str, set[str]](), []
     for kind, source in KINDS.items():
-        for done, what, wanted in _edits(source):
+        edits = list(_edits(source))
+        for done, what, wanted in edits if kind in REFUSED else sample(kind, edits, 15):
             try:
                 made = edit(source, wanted)
             except WouldLose as refusal:
@@ -117,7 +118,8 @@ def test_an_edit_is_exact_beside_it_or_refused_with_what_is_in_the_way() -> None
     assert refused.keys() == REFUSED.keys()
     for kind, said in REFUSED.items():
         assert any(said in one for one in refused[kind]), (kind, refused[kind])
-    assert count == {"exact": 5135, "refused": 19}
+    assert count["refused"] == 19
+    assert count["exact"] == 5135 or not LONG
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 from mcp_notarium.secret import Secret
 from notarium_devtools.jotter.simulator import JotterSimulator
 from notarium_devtools.jotter.store import Jotter
+from support import other_store
 from support.simplenote_client import QUICK
 
-PROGRAM = """
-import sys
-from mcp_notarium.stores import registry
-registry._MODULES["jotter"] = "notarium_devtools.jotter.kind"
-from mcp_notarium.__main__ import main
-sys.exit(main())
-"""
-COMMAND = [sys.executable, "-c", PROGRAM]
+COMMAND = other_store.command("jotter", "notarium_devtools.jotter.kind")
 
 
 def open_jotter(sim: JotterSimulator, *, timeout: float = 10.0) -> Jotter:

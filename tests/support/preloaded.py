@@ -1,7 +1,8 @@
 """Start the program without its imports, which cost more than most commands.
 
 A process of its own imports everything once and forks for each start: the program is then a process with its
-own files, environment and limits, like a newly started one. What a start imports, and when, is seen by
+own files, environment and limits, like a newly started one. A fork that starts the program of a client's entry, as
+``setup`` does, gets a fork of the same process. What a start imports, and when, is seen by
 tests that start the program themselves (``Talker``); ``./scripts/test --all`` starts it everywhere.
 """
 
@@ -17,14 +18,22 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from support import cheap_stretching, short_pauses
 from support.long import LONG
 
 _CHILD = Path(__file__).with_name("preloaded_child.py")
+ENTRY = [str(Path(sys.executable).with_name("mcp-notarium"))]
+"""What the entry of a client starts; arguments follow."""
+_SCRIPTS = f"{Path(__file__).parent}{os.sep}"
+_SOCKET = "requests"
+ANEW = {"PYTHONHASHSEED": "0"}
+"""Add this to an environment to start a new interpreter all the same."""
 _lock = threading.Lock()
 
 
@@ -37,11 +46,51 @@ def possible(env: dict[str, str]) -> bool:
     )
 
 
+def arguments_of(command: list[str]) -> list[str] | None:
+    """Return the arguments for :class:`Preloaded` if the command is a client's entry or a script of this folder."""
+    if command[:1] == ENTRY:
+        return list(command[1:])
+    if command[0] == sys.executable and command[1].startswith(_SCRIPTS):
+        return list(command[1:])
+    return None
+
+
+def started(command: list[str], *, env: dict[str, str], **options: Any) -> Any:
+    """Start the program of a client's entry, as ``subprocess.Popen`` does in ``cli.server``."""
+    arguments = arguments_of(command)
+    if arguments is None or not possible(env):
+        return subprocess.Popen(command, env=env, **options)
+    process = Preloaded(arguments, env=env, cwd=options["cwd"])
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    return process
+
+
+def listen(folder: str) -> socket.socket:
+    """Take requests in this folder, of programs that the process for requests has started."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(f"{folder}/{_SOCKET}")
+    listening.listen()
+    return listening
+
+
+def connect(folder: str) -> None:
+    """Send requests to the process that listens in this folder."""
+    global _requests  # noqa: PLW0603
+
+    def connected() -> socket.socket:
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.connect(f"{folder}/{_SOCKET}")
+        return ours
+
+    _requests = functools.cache(connected)
+
+
 @functools.cache
 def _requests() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = tempfile.TemporaryDirectory(prefix="preloaded-")
     process = subprocess.Popen(
-        [sys.executable, str(_CHILD), str(theirs.fileno())],
+        [sys.executable, str(_CHILD), str(theirs.fileno()), folder.name],
         env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
         pass_fds=[theirs.fileno()],
         # Standard streams remember whether they can seek: pipes, as in the programs that take their place.
@@ -52,7 +101,7 @@ def _requests() -> socket.socket:
 
     def end() -> None:
         ours.close()
-        with process:
+        with folder, process:
             pass
 
     atexit.register(end)
@@ -60,7 +109,7 @@ def _requests() -> socket.socket:
 
 
 class Preloaded:
-    """Behave as ``subprocess.Popen`` for the program with these arguments.
+    """Behave as ``subprocess.Popen`` for the program with these arguments, or for a script and its arguments.
 
     ``output``: files for standard output and error, instead of pipes. ``terminal``: the terminal to run at.
     """
@@ -78,6 +127,7 @@ class Preloaded:
         env = dict(env)
         request = {
             "arguments": list(arguments),
+            "script": bool(arguments) and arguments[0].startswith(_SCRIPTS),
             "cheap": cheap_stretching.wanted(env),
             "short_pauses": short_pauses.wanted(env),
             "env": env,
@@ -103,6 +153,14 @@ class Preloaded:
         for file in theirs:
             os.close(file)
         self.pid = int(self._line())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in filter(None, (self.stdin, self.stdout)):
+            stream.close()
+        self.wait()
 
     def _line(self) -> bytes:
         line = b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -13,17 +14,20 @@ import runpy
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import termios
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import mcp_notarium
+from mcp_notarium.cli import server
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support import cheap_stretching, short_pauses
+from support import cheap_stretching, preloaded, short_pauses
 
 _IMPORTED_LATE = (
     "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "filelock", "h11",
@@ -42,41 +46,68 @@ def _import_everything() -> None:
     gc.freeze()
 
 
-def _next_run(requests: socket.socket) -> dict[str, object] | None:
-    """Fork for each request: the request in the child, None in the parent once nobody asks any more."""
-    running: dict[int, tuple[int, int]] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fd in running:
-                    pid, exit_pipe = running.pop(key.fd)
-                    selector.unregister(key.fd)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    os.write(exit_pipe, b"%d\n" % code)
-                    os.close(exit_pipe)
-                    os.close(key.fd)
-                    continue
-                request, files, *_ = socket.recv_fds(requests, 1 << 20, 4)
-                if not request:
-                    return None
-                pid = os.fork()
-                if not pid:
-                    for number, file in enumerate(files[:3]):
-                        os.dup2(file, number)
-                    for file in (
-                        *files,
-                        *running,
-                        *(exit_pipe for _, exit_pipe in running.values()),
-                    ):
-                        os.close(file)
-                    return json.loads(request)
-                for file in files[:3]:
-                    os.close(file)
-                os.write(files[3], b"%d\n" % pid)
-                process = os.pidfd_open(pid)
-                running[process] = (pid, files[3])
-                selector.register(process, selectors.EVENT_READ)
+class _Requests:
+    """Fork for each request of the test's process, and of programs that it has started in this way."""
+
+    def __init__(self, first: socket.socket, folder: str) -> None:
+        self._first, self._listening = first, preloaded.listen(folder)
+        self._others: list[socket.socket] = []
+        self._running: dict[int, tuple[int, int]] = {}
+        self._selector = selectors.DefaultSelector()
+        for one in (first, self._listening):
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def next_run(self) -> dict[str, object] | None:
+        """Return the request in the child, and None in the parent once nobody asks any more."""
+        with self._selector:
+            while True:
+                for key, _ in self._selector.select():
+                    if key.fd in self._running:
+                        self._tell_end(key.fd)
+                    elif key.fileobj is self._listening:
+                        self._others.append(self._listening.accept()[0])
+                        self._selector.register(self._others[-1], selectors.EVENT_READ)
+                    else:
+                        request, files, *_ = socket.recv_fds(key.fileobj, 1 << 20, 4)
+                        if request and not self._fork(files):
+                            return json.loads(request)
+                        if not request and key.fileobj is self._first:
+                            return None
+                        if not request:
+                            self._forget(key.fileobj)
+
+    def _tell_end(self, process: int) -> None:
+        pid, exit_pipe = self._running.pop(process)
+        self._selector.unregister(process)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(BrokenPipeError):  # who asked may have been killed
+            os.write(exit_pipe, b"%d\n" % code)
+        os.close(exit_pipe)
+        os.close(process)
+
+    def _forget(self, other: socket.socket) -> None:
+        self._selector.unregister(other)
+        self._others.remove(other)
+        other.close()
+
+    def _fork(self, files: list[int]) -> int:
+        pid = os.fork()
+        if pid:
+            for file in files[:3]:
+                os.close(file)
+            os.write(files[3], b"%d\n" % pid)
+            process = os.pidfd_open(pid)
+            self._running[process] = (pid, files[3])
+            self._selector.register(process, selectors.EVENT_READ)
+            return pid
+        for number, file in enumerate(files[:3]):
+            os.dup2(file, number)
+        pipes = (exit_pipe for _, exit_pipe in self._running.values())
+        for file in (*files, *self._running, *pipes):
+            os.close(file)
+        for one in (self._listening, *self._others):
+            one.close()
+        return pid
 
 
 def _take_terminal() -> None:
@@ -93,10 +124,13 @@ def _take_terminal() -> None:
     )
 
 
-def _run() -> int:
-    """Run the program; return its exit code, after the traceback of an error that it let pass."""
+def _run(*, script: bool) -> int:
+    """Run the program or the script; return its exit code, after the traceback of an error that it let pass."""
     try:
-        runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
+        if script:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            runpy.run_module("mcp_notarium", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):
             raise
@@ -122,8 +156,12 @@ def _leave(code: int) -> NoReturn:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as asked:
         _import_everything()
-        wanted = _next_run(asked)
+        wanted = _Requests(asked, sys.argv[2]).next_run()
     if wanted is not None:
+        preloaded.connect(sys.argv[2])
+        server.subprocess = SimpleNamespace(
+            Popen=preloaded.started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL
+        )
         os.chdir(wanted["folder"])
         if wanted["at_terminal"]:
             _take_terminal()
@@ -134,6 +172,6 @@ if __name__ == "__main__":
         os.environ.clear()
         os.environ.update(wanted["env"])
         time.tzset()
-        sys.argv = ["", *wanted["arguments"]]
+        sys.argv = wanted["arguments"] if wanted["script"] else ["", *wanted["arguments"]]
         sys.path.insert(0, wanted["folder"])  # as ``python -m`` does
-        _leave(_run())
+        _leave(_run(script=wanted["script"]))

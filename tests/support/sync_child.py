@@ -16,6 +16,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.secret import Secret

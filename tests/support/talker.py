@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from support.preloaded import Preloaded, possible
+from support.preloaded import Preloaded, arguments_of, possible
 
 SERVE = [sys.executable, "-m", "mcp_notarium"]
 FIXTURE = [sys.executable, str(Path(__file__).with_name("fixture_server.py"))]
@@ -68,8 +68,9 @@ class Talker:
 
     def start(self, command: list[str], env: dict[str, str] | None, **options: Any) -> Any:
         """The process to talk to, preloaded where nothing is asked of it that only a new one has."""
-        if command is SERVE and env is not None and not options.keys() - {"cwd"} and possible(env):
-            return Preloaded((), env=env, **options)
+        arguments = [] if command is SERVE else arguments_of(command)
+        if arguments is not None and env and not options.keys() - {"cwd"} and possible(env):
+            return Preloaded(arguments, env=env, **options)
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from support.preloaded import Preloaded, possible
+from support.preloaded import Preloaded, arguments_of, possible
 from support.whole import DEADLINE, SERVE
 
 # The new session's first terminal becomes the one that Ctrl+C is typed at. A job in the background
@@ -49,8 +49,9 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (50, width))
         env = env | {"TERM": kind}
-        if program is SERVE and possible(env):
-            self.process: Any = Preloaded(arguments, env=env, terminal=theirs)
+        words = arguments if program is SERVE else arguments_of([*program, *arguments])
+        if words is not None and possible(env):
+            self.process: Any = Preloaded(words, env=env, terminal=theirs)
         else:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _TAKE_TERMINAL, *program, *arguments],

@@ -15,7 +15,7 @@ from typing import IO, Any
 from mcp_notarium.sandbox import landlock
 from mcp_notarium.stores.simplenote.kind import API_URL, KIND, USERNAME
 from notarium_devtools.simperium import Simulator
-from support.preloaded import Preloaded, possible
+from support.preloaded import Preloaded, arguments_of, possible
 from support.simplenote_settings import simplenote_settings
 from support.talker import SERVE, Talker, call
 
@@ -121,14 +121,18 @@ def until(holds: Callable[[], bool], *, within: float = DEADLINE) -> None:
 
 
 def run(
-    env: dict[str, str], *arguments: str, stdin: str = "", cwd: str | os.PathLike[str] | None = None
+    env: dict[str, str],
+    *arguments: str,
+    stdin: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    command: list[str] = SERVE,
 ) -> subprocess.CompletedProcess[str]:
     """One command of the program, to its end."""
     with TemporaryFile() as out:
-        code, errors = run_into(out, env, *arguments, stdin=stdin, cwd=cwd)
+        code, errors = run_into(out, env, *arguments, stdin=stdin, cwd=cwd, command=command)
         out.seek(0)
         said = _text(out.read())
-    return subprocess.CompletedProcess([*SERVE, *arguments], code, said, errors)
+    return subprocess.CompletedProcess([*command, *arguments], code, said, errors)
 
 
 def start(env: dict[str, str], *arguments: str) -> Any:
@@ -147,17 +151,18 @@ def run_into(
     *arguments: str,
     stdin: str = "",
     cwd: str | os.PathLike[str] | None = None,
+    command: list[str] = SERVE,
 ) -> tuple[int, str]:
     """One command with a file as standard output; its exit code and what it wrote to standard error."""
     with TemporaryFile() as err:
-        if possible(env):
+        words = arguments if command is SERVE else arguments_of([*command, *arguments])
+        if words is not None and possible(env):
             output = (out.fileno(), err.fileno())
-            process: Any = Preloaded(arguments, env=env, cwd=cwd, output=output)
+            process: Any = Preloaded(words, env=env, cwd=cwd, output=output)
         else:
-            command = [*SERVE, *arguments]
             process = subprocess.Popen(
-                command, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=out, stderr=err
-            )
+                [*command, *arguments], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=out, stderr=err
+            )  # fmt: skip
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(stdin.encode())
         try:

@@ -214,13 +214,12 @@ def test_many_fields_are_removed_in_bounded_time():
     assert process_time() - begin < 10
 
 
-@pytest.mark.slow("fifty changes of a block of thousands of keys")
 def test_changes_take_bounded_time():
-    text = "---\n" + "".join(f"k{number}: v\n" for number in range(4_900)) + "---\n"
+    text = "---\n" + "".join(f"k{number}: v\n" for number in range(1_000)) + "---\n"
     changes = {f"k{number}": number for number in range(MOST_CHANGES)}
     begin = process_time()
     changed = change_properties(text, changes)
-    assert process_time() - begin < 15
+    assert process_time() - begin < 4
     assert [*read_properties(changed).values()][: MOST_CHANGES + 1] == [*range(MOST_CHANGES), "v"]
     with pytest.raises(UnfitProperty):
         change_properties("", dict.fromkeys(map(str, range(MOST_CHANGES + 1))))

@@ -92,29 +92,28 @@ def test_blocks_are_told_apart_as_commonmark_does(text, found):
 
 
 HOSTILE = {
-    "headings": "# a\n" * 250_000,
-    "one line": "# " + "#" * 1_000_000,
-    "fence": "```\n" + "# a\n" * 250_000,
-    "quotes": "> a\nb\n===\n" * 100_000,
-    "items": "- a\nb\n===\n" * 100_000,
-    "tables": "a | b\n===\n" * 100_000,
-    "definitions": "[a]: /b\n===\n" * 90_000,
-    "tags": "a\n<b>\n" * 160_000,
-    "nested": "\n".join(" " * level + "- a" for level in range(1_400)),
-    "comments": "%% a\n" * 200_000,
-    "blank": "-\n\n" * 330_000,
-    "signs": ">" * 1_000_000,
+    "headings": "# a\n" * 62_500,
+    "one line": "# " + "#" * 250_000,
+    "fence": "```\n" + "# a\n" * 62_500,
+    "quotes": "> a\nb\n===\n" * 25_000,
+    "items": "- a\nb\n===\n" * 25_000,
+    "tables": "a | b\n===\n" * 25_000,
+    "definitions": "[a]: /b\n===\n" * 22_500,
+    "tags": "a\n<b>\n" * 40_000,
+    "nested": "\n".join(" " * level + "- a" for level in range(700)),
+    "comments": "%% a\n" * 50_000,
+    "blank": "-\n\n" * 82_500,
+    "signs": ">" * 250_000,
 }
 
 
-@pytest.mark.slow("a megabyte of each kind, twice")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_megabyte_is_read_in_bounded_time(text):
+def test_a_hostile_text_is_read_in_bounded_time(text):
     began = time.process_time()
     sections = read_sections(text)
     seconds = time.process_time() - began
-    assert seconds < 5.0, "about one second on a machine with nothing else to do"
+    assert seconds < 1.5, "about a quarter of a second on a machine with nothing else to do"
     began = time.process_time()
     outline(text)
-    assert time.process_time() - began < 2.0
-    assert len(sections) <= 250_001
+    assert time.process_time() - began < 1.0
+    assert len(sections) <= 62_501

@@ -115,7 +115,7 @@ def cases():
         if era == "legacy" or (answer != "late" and answer.partition(",")[0] not in CODES)
     ]
     whole = [case for case in every if case.values[0][2] == WHOLE]
-    return whole + sample("consent", [case for case in every if case not in whole], 50)
+    return whole + sample("consent", [case for case in every if case not in whole], 25)
 
 
 @pytest.mark.parametrize("case", cases())

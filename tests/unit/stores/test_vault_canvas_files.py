@@ -141,7 +141,7 @@ def test_an_edit_before_any_call_is_in_a_file_whatever_fails_or_is_written_after
     calls = displacing(tmp_path, edit)
     assert len(calls) > 25
     adds = edit in (edit_in_place, edit_by_rename)
-    for first in calls[1 :: 3 if edit is edit_by_rename else 5]:
+    for first in calls[1 :: 3 if edit is edit_by_rename else 8]:
         for second in count(first + 1, 1 if LONG else 4):
             ended = False
             for name, then in (("fails", fail), ("ends", kill), ("again", None))[
