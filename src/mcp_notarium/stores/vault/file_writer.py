@@ -251,7 +251,7 @@ def replacing(
     try:
         before()
         # defence: files-exchanged =False
-        certain = _exchange(parent, temporary, name)
+        certain = rename(parent, temporary, parent, name, exchange=True)
         if certain:
             left = _wait_for_writers(parent, temporary, name)
             held = _take_displaced(parent, temporary, name, own=held.mark)
@@ -267,18 +267,6 @@ def replacing(
     yield done
     if done.left:
         _remove(parent, temporary)
-
-
-def _exchange(parent: int, temporary: str, name: str) -> bool:
-    """Exchange two files; False if the system cannot. A failure after the first of two steps leaves the write in doubt."""
-    try:
-        return rename(parent, temporary, parent, name, exchange=True)
-    except OSError as error:
-        try:
-            SYSTEM.look(parent, temporary)
-        except OSError:
-            raise OutcomeUnknown("the note was replaced, and its old file has no name") from error
-        raise
 
 
 def move_file(parent: int, name: str, target: int, new_name: str, *, free: bool = False) -> None:
