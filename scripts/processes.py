@@ -75,6 +75,7 @@ PERMITTED = {
     "mcp_notarium.system.windows: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.system.windows_access: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_access: from ctypes import wintypes": _KERNEL,
+    "mcp_notarium.system.windows_files: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,

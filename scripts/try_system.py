@@ -1,6 +1,6 @@
-"""Try the program on this computer, and write report.txt, which can be sent: no secret, no note, no name and no path is in it.
+r"""Try the program on this computer, and write report.txt, which can be sent: no secret, no note, no name and no path is in it.
 
-``python scripts/try_system.py`` (Windows: ``py scripts\\try_system.py``) with Python 3.11 to 3.14, from a checkout. It makes an
+``python scripts/try_system.py`` (Windows: ``py scripts\try_system.py``) with Python 3.11 to 3.14, from a checkout. It makes an
 environment of its own in ``.try``, installs the locked packages there by their hashes, and runs the tests of what differs between
 systems. Notes, accounts and settings of yours are not touched: the tests have folders of their own, and the keychain gets one
 entry for a moment.
@@ -63,7 +63,8 @@ def install(python: Path, log: Path) -> None:
 
 def run(command: list[str], log: Path, *, check: bool = True) -> int:
     """Run a command; what it says goes to the log."""
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    own = ("PYTHON", "NOTARIUM_", "VAULT_", "CI")
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(own)}
     with log.open("a", encoding="utf-8") as said:
         return subprocess.run(
             command, cwd=TOP, env=environ | {"NOTARIUM_TRY": "1", "PYTHONUTF8": "1"}, stdout=said,

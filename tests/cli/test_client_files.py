@@ -17,6 +17,7 @@ from mcp_notarium.clients import client_files, json_members, known_clients
 from mcp_notarium.clients.known_clients import CLIENTS
 from mcp_notarium.config.accounts import Account
 from mcp_notarium.errors import ConfigError
+from support import needs
 
 COMMAND = ["/opt/bin/mcp-notarium", "--account", "home"]
 OTHER = '{\n  "mcpServers": {\n    "memory": {\n      "command": "npx",\n      "args": ["-y", "server"],\n      "env": {"TOKEN": "theirs"}\n    }\n  }\n}\n'
@@ -148,6 +149,7 @@ def test_uninstall_leaves_the_file_as_it_was_to_the_byte(one, tmp_path):
     assert path.read_bytes() == before
 
 
+@needs.POSIX
 @pytest.mark.parametrize("one", CLIENTS, ids=lambda one: one.name)
 def test_uninstall_removes_a_file_that_was_made_for_the_server(one, tmp_path):
     path = tmp_path / FILES[one.name][0]
@@ -213,6 +215,7 @@ def test_a_server_of_somebody_else_by_our_name_is_left_alone(tmp_path):
     assert path.read_text() == theirs
 
 
+@needs.POSIX
 def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
     one = known_clients.client("zed")
     path = place(tmp_path, one)
@@ -227,6 +230,7 @@ def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
     assert stat.S_IMODE(kept.stat().st_mode) == 0o644
 
 
+@needs.POSIX
 def test_the_copy_of_a_file_is_for_the_user_alone(tmp_path):
     one = known_clients.client("cursor")
     place(tmp_path, one).chmod(0o644)

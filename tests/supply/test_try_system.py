@@ -55,3 +55,19 @@ def test_every_part_that_it_runs_exists_and_every_tool_is_locked(trying):
     assert all([*trying.TOP.glob(one)] for one in trying.TESTS)
     locked = {one.name for one in trying.pins(trying.TOP / "requirements-dev.lock")}
     assert locked >= trying.TOOLS
+
+
+def test_only_what_is_locked_is_installed_and_by_its_hash(trying, monkeypatch, tmp_path):
+    commands = []
+    monkeypatch.setattr(trying, "PLACE", tmp_path)
+    monkeypatch.setattr(trying.venv, "create", lambda *_, **__: None)
+    monkeypatch.setattr(trying, "run", lambda command, _log: commands.append(command))
+    trying.install(tmp_path / "python", tmp_path / "log")
+    locked, ours = commands
+    assert {"--no-deps", "--require-hashes", ":all:"} <= {*locked}
+    assert {"--no-deps", "--no-build-isolation", str(trying.TOP)} <= {*ours}
+    found = trying.pins(tmp_path / "packages.txt")
+    assert {one.name for one in found} == trying.TOOLS | {
+        one.name for one in trying.pins(trying.TOP / "requirements.lock")
+    }
+    assert all(one in trying.pins(trying.TOP / "requirements-dev.lock") for one in found)

@@ -8,6 +8,9 @@ from typing import NoReturn
 
 import pytest
 
+POSIX = pytest.mark.skipif(os.name != "posix", reason="modes, pipes or links as POSIX has them")
+"""What a test asserts of Windows stands in ``tests/system`` and ``tests/unit/system``."""
+
 
 def lacking(reason: str) -> NoReturn:
     """The machine cannot show what the test is about."""

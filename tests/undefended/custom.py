@@ -85,12 +85,12 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
     ),
     "new-file-overwrites-none": (
         "stores/vault/file_writer.py",
-        "        file_writer.move(parent, temporary, parent, name)\n    finally:\n",
+        "        move(parent, temporary, parent, name)\n    finally:\n",
         "        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)\n    finally:\n",
     ),
     "renaming-overwrites-none": (
         "stores/vault/file_writer.py",
-        "        file_writer.move(parent, name, target, new_name)\n    except FileExistsError:\n",
+        "        move(parent, name, target, new_name)\n    except FileExistsError:\n",
         "        os.rename(name, new_name, src_dir_fd=parent, dst_dir_fd=target)\n    except FileExistsError:\n",
     ),
 }

@@ -39,7 +39,8 @@ _LOST, _FOLDER = 0x4000, 0x40000000
 _EVENT = struct.Struct("iIII")
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 """A folder has vanished, a link has its place, or it lies too deep."""
-_BUFFER = 65_536
+_BUFFER, _MOST = 65_536, 10_000
+"""Bytes of events read at once; changed files after which anything may have changed."""
 _KIND, _PID, _PLACE = 1, 4, 5
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP}
 
@@ -263,11 +264,10 @@ class _Inotify:
             at += length
             folder = self._folders.get(number)
             if kind & (_LOST | _FOLDER) or (folder is not None and not name):
-                self._uncertain = (
-                    True  # events were lost, or a folder has changed: files below it may be others
-                )
-            elif folder is not None:
+                self._uncertain = True  # events were lost, or a folder with files below it changed
+            elif folder is not None and not self._uncertain:
                 self._changed.add((folder, name))
+                self._uncertain = len(self._changed) > _MOST
 
     def close(self) -> None:
         """See ``FolderEvents.close``."""

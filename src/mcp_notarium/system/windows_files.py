@@ -55,6 +55,8 @@ _LOOK = 0x80  # FILE_READ_ATTRIBUTES
 _SHARE_READ, _SHARE_WRITE, _SHARE_DELETE = 0x1, 0x2, 0x4
 _SHARE_ALL = _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
 """With FILE_SHARE_DELETE another process may rename or remove what this one has open, as on POSIX."""
+_SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
+"""Without FILE_SHARE_DELETE nobody renames or removes a folder, nor one above it."""
 CREATE_NEW, OPEN_EXISTING, OPEN_ALWAYS = 1, 3, 4
 NO_REPARSE, NORMAL = 0x00200000, 0x80
 _FOLDERS, _NO_RECALL = (
@@ -156,10 +158,10 @@ class WindowsFiles:
         return self._open_folder(self._below(above, name), _FOLDERS | NO_REPARSE)
 
     def _open_folder(self, path: str, flags: int) -> int:
-        # defence: windows-folder-stays _SHARE_WRITE=_SHARE_ALL
-        share = _SHARE_READ | _SHARE_WRITE
         handle = self._patiently(
-            lambda: self.create(path, _LIST, OPEN_EXISTING, flags, share=share), _FEW_TRIES, _BUSY
+            lambda: self.create(path, _LIST, OPEN_EXISTING, flags, share=_SHARE_FOLDER),
+            _FEW_TRIES,
+            _BUSY,
         )
         try:
             self._demand_folder(handle, path)

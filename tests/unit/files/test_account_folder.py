@@ -8,7 +8,10 @@ import pytest
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import account_folder
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
+from support import needs
 from support.account import account, folder_of
+
+pytestmark = needs.POSIX
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import account_folder
 from mcp_notarium.files.locks import ServerLock, find_holders, key_lock
+from support import needs
 from support.account import account, folder_of
 
 
@@ -26,6 +27,7 @@ def test_a_second_holder_of_the_key_lock_is_refused_as_busy(mine):
     assert refused.value.verdict is Verdict.BUSY
 
 
+@needs.POSIX
 def test_the_key_lock_is_free_again_after_use_and_private(mine):
     with key_lock(mine):
         assert stat.S_IMODE(mine.keys_lock.stat().st_mode) == 0o600

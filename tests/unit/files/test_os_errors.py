@@ -7,18 +7,21 @@ import pytest
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.private_files import disk_errors
+from support import needs
 
 
 def error(number, path):
     return OSError(number, os.strerror(number), str(path))
 
 
+@needs.POSIX
 def test_a_closed_file_of_ours_is_opened_by_one_command(tmp_path):
     file = tmp_path / "keys"
     file.touch(mode=0o200)
     assert os_errors.suggest_fix(error(errno.EACCES, file)) == f"Run `chmod u+rw {file}`."
 
 
+@needs.POSIX
 def test_a_closed_folder_above_comes_before_what_is_in_it(tmp_path):
     closed = tmp_path / "a"
     (closed / "b").mkdir(parents=True)

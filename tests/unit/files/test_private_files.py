@@ -7,8 +7,10 @@ import pytest
 
 from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import private_files
+from support import needs
 
 
+@needs.POSIX
 def test_content_is_put_in_place_whole_and_private(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
@@ -51,6 +53,7 @@ def test_steps_are_reported_in_order(tmp_path):
     assert steps == ["write", "sync", "verify", "switch", "sync_folder"]
 
 
+@needs.POSIX
 def test_the_file_is_flushed_before_the_switch_and_the_folder_after(tmp_path, monkeypatch):
     events = []
     real = os.fsync
@@ -75,6 +78,7 @@ def test_a_missing_file_is_none(tmp_path):
     assert private_files.read_private(tmp_path / "file", most=10) is None
 
 
+@needs.POSIX
 def test_links_folders_and_pipes_are_not_read(tmp_path):
     (tmp_path / "real").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -85,6 +89,7 @@ def test_links_folders_and_pipes_are_not_read(tmp_path):
             private_files.read_private(tmp_path / name, most=10)
 
 
+@needs.POSIX
 def test_what_is_refused_stays_not_open(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")

@@ -1,9 +1,7 @@
 """A group-writable folder above the cache, on systems where each user has a group."""
 
 import errno
-import grp
 import os
-import pwd
 import sys
 
 import pytest
@@ -14,6 +12,7 @@ from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.system import SYSTEM
 
+grp, pwd = pytest.importorskip("grp"), pytest.importorskip("pwd")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="private groups are Linux's")
 
 ADA, EVE, GROUP = 4711, 4712, 4711

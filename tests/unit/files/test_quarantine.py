@@ -3,6 +3,7 @@ import stat
 import pytest
 
 from mcp_notarium.files import account_folder, quarantine
+from support import needs
 from support.account import account, folder_of
 
 NOW = 1_763_683_200.0
@@ -15,6 +16,7 @@ def mine(tmp_path):
     return made
 
 
+@needs.POSIX
 def test_files_move_as_they_are_into_a_folder_named_after_the_time(mine):
     mine.key_file.write_bytes(b"keys")
     target = quarantine.move(mine, [mine.key_file, mine.key_copy], now=NOW)

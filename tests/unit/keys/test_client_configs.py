@@ -8,6 +8,7 @@ import pytest
 
 from mcp_notarium.clients import known_clients
 from mcp_notarium.secret import Secret
+from support import needs
 
 KEY = 'nine "hungry" lamps by the rïver'
 
@@ -105,6 +106,7 @@ def test_one_folder_that_is_both_is_listed_once(tmp_path, monkeypatch):
     assert held() == [("Cursor", path)]
 
 
+@needs.POSIX
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes have no path there")
 @pytest.mark.timeout(20)
 def test_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys.keychain import KEY, TOKEN, Keychain, _TimedCaller, find_session_bus
 from mcp_notarium.secret import Secret
+from support import needs
 from support.keychains import backend
 from support.whole import until
 
@@ -317,6 +318,7 @@ def test_what_is_no_socket_is_no_bus(runtime):
     assert os.environ[ADDRESS] == ""
 
 
+@needs.POSIX
 @LINUX_ONLY
 def test_a_link_to_a_socket_is_no_bus(listening):
     listening.rename(listening.with_name("real"))
@@ -325,6 +327,7 @@ def test_a_link_to_a_socket_is_no_bus(listening):
     assert os.environ[ADDRESS] == ""
 
 
+@needs.POSIX
 @LINUX_ONLY
 def test_somebody_elses_bus_is_not_trusted(listening, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: listening.stat().st_uid + 1)

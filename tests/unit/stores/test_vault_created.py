@@ -12,6 +12,7 @@ from mcp_notarium.markup.front_matter import read_created
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
+from support import needs
 from support.journal_entries import make_write
 from support.sync_rig import quick_folder
 
@@ -65,6 +66,7 @@ def test_saves_keep_the_date_of_making_also_if_the_index_is_lost(vault):
     assert read(vault).created_at == LONG_AGO
 
 
+@needs.POSIX
 def test_where_a_drive_takes_no_attributes_the_answer_has_the_date_all_the_same(vault, monkeypatch):
     def refuse(*_arguments):
         raise OSError(errno.ENOTSUP, "no attributes here")
@@ -74,12 +76,14 @@ def test_where_a_drive_takes_no_attributes_the_answer_has_the_date_all_the_same(
     assert read(vault).created_at > LONG_AGO, "a new file: what docs/vault.md says of such drives"
 
 
+@needs.POSIX
 @pytest.mark.parametrize("noted", [b"", b"nan", b"-inf", b"words", b"\xff\xfe", b"1e999"])
 def test_an_attribute_that_is_no_date_is_ignored(vault, noted):
     os.setxattr(vault / "Plan.md", "user.mcp-notarium.created", noted)
     assert read(vault).created_at == LONG_AGO
 
 
+@needs.POSIX
 def test_a_later_date_in_the_attribute_does_not_make_a_note_younger_than_its_file(vault):
     os.setxattr(vault / "Plan.md", "user.mcp-notarium.created", b"1900000000")
     assert read(vault).created_at == LONG_AGO

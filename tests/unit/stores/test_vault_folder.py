@@ -15,6 +15,7 @@ from mcp_notarium.errors import NoteNotFound, StoreUnavailable
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.folder import NotANote, VaultFolder
 from mcp_notarium.stores.vault.paths import name_from, split_path, title_of
+from support import needs
 from support.between_calls import acting_before
 
 LARGEST = 1000
@@ -74,6 +75,7 @@ def test_no_other_path_is_a_note(vault: VaultFolder, place: Path, path: str) -> 
         read(vault, path)
 
 
+@needs.POSIX
 def test_links_and_what_is_no_file_are_not_read(vault: VaultFolder, place: Path) -> None:
     (place / "link.md").symlink_to(place / "Note.md")
     (place / "out.md").symlink_to(place.parent / "outside.md")
@@ -145,6 +147,7 @@ def test_another_folder_in_its_place_is_no_empty_vault(vault: VaultFolder, place
         read(vault, "Note.md")
 
 
+@needs.POSIX
 def test_another_spelling_of_a_name_is_no_note_where_the_system_takes_both_for_one(
     vault: VaultFolder, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +205,7 @@ def test_a_title_is_the_name_of_the_file() -> None:
     assert title_of("x.markdown") == "x"
 
 
+@needs.POSIX
 @pytest.mark.parametrize(
     ("folder", "files"),
     [

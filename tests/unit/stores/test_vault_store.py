@@ -33,6 +33,7 @@ from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
+from support import needs
 from support.between_calls import acting_before
 from support.journal_entries import make_write
 
@@ -148,6 +149,7 @@ def trash_of(base: Revision) -> Content:
     return content_of(base, trash=True)
 
 
+@needs.POSIX
 def test_what_is_put_in_place_of_the_folder_before_any_call_of_a_save_is_not_written_to(
     tmp_path: Path,
 ) -> None:
@@ -514,6 +516,7 @@ def test_what_changes_right_before_it_is_deleted_stays(
     asyncio.run(store.close())
 
 
+@needs.POSIX
 def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     place.chmod(0o750)
     store = VaultStore(place)
@@ -533,6 +536,7 @@ def test_a_new_note_makes_its_folder_as_open_as_the_vault(place: Path) -> None:
     asyncio.run(store.close())
 
 
+@needs.POSIX
 def test_a_hostile_tree_is_listed_without_what_is_no_note(place: Path) -> None:
     put(place / "Note.md", "note\n")
     put(place / "a" / "b" / "Deep.md", "deep\n")

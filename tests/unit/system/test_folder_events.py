@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def _root(tmp_path: Path) -> Path:
     for name in ("Work/Plan.md", "Work/Deep/Note.md", ".git/HEAD.md"):
         (root / name).write_text("text\n")
     (tmp_path / "elsewhere").mkdir()
-    (root / "Link").symlink_to(tmp_path / "elsewhere")
+    with suppress(OSError):  # Windows may permit links to administrators alone
+        (root / "Link").symlink_to(tmp_path / "elsewhere")
     return root
 
 
@@ -58,7 +60,7 @@ def _events(request: pytest.FixtureRequest, root: Path) -> Iterator[FolderEvents
     assert made.take() is None, "nothing is known before it watches"
     if not made.follow(FOLDERS):
         pytest.skip("the system grants no more watches")
-    time.sleep(0 if request.param == "system" else 0.05)
+    time.sleep(0.05 if isinstance(made, TreeEvents) else 0)
     made.take()
     yield made
     made.close()
@@ -90,7 +92,8 @@ def replace(root: Path) -> None:
 def other_folders(root: Path) -> None:
     (root / ".git" / "HEAD.md").write_text("edited\n")
     (root / "Other" / "Note.md").write_text("new\n")
-    (root / "Link" / "Note.md").write_text("new\n")
+    if (root / "Link").exists():
+        (root / "Link" / "Note.md").write_text("new\n")
 
 
 @pytest.mark.parametrize(
@@ -206,15 +209,13 @@ def test_what_the_library_tells_on_macos_and_windows_is_understood(
     events.close()
 
 
-def test_very_many_changed_files_are_not_remembered_one_by_one(root: Path) -> None:
-    events = TreeEvents(root)
-    events.follow(FOLDERS)
-    events.take()
-    for number in range(10_001):
-        events.dispatch(FileModifiedEvent(f"{root}/Work/{number}.md"))
-    assert events.take() is None
-    assert events.take() == set()
-    events.close()
+def test_very_many_changed_files_are_not_remembered_one_by_one(
+    events: FolderEvents, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[type(events).__module__], "_MOST", 5)
+    for number in range(6):
+        (root / "Work" / f"{number}.md").touch()
+    assert told(events, root) is None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="see the tests of the vault")
