@@ -109,6 +109,8 @@ class MacOSModel:
         system = MacOS(load=lambda: self)
         # The time of birth is a field of ``stat`` there, which Linux has a call for.
         patch.setattr(system, "birth", self._linux.birth)
+        # Events of macOS come some time after a change (tests/unit/system/test_folder_events.py); here they come at once.
+        patch.setattr(system, "folder_events", self._linux.folder_events)
         for name, module in [*sys.modules.items()]:
             if name.startswith("mcp_notarium.stores.vault.") and hasattr(module, "SYSTEM"):
                 patch.setattr(module, "SYSTEM", system)

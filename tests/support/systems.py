@@ -17,6 +17,7 @@ from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.system import windows
+from mcp_notarium.system.linux import Linux
 from mcp_notarium.system.windows_kernel import ACCESS_DENIED, Kernel, windows_error
 from support import between_calls
 from support.between_calls import Counted
@@ -179,6 +180,8 @@ class Windows:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Let the vault's files go through the page of Windows."""
         system = windows.Windows(Kernel(self.model), pause=lambda _seconds: None)  # type: ignore[arg-type]
+        # Events of Windows come some time after a change (tests/unit/system/test_folder_events.py); here they come at once.
+        patch.setattr(system, "folder_events", Linux().folder_events)
         for name, module in [*sys.modules.items()]:
             if name.startswith("mcp_notarium.stores.vault.") and hasattr(module, "SYSTEM"):
                 patch.setattr(module, "SYSTEM", system)
