@@ -211,6 +211,17 @@ async def test_a_picture_counts_for_the_limits_and_is_on_record(tmp_path):
         assert first.bytes_out > 4 * len(shown) // 3
 
 
+async def test_a_note_is_read_also_while_its_files_cannot_be_reached(tmp_path):
+    async with vault(tmp_path) as notes:
+        (tmp_path / "vault").rename(tmp_path / "elsewhere")
+        answer, _ = await notes.get("Trip.md")
+        assert "files" not in answer
+        assert answer["text"] == FILES["Trip.md"]
+        refused, _ = await notes.get("photo.jpg")
+        assert refused["category"] != "INTERNAL"
+        assert refused["resolution_hint"]
+
+
 async def test_a_resource_shows_it_too(tmp_path):
     async with vault(tmp_path) as notes:
         found = await notes.client.read_resource("note://assets%2Fphoto.jpg")

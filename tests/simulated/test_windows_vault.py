@@ -17,6 +17,7 @@ from mcp_notarium.errors import (
     IdTaken,
     NotariumError,
     NoteNotFound,
+    NoteReadOnly,
     NoteUnreadable,
     OutcomeUnknown,
     StoreRejected,
@@ -24,6 +25,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.vault import file_writer, note_writer
 from mcp_notarium.stores.vault.folder import VaultFolder, open_folder
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.system.windows_files import WindowsFiles
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
 from support.windows_files import (
@@ -307,10 +309,22 @@ def test_a_drive_that_exchanges_no_files_holds_notes_too(
 
 
 @pytest.mark.rule("read-only")
+@pytest.mark.parametrize("known", [True, False])
 def test_a_read_only_note_is_refused(
-    store: VaultStore, windows: Windows, vault: Path, note: Path
+    store: VaultStore,
+    windows: Windows,
+    vault: Path,
+    note: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    known: bool,
 ) -> None:
+    """Before anything is tried, and by the system if it was marked a moment ago."""
     windows.model.attributes[windows.model.key_of(str(note))] = READ_ONLY
+    if known:
+        with pytest.raises(NoteReadOnly):
+            save(store)
+    monkeypatch.setattr(WindowsFiles, "is_read_only", lambda *_: False)
     with pytest.raises(NotariumError):
         save(store)
     assert texts(vault) == {"Sub/Note.md": "base\n"}

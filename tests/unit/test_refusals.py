@@ -80,6 +80,20 @@ def _refusals() -> Iterator[Refusal]:
             if isinstance(node, ast.Call) and kind is not None:
                 place = f"{path.relative_to(SOURCES)}:{node.lineno}"
                 yield Refusal(place, kind, *said(node, kind, module))
+            if (made := made_without_words(node, module)) is not None:
+                place = f"{path.relative_to(SOURCES)}:{node.lineno}"
+                yield Refusal(
+                    place, type(made), made.message, made.agent_hint or made.resolution_hint or ""
+                )
+
+
+def made_without_words(node: ast.AST, module: ModuleType) -> NotariumError | None:
+    """The error of a ``raise`` that names its class alone."""
+    if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Name):
+        return None
+    found = getattr(module, node.exc.id, None)
+    is_error = inspect.isclass(found) and issubclass(found, NotariumError)
+    return found() if is_error else None
 
 
 def kind_of(node: ast.AST, module: ModuleType) -> type[NotariumError] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.errors import InvalidRequest, StoreError
 from mcp_notarium.tools.answers import AttachmentAnswer, FileRow
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
     """Return the files that a note shows or links to, if the store has any."""
     if app.config.policy.hides(Field.TEXT):
         return {}
-    found = await app.library.find_attachments(note)
+    try:
+        found = await app.library.find_attachments(note)
+    except StoreError:  # the note can be read all the same
+        return {}
     rows = [FileRow(id=one.id, kind=one.kind, size=one.size) for one in found[:MOST_ROWS]]
     return {"files": rows} if rows else {}
 

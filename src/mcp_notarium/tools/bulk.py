@@ -226,7 +226,8 @@ async def carry_out(
     told += [*followed, *[*run.links_left][:_MOST_LEFT]]
     gone = () if stay is None else [one for one in after.files if one not in stay]
     names += _file_rows(map(after.place_of, gone), "moved along")
-    back = undoable and (done or after.files)
+    changed = bool(done or after.files)
+    back = changed and undoable
     answer = _answer(
         replace(
             plan,
@@ -235,12 +236,12 @@ async def carry_out(
         ),
         done,
         names,
-        status=f"{words.done} in part" if limited else words.done if back else "unchanged",
+        status=f"{words.done} in part" if limited else words.done if changed else "unchanged",
         notes=len(done),
         left=left or None,
         ids=[*run.refused][:10] or None,
-        change_id=name if back and undoable else None,
-        note=(" ".join(told) + (_BACK if back and undoable else "")).strip() or None,
+        change_id=name if back else None,
+        note=(" ".join(told) + (_BACK if back else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer

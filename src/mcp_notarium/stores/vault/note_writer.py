@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -62,19 +62,26 @@ class NoteWriter:
         What another program has put there meanwhile, or taken away to put it elsewhere, is no deleted note.
         """
         with self._folder.opened() as root:
-            places = [(path, True)]
             try:
                 self._remove(root, path, etag)
             except NoteNotFound:
-                places = [
-                    (path, False),
-                    (path, True),
-                ] * 2  # it may be on its way from one to the other
-            for place in places:
-                with suppress(NoteNotFound):
-                    with suppress(NotANote):
-                        self._listing.read(root, place)
-                    raise _changed_error(path)
+                # It may be on its way from one to the other.
+                self._require_nothing(root, path, [False, True, False, True])
+                return
+            try:
+                self._require_nothing(root, path, [True])
+            except OSError as error:
+                raise OutcomeUnknown(
+                    "the note was removed, and whether another one has its place cannot be told"
+                ) from error
+
+    def _require_nothing(self, root: int, path: str, places: Sequence[bool]) -> None:
+        """Raise ``VersionConflict`` if there is a file at the path, in the trash or outside it."""
+        for trash in places:
+            with suppress(NoteNotFound):
+                with suppress(NotANote):
+                    self._listing.read(root, (path, trash))
+                raise _changed_error(path)
 
     def _remove(self, root: int, path: str, etag: str) -> None:
         try:
