@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 from mcp_notarium.stores.vault.paths import Name, is_note_name
+from mcp_notarium.system import SYSTEM
 
 TICK = 4_000_000
 """Nanoseconds between two times that a file can have, as on Linux."""
@@ -244,3 +246,20 @@ class FileCalls:
         self._before("mkdir")
         os.mkdir(*args, **how)  # noqa: PTH102
         self._disk.look()
+
+
+class SystemCalls:
+    """Stand for ``SYSTEM`` in the vault's modules: the same page of the port, with ``FileCalls`` for its module ``os``."""
+
+    def __init__(self, calls: FileCalls) -> None:
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(SYSTEM, name)
+        made = getattr(found, "__func__", None)
+        if made is None:
+            return found
+        known = {**made.__globals__, "os": self._calls}
+        again = FunctionType(made.__code__, known, name, made.__defaults__, made.__closure__)
+        again.__kwdefaults__ = made.__kwdefaults__
+        return MethodType(again, self)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from explorer.disk import Disk, FileCalls, FileEvents
+from explorer.disk import Disk, FileCalls, FileEvents, SystemCalls
 from explorer.editors import Editors
 from explorer.loop import OWNER
 from explorer.oracle import words_of
@@ -136,8 +136,10 @@ class VaultPlace:
             return f"{self.disk.facts(os.fstat(file).st_ino).born / 10**9:.9f}"
 
         calls = FileCalls(self.disk, self._before)
+        system = SystemCalls(calls)
         for module in (file_table, file_writer, folder, note_writer):
             self._replace(module, "os", calls)
+            self._replace(module, "SYSTEM", system)
         self._replace(threads, "threading", self.workers.threading)
         self._replace(time, "sleep", self.workers.sleep)
         self._replace(store, "_MANY", 1)
