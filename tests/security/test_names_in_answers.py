@@ -197,6 +197,9 @@ def drive_many(scanner: Scanner, world: World, offered: set[str]) -> None:
         for more in ({"dry_run": True}, {}, {"confirm": True}, {"new_folder": folder}):
             scanner.call("manage", **move | more)
         scanner.call("manage", **move | {"folder": f"{WORD} gone"})
+        # In a tree the first one is the top, which moves nowhere.
+        last = {"folder": listed[-1]["folder"], "new_folder": listed[0]["folder"]}
+        scanner.call("manage", **move | last, confirm=True)
     scanner.call("manage", action="find_problems")
 
 
