@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.stores.vault import file_table
 from mcp_notarium.stores.vault.file_table import Watch
 from mcp_notarium.stores.vault.store import VaultStore
+from support.journal_entries import make_write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no inotify")
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
@@ -119,3 +123,26 @@ def test_at_the_limit_of_watches_each_look_is_at_all_files(vault: Path) -> None:
     if done.returncode == 77:
         pytest.skip("the system grants no namespace with a limit of its own")
     assert (done.stdout, done.stderr) == ("10\n", "")
+
+
+def test_what_was_written_here_is_listed_before_any_event_tells_of_it(
+    store: VaultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of macOS and Windows come some time after a change."""
+    monkeypatch.setattr(store._watch, "take", set)
+
+    def listed() -> dict[str, str]:
+        page = store._list_page(None, 99, with_content=True)
+        return {one.id: one.content.text for one in page.entries if "New" in one.id}
+
+    def push(note_id: str, content: Content, base: Revision | None = None) -> Revision:
+        return asyncio.run(store.push(make_write(store, note_id, content, base))).revision
+
+    made = push("Folder 1/New.md", Content("one\n", title="Folder 1/New"))
+    assert listed() == {"Folder 1/New.md": "one\n"}
+    moved = push(made.id, replace(made.content, text="two\n", title="Folder 2/Newer"), made)
+    assert listed() == {"Folder 2/Newer.md": "two\n"}
+    trashed = push(moved.id, replace(moved.content, trash=True), moved)
+    assert listed() == {"Folder 2/Newer.md": "two\n"}
+    asyncio.run(store.delete(trashed.id, etag=trashed.etag, write_id="00bb"))
+    assert listed() == {}

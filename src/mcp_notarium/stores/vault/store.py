@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -54,7 +55,7 @@ from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
-from mcp_notarium.stores.vault.paths import TRASH, Name, is_in_trash
+from mcp_notarium.stores.vault.paths import TRASH, Name, Place, is_in_trash
 from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
 
@@ -69,6 +70,7 @@ _MANY = 100
 _PAUSES, _LONGEST_PAUSE = 200, 30.0
 """The pause after a look at all files: so many times as long as the look, and at most so many seconds."""
 _TRIES = 3
+_MOST_OWN = 10_000
 _FEW = 100
 """Changed files that are told one by one, at most; more are listed."""
 
@@ -113,6 +115,8 @@ class VaultStore:
         self._writer = NoteWriter(self._folder, self._listing)
         self._watch = Watch(path)
         self._looking = threading.Lock()
+        self._own: deque[tuple[Name, bool]] = deque(maxlen=_MOST_OWN)
+        """The files that writes of ours may have changed, and whether they are there now."""
         self._note_pages = NotePages(self._folder)
         self._types = PropertyTypes()
         self._links = attached_files.LinksOfNotes()
@@ -384,6 +388,8 @@ class VaultStore:
     def _look(self, root: int, *, within: float) -> None:
         """Look at the files that have changed; at all, if that cannot be told or was not done for so many seconds."""
         names, since = self._watch.take(), time.monotonic() - self._table.scanned_at
+        if names is not None:  # defence: own-write-needs-no-event =False
+            names |= self._take_own()
         # defence: events-believed-briefly -since
         if names is not None and since < within and self._table.look_at(root, names):
             return
@@ -392,6 +398,11 @@ class VaultStore:
             if not self._watch.follow(self._table.folders):
                 break
             self._table.scan(root)  # a folder was not watched meanwhile
+
+    def _take_own(self) -> set[Name]:
+        """Return the files that were written here since the last call: events of some systems come later."""
+        taken = [self._own.popleft() for _ in range(len(self._own))]
+        return {name for name, there in taken if there or name in self._table.files}
 
     def _tell(self, cursor: str) -> None:
         self._told = cursor
@@ -430,11 +441,19 @@ class VaultStore:
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``."""
-        return await run_in_thread(partial(self._writer.push, write))
+        return await run_in_thread(partial(self._push, write))
+
+    def _push(self, write: PendingWrite) -> Acknowledgement:
+        made = self._writer.push(write)
+        place = made.revision.id, made.revision.content.trash
+        self._own += [(_name_at(place), True)]
+        self._own += [(one, False) for path in (write.note_id, place[0]) for one in _names_of(path)]
+        return made
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:  # noqa: ARG002
         """See ``Store.delete``."""
         await run_in_thread(partial(self._writer.delete, note_id, etag))
+        self._own += [(one, False) for one in _names_of(note_id)]
 
     @in_thread
     def describe(self) -> str:
@@ -451,3 +470,12 @@ class VaultStore:
         self._note_pages.forget()
         with self._looking:
             self._watch.close()
+
+
+def _name_at(place: Place) -> Name:
+    folder, _, name = place[0].rpartition("/")
+    return (f"{TRASH}/{folder}".rstrip("/") if place[1] else folder), name
+
+
+def _names_of(path: str) -> list[Name]:
+    return [_name_at((path, trash)) for trash in (False, True)]
