@@ -208,9 +208,9 @@ def test_no_damage_to_a_file_does_more_than_hide_it(monkeypatch):
         assert found.picture or found.problem or found.text is not None or not found.pages
 
 
-def apart(work, *, confine=lambda: None, seconds=10.0):
-    """Run it in a copy that may take 256 MB."""
-    return SYSTEM.run_apart(work, confine=confine, seconds=seconds, memory=1 << 28)
+def apart(work, *, confine=lambda: None, seconds=10.0, memory=1 << 28):
+    """Run it in a copy that may take 256 MB, and say 1,000 bytes."""
+    return SYSTEM.run_apart(work, confine=confine, seconds=seconds, memory=memory, most=1000)
 
 
 def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
@@ -260,14 +260,40 @@ def test_the_copy_is_ended_when_it_takes_too_long_or_too_much():
         yield b"first"
         time.sleep(60)
 
-    def grows():
-        yield b"first"
-        yield bytes(1 << 30)[:1]
-
     began = time.monotonic()
     assert apart(waits, seconds=0.3) == (b"first", False)
     assert time.monotonic() - began < 5
     assert apart(grows) == (b"first", False)
+
+
+def grows():
+    yield b"first"
+    yield bytes(1 << 30)[:1]
+
+
+def test_the_limit_of_memory_holds_where_the_server_is_confined():
+    """There the copy may not look at itself in /proc."""
+
+    def server():
+        yield repr(apart(grows)).encode()
+
+    answer, _ = apart(server, confine=confine_decoder, memory=1 << 40)
+    assert answer == repr((b"first", False)).encode()
+
+
+def test_what_a_copy_says_fills_no_memory():
+    def floods():
+        for _ in range(300):
+            yield bytes(1 << 20)
+
+    before = _resident()
+    assert apart(floods) == (b"", False)
+    assert _resident() - before < 50_000_000
+
+
+def test_a_copy_that_was_taken_over_can_show_no_other_kind_of_file(monkeypatch):
+    monkeypatch.setattr(pictures, "shrink", lambda _data, _kind: (b"BM...", "image/png", (1, 1)))
+    assert decode(picture("PNG"), "") == Decoded("image/png", problem=BROKEN)
 
 
 def test_a_picture_costs_little(record_property):
