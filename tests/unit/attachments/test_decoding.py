@@ -85,11 +85,17 @@ def test_detail_that_no_png_holds_in_its_bound_becomes_a_jpeg():
 
 
 def test_a_pdf_has_a_heading_for_each_page_and_its_text_makes_none():
-    found = decode(pdf(["Costs\n# 12\n===\n~~~", "", "\\(end\\)"]), "text/plain")
+    found = decode(pdf(["Costs\n# 12\n===\n~~~\n- # 1\n%%\n<!--", "", "\\(end\\)"]), "text/plain")
     assert (found.kind, found.pages, found.problem) == ("application/pdf", 3, "")
     assert found.text == (
-        "# Page 1\n\nCosts\n\\# 12\n\\===\n\\~~~\n\n# Page 2\n\n\n\n# Page 3\n\n(end)\n\n"
+        "# Page 1\n\nCosts\n\\# 12\n\\===\n\\~~~\n\\- # 1\n\\%%\n\\<!--\n\n# Page 2\n\n\n\n# Page 3\n\n(end)\n\n"
     )
+
+
+def test_a_page_of_blank_lines_takes_no_time():
+    began = time.thread_time()
+    documents._MARKUP.sub("", "\n" * 200_000 + " \t" * 100_000)
+    assert time.thread_time() - began < 1
 
 
 def test_what_a_pdf_lacks_is_said():
