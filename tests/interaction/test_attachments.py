@@ -179,6 +179,59 @@ async def test_the_files_of_hidden_notes_and_closed_folders_are_hidden(tmp_path)
         assert (await notes.get("loose.png"))[1] is not None
 
 
+LINKS = " ".join(f"[[Note {at}]]" for at in range(1001))
+HIDING = {
+    "Many.md": f"#secret {LINKS} ![[many.png]]",
+    "a/Named.md": "#secret ![[b/named.png]]",
+    "Html.md": "#secret <img width=3 src='b/of%20html.png'>",
+    "Properties.md": "---\ntags: secret\ncover: [b/in list.png, c.png]\n---\n",
+    "Latin.md": b"#secret \xe4 ![[latin.png]]",
+    "Wide.md": "#secret ![[wide.png]]".encode("utf-16"),
+    ".trash/Gone.md": "#secret ![[gone.png]]",
+    "closed/Moved.md": "![](../was/moved.png)",
+    "closed/Board.canvas": '{"nodes": [{"type": "file", "file": "card.png"}, {"type": "text", "text": "![[text.png]]"}]}',
+}
+HIDES = (
+    *(
+        "many.png",
+        "named.png",
+        "b/named.png",
+        "a/b/named.png",
+        "of html.png",
+        "in list.png",
+        "c.png",
+    ),
+    *("latin.png", "wide.png", "gone.png", "is/moved.png", "card.png", "text.png"),
+)
+
+
+async def test_whatever_a_hidden_note_may_show_is_hidden_wherever_it_lies(tmp_path):
+    mine = {"Mine.md": " ".join(f"![[{one}]]" for one in (*HIDES, "free.png", "near/free.png"))}
+    files = HIDING | mine | dict.fromkeys((*HIDES, "x/near/free.png", "closed/free.png"), PHOTO)
+    rules = Visibility(hidden_tags=("secret",), hidden_paths=("closed",))
+    async with vault(tmp_path, files, visibility=rules) as notes:
+        assert [name for name in HIDES if not await notes.is_missing(name)] == []
+        # Else a name that leads nowhere would tell that a hidden file has it, too.
+        (row,) = (await notes.get("Mine.md"))[0]["files"]
+        assert row["id"] == "x/near/free.png"
+        unread = tmp_path / "vault" / "Unread.md"
+        unread.write_bytes(bytes(64 << 20) + b"#secret ![[free.png]]")
+        assert await notes.is_missing("free.png")
+        unread.unlink()
+        assert (await notes.get("free.png"))[1] is not None
+
+
+LEFT = (".env", "notes/.hidden.png", "~$Plan.docx", "~syncthing~Plan.md", "Plan.md~", "Plan.md.bak")
+
+
+async def test_what_no_app_shows_and_what_programs_leave_are_no_files_of_notes(tmp_path):
+    links = " ".join(f"[[{one}]]" for one in LEFT)
+    async with vault(tmp_path, {"Mine.md": links} | dict.fromkeys(LEFT, "words")) as notes:
+        assert "files" not in (await notes.get("Mine.md"))[0]
+        for name in LEFT:
+            assert await notes.is_missing(name), name
+
+
 async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, monkeypatch):
     """Else the time of the answer would tell that there is one."""
     rules = Visibility(hidden_tags=("secret",))
