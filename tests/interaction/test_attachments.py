@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
+import time
 from contextlib import asynccontextmanager
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
+from mcp_notarium.attachments import decoding
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.secret import Secret
@@ -241,6 +244,29 @@ async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, mon
             assert await notes.is_missing(name), name
 
 
+async def test_two_files_are_decoded_at_a_time_also_when_their_callers_have_gone(
+    tmp_path, monkeypatch
+):
+    running, most, real = [], [0], decoding.decode
+
+    def slow(*given):
+        running.append(given)
+        most[0] = max(most[0], len(running))
+        time.sleep(0.05)
+        running.pop()
+        return real(*given)
+
+    monkeypatch.setattr(decoding, "decode", slow)
+    async with vault(tmp_path) as notes:
+        calls = [asyncio.ensure_future(notes.get(one)) for one in ("photo.jpg", "data.csv") * 3]
+        await asyncio.sleep(0.02)
+        for call in calls[:3]:
+            call.cancel()
+        for call in calls[3:]:
+            assert "files" in (await call)[0]
+    assert most == [2]
+
+
 async def test_where_texts_are_hidden_files_are_too(tmp_path):
     async with vault(tmp_path, hidden_fields=frozenset({Field.TEXT})) as notes:
         assert "files" not in (await notes.get("Trip.md"))[0]
@@ -332,6 +358,17 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             *("Picture00002/content", f"{own}/content", "Att0000001", f"{own}/Att0000009"),
         ):
             assert await notes.is_missing(name), name
+
+
+async def test_a_note_of_trilium_that_was_made_to_be_slow_is_read_at_once(tmp_path):
+    def put(place):
+        place.ids = [place.put("slow", f"<p>{'attachmentId=a ' * 12_000}</p>")]
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        began = time.thread_time()
+        (row,) = (await Vault(place.client, place.harness).get(place.ids[0]))[0]["files"]
+        assert row["id"] == f"{place.ids[0]}/a"
+        assert time.thread_time() - began < 1
 
 
 async def test_memento_shows_the_pictures_of_a_note(tmp_path):
