@@ -188,6 +188,7 @@ HIDING = {
     "a/Named.md": "#secret ![[b/named.png]]",
     "Html.md": "#secret <img width=3 src='b/of%20html.png'>",
     "Properties.md": "---\ntags: secret\ncover: [b/in list.png, c.png]\n---\n",
+    "Forms.md": "#secret ![]( blank.png )\n[a]:\nbelow.png\n\n    ![[code.png]]\n<p style='background: url(css.png)'>",
     "Latin.md": b"#secret \xe4 ![[latin.png]]",
     "Wide.md": "#secret ![[wide.png]]".encode("utf-16"),
     ".trash/Gone.md": "#secret ![[gone.png]]",
@@ -204,6 +205,7 @@ HIDES = (
         "in list.png",
         "c.png",
     ),
+    *("blank.png", "below.png", "code.png", "css.png"),
     *("latin.png", "wide.png", "gone.png", "is/moved.png", "card.png", "text.png"),
 )
 

@@ -40,6 +40,8 @@ _HTML = re.compile(
     r"""\b(?:src|href|poster|data)\s{0,9}=\s{0,9}(?:"([^"\n]{1,1024})"|'([^'\n]{1,1024})'|([^\s"'>]{1,1024}))""",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"[^\s\"'()<>\[\]{}|=,;:/\\]+")
+"""Anything that reads as the name of a file: in code, in CSS, or in a link of a form that is not looked for."""
 _AROUND_VALUES = " \t\r-\"'[]{}"
 _COPY_OF_NOTE = re.compile(r"\.(?:md|markdown)[.~]", re.IGNORECASE)
 _UNREADABLE = "this file is not read: it is a link, has several names, or is protected"
@@ -128,6 +130,7 @@ def _names_in(text: str) -> frozenset[str]:
     """Return the keys of the names to which anything in a text may lead: links, HTML, and values of its properties."""
     targets = [link.target for link in find_links(text)]
     targets += (unquote(unescape(one[one.lastindex or 0])) for one in _HTML.finditer(text))
+    targets += (unquote(unescape(one)) for one in _NAME.findall(text) if "." in one[1:256])
     for line in text[: text_start(text)].splitlines():
         value = line.partition(":")[2] or line
         targets += (one.strip(_AROUND_VALUES) for one in (value, *value.split(",")))
