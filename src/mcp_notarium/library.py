@@ -6,6 +6,7 @@ the store has answered.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -131,6 +132,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
+        self._decoding = asyncio.Semaphore(2)
+        """Files that are read and decoded at once: each may take a gigabyte."""
         self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
         """The last file that was decoded, by path and hash: a long one is read in parts."""
 
@@ -231,11 +234,17 @@ class Library:
 
         None if there is none, or none that may be seen. Raises what the store raises.
         """
-        from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
-
         facts = await self._find_shown_attachment(name)
         if facts is None:
             return None
+        await self._decoding.acquire()
+        reading = asyncio.ensure_future(self._read_file(facts))
+        reading.add_done_callback(lambda _: self._decoding.release())
+        return await asyncio.shield(reading)  # the copy works on if the caller is cancelled
+
+    async def _read_file(self, facts: Attachment) -> ReadFile:
+        from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
+
         if self.traits.attachments:
             data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
             facts = facts if data is None else replace(facts, size=len(data))
@@ -276,26 +285,37 @@ class Library:
     async def _resolve_shown(
         self, links: Sequence[tuple[str, str]]
     ) -> Mapping[tuple[str, str], Attachment]:
-        """Return the files that links lead to, but for those in closed places and those that a hidden note shows or links to.
+        """Return the files that links lead to, but for those in closed places and those of a name that a hidden note links to.
 
-        An agent can write a link to any file, so that a shown note has it proves nothing.
+        An agent can write a link to any file, so that a shown note has it proves nothing. It can move folders as well, so that a
+        hidden note's link no longer leads to its file: so the name decides alone.
         """
         rules, folders = self._cache.notes.visibility.rules, self._folders
         if not rules.has_rules:
             return await folders.resolve_files(links)
-        names = {name_key(target) for target, _ in links}
-        others = await folders.read_links(but_of=note_rows.all_ids(self._cache.database))
-        hidden = [link for link in others if name_key(link[0]) in names]
-        there = await folders.resolve_files([*links, *hidden])
-        theirs = {one.id for link in hidden if (one := there.get(link)) is not None}
-        return {
-            link: one
-            for link in links
-            # defence: closed-attachment-unread -closes
-            if (one := there.get(link)) is not None
-            and not rules.closes(one.id)
-            and one.id not in theirs  # defence: hidden-attachment-unread =True
-        }
+        names = await self._read_hidden_names()
+        if names is None:
+            return {}
+
+        def sees(path: str) -> bool:
+            hidden = name_key(path) in names  # defence: hidden-attachment-unread =False
+            return not (hidden or rules.closes(path))  # defence: closed-attachment-unread -closes
+
+        return await folders.resolve_files(links, sees=sees)
+
+    async def _read_hidden_names(self) -> set[str] | None:
+        """Return the names of the files that hidden notes and canvases may show; None: one of these cannot be read."""
+        rules, folders = self._cache.notes.visibility.rules, self._folders
+        known = note_rows.all_ids(self._cache.database)
+        names, unread = await folders.read_file_names(but_of=known)
+        if any(rules.hides_beside_seen or rules.closes(one) for one in unread):
+            return None
+        if rules.names_paths:
+            beside = await folders.list_beside()
+            for canvas in filter(rules.closes, beside.shown):
+                names.update(map(name_key, beside.shown[canvas]))
+                names.update(name_key(link[0]) for link in beside.links[canvas])
+        return names
 
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""

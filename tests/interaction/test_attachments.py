@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
+import time
 from contextlib import asynccontextmanager
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
+from mcp_notarium.attachments import decoding
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.secret import Secret
@@ -179,6 +182,61 @@ async def test_the_files_of_hidden_notes_and_closed_folders_are_hidden(tmp_path)
         assert (await notes.get("loose.png"))[1] is not None
 
 
+LINKS = " ".join(f"[[Note {at}]]" for at in range(1001))
+HIDING = {
+    "Many.md": f"#secret {LINKS} ![[many.png]]",
+    "a/Named.md": "#secret ![[b/named.png]]",
+    "Html.md": "#secret <img width=3 src='b/of%20html.png'>",
+    "Properties.md": "---\ntags: secret\ncover: [b/in list.png, c.png]\n---\n",
+    "Forms.md": "#secret ![]( blank.png )\n[a]:\nbelow.png\n\n    ![[code.png]]\n<p style='background: url(css.png)'>",
+    "Latin.md": b"#secret \xe4 ![[latin.png]]",
+    "Wide.md": "#secret ![[wide.png]]".encode("utf-16"),
+    ".trash/Gone.md": "#secret ![[gone.png]]",
+    "closed/Moved.md": "![](../was/moved.png)",
+    "closed/Board.canvas": '{"nodes": [{"type": "file", "file": "card.png"}, {"type": "text", "text": "![[text.png]]"}]}',
+}
+HIDES = (
+    *(
+        "many.png",
+        "named.png",
+        "b/named.png",
+        "a/b/named.png",
+        "of html.png",
+        "in list.png",
+        "c.png",
+    ),
+    *("blank.png", "below.png", "code.png", "css.png"),
+    *("latin.png", "wide.png", "gone.png", "is/moved.png", "card.png", "text.png"),
+)
+
+
+async def test_whatever_a_hidden_note_may_show_is_hidden_wherever_it_lies(tmp_path):
+    mine = {"Mine.md": " ".join(f"![[{one}]]" for one in (*HIDES, "free.png", "near/free.png"))}
+    files = HIDING | mine | dict.fromkeys((*HIDES, "x/near/free.png", "closed/free.png"), PHOTO)
+    rules = Visibility(hidden_tags=("secret",), hidden_paths=("closed",))
+    async with vault(tmp_path, files, visibility=rules) as notes:
+        assert [name for name in HIDES if not await notes.is_missing(name)] == []
+        # Else a name that leads nowhere would tell that a hidden file has it, too.
+        (row,) = (await notes.get("Mine.md"))[0]["files"]
+        assert row["id"] == "x/near/free.png"
+        unread = tmp_path / "vault" / "Unread.md"
+        unread.write_bytes(bytes(64 << 20) + b"#secret ![[free.png]]")
+        assert await notes.is_missing("free.png")
+        unread.unlink()
+        assert (await notes.get("free.png"))[1] is not None
+
+
+LEFT = (".env", "notes/.hidden.png", "~$Plan.docx", "~syncthing~Plan.md", "Plan.md~", "Plan.md.bak")
+
+
+async def test_what_no_app_shows_and_what_programs_leave_are_no_files_of_notes(tmp_path):
+    links = " ".join(f"[[{one}]]" for one in LEFT)
+    async with vault(tmp_path, {"Mine.md": links} | dict.fromkeys(LEFT, "words")) as notes:
+        assert "files" not in (await notes.get("Mine.md"))[0]
+        for name in LEFT:
+            assert await notes.is_missing(name), name
+
+
 async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, monkeypatch):
     """Else the time of the answer would tell that there is one."""
     rules = Visibility(hidden_tags=("secret",))
@@ -186,6 +244,29 @@ async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, mon
         monkeypatch.delattr(type(notes.harness.remote), "resolve_files")
         for name in ("loose.png", "none.png"):
             assert await notes.is_missing(name), name
+
+
+async def test_two_files_are_decoded_at_a_time_also_when_their_callers_have_gone(
+    tmp_path, monkeypatch
+):
+    running, most, real = [], [0], decoding.decode
+
+    def slow(*given):
+        running.append(given)
+        most[0] = max(most[0], len(running))
+        time.sleep(0.05)
+        running.pop()
+        return real(*given)
+
+    monkeypatch.setattr(decoding, "decode", slow)
+    async with vault(tmp_path) as notes:
+        calls = [asyncio.ensure_future(notes.get(one)) for one in ("photo.jpg", "data.csv") * 3]
+        await asyncio.sleep(0.02)
+        for call in calls[:3]:
+            call.cancel()
+        for call in calls[3:]:
+            assert "files" in (await call)[0]
+    assert most == [2]
 
 
 async def test_where_texts_are_hidden_files_are_too(tmp_path):
@@ -279,6 +360,17 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             *("Picture00002/content", f"{own}/content", "Att0000001", f"{own}/Att0000009"),
         ):
             assert await notes.is_missing(name), name
+
+
+async def test_a_note_of_trilium_that_was_made_to_be_slow_is_read_at_once(tmp_path):
+    def put(place):
+        place.ids = [place.put("slow", f"<p>{'attachmentId=a ' * 12_000}</p>")]
+
+    async with PLACES["trilium"](tmp_path, put) as place:
+        began = time.thread_time()
+        (row,) = (await Vault(place.client, place.harness).get(place.ids[0]))[0]["files"]
+        assert row["id"] == f"{place.ids[0]}/a"
+        assert time.thread_time() - began < 1
 
 
 async def test_memento_shows_the_pictures_of_a_note(tmp_path):

@@ -76,13 +76,13 @@ def _decode_picture(data: bytes, kind: str) -> Decoded:
         yield _line({"kind": made_kind, "size": size})
         yield made
 
-    answer, whole = _run(work, seconds=_PICTURE_SECONDS)
+    answer, whole = _run(work, seconds=_PICTURE_SECONDS, most=pictures.MOST_BYTES + HEAD)
     line, _, made = answer.partition(b"\n")
     match _facts(line):
         case {"problem": str(problem)} if whole:
             return Decoded(kind, problem=problem)
         case {"kind": str(made_kind), "size": [int(width), int(height)]} if whole and made:
-            if made_kind in PICTURES and len(made) <= pictures.MOST_BYTES:
+            if made_kind in PICTURES and kind_of(made[:HEAD], "") == made_kind:
                 return Decoded(kind, made, made_kind, size=(width, height))
     return Decoded(kind, problem=_BROKEN)
 
@@ -104,7 +104,7 @@ def _decode_pdf(data: bytes) -> Decoded:
         except documents.Locked:
             yield _line({"problem": _LOCKED})
 
-    answer, whole = _run(work, seconds=_PDF_SECONDS)
+    answer, whole = _run(work, seconds=_PDF_SECONDS, most=MOST_TEXT)
     rows = [_facts(line) for line in answer.split(b"\n")[:-1]]
     if rows and isinstance(problem := rows[-1].get("problem"), str):
         return Decoded(PDF, problem=problem)
@@ -131,10 +131,12 @@ def _cut(read: int, total: int) -> str:
     )
 
 
-def _run(work: Callable[[], Iterator[bytes]], *, seconds: float) -> tuple[bytes, bool]:
+def _run(work: Callable[[], Iterator[bytes]], *, seconds: float, most: int) -> tuple[bytes, bool]:
     """Return what is yielded, and whether that is all."""
     try:
-        return SYSTEM.run_apart(work, confine=confine_decoder, seconds=seconds, memory=_MEMORY)
+        return SYSTEM.run_apart(
+            work, confine=confine_decoder, seconds=seconds, memory=_MEMORY, most=most
+        )
     except Exception:  # noqa: BLE001 - where it runs here, a broken file raises whatever its decoder does
         return b"", False
 

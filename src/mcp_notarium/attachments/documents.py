@@ -12,8 +12,10 @@ from pypdf import PdfReader
 from pypdf.errors import PyPdfError
 
 MOST_PAGES = 5_000
-_MARKUP = re.compile(r"^(?=\s*(?:#|`{3}|~{3}|=+\s*$|-+\s*$))", re.MULTILINE)
-"""Before what Markdown would read as a heading or the fence of code."""
+_MARKUP = re.compile(
+    r"^(?=[^\S\n]*+(?:(?:- )?#|`{3}|~{3}|%%|<|=++[^\S\n]*$|-++[^\S\n]*$))", re.MULTILINE
+)
+"""Before what would be read as a heading, or would hide those of the pages below: the fence of code, a comment, HTML."""
 logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)  # it quotes the file
 _NOT_SHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 

@@ -5,9 +5,18 @@ A camera writes into a file where and when a picture was taken, and by whom: the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 
-from PIL import GifImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import (
+    GifImagePlugin,
+    Image,
+    ImageOps,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    WebPImagePlugin,
+)
 
 from mcp_notarium.domain.media_types import PICTURES
 
@@ -17,9 +26,11 @@ MOST_BYTES = 750_000
 """Bytes of a picture that is shown: 1,000,000 as base64."""
 MOST_PIXELS = 64_000_000
 """Pixels that are decoded; of a large JPEG only an eighth of each side is. More are a bomb, or a scan that takes a gigabyte."""
+_MOST_COMPRESSED = 8 * MOST_PIXELS
+"""Pixels of the file itself: a progressive JPEG is unpacked as a whole before it is made smaller."""
 _QUALITIES = (85, 70, 50, 30)
 _WHITE = "white"
-_LOADED = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
+_LOADED = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin)
 """Decoders that are imported here, because the copy of the process imports nothing."""
 
 Image.MAX_IMAGE_PIXELS = None  # a warning of Pillow's own; the size is checked below
@@ -37,6 +48,8 @@ def shrink(data: bytes, kind: str) -> tuple[bytes, str, tuple[int, int]]:
     """
     with Image.open(BytesIO(data), formats=[PICTURES[kind]]) as found:
         width, height = found.size
+        if width * height > _MOST_COMPRESSED:
+            raise TooManyPixels
         found.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
         # defence: picture-bomb-refused =False
         if found.width * found.height > MOST_PIXELS:
@@ -65,7 +78,8 @@ def _plain(found: Image.Image) -> Image.Image:
     mode = "RGBA" if has_alpha else "RGB"
     made = found if found.mode == mode else found.convert(mode)
     made.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS, reducing_gap=2.0)
-    made = ImageOps.exif_transpose(made)
+    with suppress(Exception):  # what a camera wrote may be broken where the picture is not
+        made = ImageOps.exif_transpose(made)
     made.info = {}  # defence: picture-facts-removed
     return made
 

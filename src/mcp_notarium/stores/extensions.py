@@ -7,7 +7,7 @@ they read may be newer than the index. The tools are in ``tools/toolsets``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -168,12 +168,15 @@ class FolderStore(Store, Protocol):
     """Reach a store whose notes are files among others, which may name them."""
 
     async def resolve_files(
-        self, links: Sequence[tuple[str, str]]
+        self, links: Sequence[tuple[str, str]], *, sees: Callable[[str], bool] | None = None
     ) -> Mapping[tuple[str, str], Attachment]:
-        """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top."""
+        """Return the files that are no notes and that links lead to: target as written, and path of the note; '' is the top.
 
-    async def read_links(self, *, but_of: Collection[str]) -> Sequence[tuple[str, str]]:
-        """Return target and path of each link in the notes outside the trash, but for those of these paths."""
+        A file whose path is not seen is as if it were not there.
+        """
+
+    async def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
+        """Return the names (``name_key``) of files that notes may show, but for the notes of these paths; and the notes that cannot be read."""
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""

@@ -1,6 +1,6 @@
 """Implement what only Linux has.
 
-Sources: Linux man pages prctl(2) PR_SET_DUMPABLE, fdatasync(2), sync(2), proc(5), acl(5), malloc_trim(3), credentials(7),
+Sources: Linux man pages prctl(2) PR_SET_DUMPABLE and PR_SET_PDEATHSIG, fdatasync(2), sync(2), proc(5), acl(5), malloc_trim(3), credentials(7),
 inotify(7), renameat2(2), statx(2), fcntl(2) F_SETLEASE, xattr(7); XDG Base Directory Specification.
 """
 
@@ -22,7 +22,7 @@ assert sys.platform == "linux"  # noqa: S101 - for mypy, as in ``posix``
 from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
 from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
-_PR_SET_DUMPABLE = 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _NOREPLACE, _EXCHANGE = 1, 2
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _EMPTY_PATH, _BIRTH_TIME, _AT_BIRTH_TIME = 0x1000, 0x800, 80
@@ -156,6 +156,28 @@ class Linux(Posix):
         import ctypes  # noqa: PLC0415 - not before the first answer
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # defence: process-not-dumpable
+
+    def run_apart(
+        self,
+        work: Callable[[], Iterable[bytes]],
+        *,
+        confine: Callable[[], None],
+        seconds: float,
+        memory: int,
+        most: int,
+    ) -> tuple[bytes, bool]:
+        """Fork; the kernel ends the copy with the thread that waits for it, and so with the process."""
+        import ctypes  # noqa: PLC0415 - the same
+
+        prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+        def enter() -> None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # defence: copy-ends-with-server
+            if os.getppid() != parent:
+                raise ProcessLookupError
+            confine()
+
+        return super().run_apart(work, confine=enter, seconds=seconds, memory=memory, most=most)
 
     def memory_used(self) -> int | None:
         """Return the resident memory now."""

@@ -386,11 +386,12 @@ class Processes(Protocol):
         confine: Callable[[], None],
         seconds: float,
         memory: int,
+        most: int,
     ) -> tuple[bytes, bool]:
         """Run a function in a copy of this process that has nothing but a pipe; return what it yields, and whether that is all.
 
         ``confine`` is called there first, and nowhere else. It ends after so many seconds, or if it takes so many bytes more than this process has; what it has yielded by then
-        is returned. A system that copies no process runs it here, and only asks for the time between two parts.
+        is returned, but nothing if that is more than ``most`` bytes. A system that copies no process runs it here, and only asks for the time between two parts.
         """
         ...
 

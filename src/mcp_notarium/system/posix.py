@@ -214,11 +214,12 @@ class Posix:
         confine: Callable[[], None],
         seconds: float,
         memory: int,
+        most: int,
     ) -> tuple[bytes, bool]:
         """Fork."""
         from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
 
-        return run_forked(work, confine=confine, seconds=seconds, memory=memory)
+        return run_forked(work, confine=confine, seconds=seconds, memory=memory, most=most)
 
     def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
         """Return nothing: only Linux has a fixed place."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import queue
 import resource
 import socket
 import sys
+import threading
 import time
 import zlib
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -85,11 +88,17 @@ def test_detail_that_no_png_holds_in_its_bound_becomes_a_jpeg():
 
 
 def test_a_pdf_has_a_heading_for_each_page_and_its_text_makes_none():
-    found = decode(pdf(["Costs\n# 12\n===\n~~~", "", "\\(end\\)"]), "text/plain")
+    found = decode(pdf(["Costs\n# 12\n===\n~~~\n- # 1\n%%\n<!--", "", "\\(end\\)"]), "text/plain")
     assert (found.kind, found.pages, found.problem) == ("application/pdf", 3, "")
     assert found.text == (
-        "# Page 1\n\nCosts\n\\# 12\n\\===\n\\~~~\n\n# Page 2\n\n\n\n# Page 3\n\n(end)\n\n"
+        "# Page 1\n\nCosts\n\\# 12\n\\===\n\\~~~\n\\- # 1\n\\%%\n\\<!--\n\n# Page 2\n\n\n\n# Page 3\n\n(end)\n\n"
     )
+
+
+def test_a_page_of_blank_lines_takes_no_time():
+    began = time.thread_time()
+    documents._MARKUP.sub("", "\n" * 200_000 + " \t" * 100_000)
+    assert time.thread_time() - began < 1
 
 
 def test_what_a_pdf_lacks_is_said():
@@ -140,6 +149,13 @@ def _row(width: int) -> int:
     return 1 + 3 * width
 
 
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
+def test_a_picture_is_seen_though_what_its_camera_wrote_is_broken(form):
+    out = BytesIO()
+    Image.new("RGB", (40, 30)).save(out, form, exif=b"Exif\0\0broken words")
+    assert shown(decode(out.getvalue(), "")).size == (40, 30)
+
+
 HOSTILE = {
     "PNG of 3.6 gigapixels": png(60_000, 60_000, b""),
     "PNG of 80 megapixels": png(9000, 9000, zeros(_row(9000) * 9000)),
@@ -150,6 +166,7 @@ HOSTILE = {
     "WebP that is cut": picture("WEBP")[:40],
     "JPEG head alone": b"\xff\xd8\xff\xe0" + b"\0" * 100,
     "JPEG that says 4 gigapixels": b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x11\0\x02\x11\1\x03\x11\1",
+    "JPEG of a gigapixel": b"\xff\xd8\xff\xc2\0\x11\x08\x7d\0\x7d\0\x03\x01\x11\0\x02\x11\1\x03\x11\1\xff\xda\0\x0c\x03\1\0\2\x11\3\x11\0\x3f\0",
     "PDF whose pages are each other": pdf([], kids="2 0 R"),
     "PDF with a million pages": pdf(["x"], kids="4 0 R " * 200_000),
     "PDF whose page is a bomb": pdf([zeros(2_000_000_000)]),
@@ -160,7 +177,10 @@ HOSTILE = {
 
 
 def test_a_picture_of_too_many_pixels_is_not_begun():
-    for name in ("PNG of 3.6 gigapixels", "PNG of 80 megapixels", "GIF of 4 gigapixels"):
+    for name in (
+        *("PNG of 3.6 gigapixels", "PNG of 80 megapixels", "GIF of 4 gigapixels"),
+        "JPEG of a gigapixel",
+    ):
         assert decode(HOSTILE[name], "image/png").problem == decoding._TOO_MANY_PIXELS
 
 
@@ -208,9 +228,9 @@ def test_no_damage_to_a_file_does_more_than_hide_it(monkeypatch):
         assert found.picture or found.problem or found.text is not None or not found.pages
 
 
-def apart(work, *, confine=lambda: None, seconds=10.0):
-    """Run it in a copy that may take 256 MB."""
-    return SYSTEM.run_apart(work, confine=confine, seconds=seconds, memory=1 << 28)
+def apart(work, *, confine=lambda: None, seconds=10.0, memory=1 << 28):
+    """Run it in a copy that may take 256 MB, and say 1,000 bytes."""
+    return SYSTEM.run_apart(work, confine=confine, seconds=seconds, memory=memory, most=1000)
 
 
 def test_the_decoder_opens_no_note_writes_nothing_and_reaches_nobody(tmp_path):
@@ -260,14 +280,65 @@ def test_the_copy_is_ended_when_it_takes_too_long_or_too_much():
         yield b"first"
         time.sleep(60)
 
-    def grows():
-        yield b"first"
-        yield bytes(1 << 30)[:1]
-
     began = time.monotonic()
     assert apart(waits, seconds=0.3) == (b"first", False)
     assert time.monotonic() - began < 5
     assert apart(grows) == (b"first", False)
+
+
+def grows():
+    yield b"first"
+    yield bytes(1 << 30)[:1]
+
+
+def test_the_limit_of_memory_holds_where_the_server_is_confined():
+    """There the copy may not look at itself in /proc."""
+
+    def server():
+        yield repr(apart(grows)).encode()
+
+    answer, _ = apart(server, confine=confine_decoder, memory=1 << 40)
+    assert answer == repr((b"first", False)).encode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the others know no such signal")
+def test_a_copy_ends_with_the_server(monkeypatch):
+    def waits():
+        time.sleep(60)
+        yield b""
+
+    def server():
+        started, fork = queue.SimpleQueue(), os.fork
+        os.fork = lambda: started.put(made) or made if (made := fork()) else 0
+        threading.Thread(target=apart, args=(waits,)).start()
+        yield str(started.get()).encode()
+
+    answer, _ = apart(server)
+    end = time.monotonic() + 5
+    while _is_running(int(answer)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _is_running(child: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_what_a_copy_says_fills_no_memory():
+    def floods():
+        for _ in range(300):
+            yield bytes(1 << 20)
+
+    before = _resident()
+    assert apart(floods) == (b"", False)
+    assert _resident() - before < 50_000_000
+
+
+def test_a_copy_that_was_taken_over_can_show_no_other_kind_of_file(monkeypatch):
+    monkeypatch.setattr(pictures, "shrink", lambda _data, _kind: (b"BM...", "image/png", (1, 1)))
+    assert decode(picture("PNG"), "") == Decoded("image/png", problem=BROKEN)
 
 
 def test_a_picture_costs_little(record_property):

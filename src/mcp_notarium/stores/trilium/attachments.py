@@ -29,8 +29,8 @@ _SHOWN = re.compile(
     r"|attachmentId=(?P<linked>\w+)|api/images/(?P<note>\w+)(?:/(?P<title>[^\s\"'()<>?]*))?"
 )
 _NAMED = re.compile(
-    r"\[(?P<shown>[^\[\]\n]+)\]\([^()\s]*attachmentId=(?P<id>\w+)"
-    r"|attachmentId=(?P<same>\w+)[^<>]*>(?P<words>[^<>\n]+)<"
+    r"\[(?P<shown>[^\[\]\n]{1,300})\]\([^()\s]{0,300}attachmentId=(?P<id>\w{1,64})"
+    r"|attachmentId=(?P<same>\w{1,64}+)[^<>]{0,300}+>(?P<words>[^<>\n]{1,300})<"
 )
 """A link to an attachment, whose words are its name as Trilium writes it."""
 _GONE = 404

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from html import unescape
+from urllib.parse import unquote
 
 from mcp_notarium.domain.media_types import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
-from mcp_notarium.markup.obsidian_links import find_targets, name_key, relative_place, resolve
+from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.vault.file_table import Found, State
-from mcp_notarium.stores.vault.file_writer import read_file as read_note
 from mcp_notarium.stores.vault.folder import (
     NotANote,
     list_files,
@@ -23,12 +27,23 @@ from mcp_notarium.stores.vault.folder import (
     open_file,
     open_folder,
     open_parent,
+    read_settled,
 )
+from mcp_notarium.stores.vault.paths import Place, is_temporary
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.port import FileState
 
 _REMEMBERED = 2.0
 """Seconds for which the names of files are believed that are still there."""
+_LARGEST_NOTE = 64 * 1024 * 1024
+_HTML = re.compile(
+    r"""\b(?:src|href|poster|data)\s{0,9}=\s{0,9}(?:"([^"\n]{1,1024})"|'([^'\n]{1,1024})'|([^\s"'>]{1,1024}))""",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[^\s\"'()<>\[\]{}|=,;:/\\]+")
+"""Anything that reads as the name of a file: in code, in CSS, or in a link of a form that is not looked for."""
+_AROUND_VALUES = " \t\r-\"'[]{}"
+_COPY_OF_NOTE = re.compile(r"\.(?:md|markdown)[.~]", re.IGNORECASE)
 _UNREADABLE = "this file is not read: it is a link, has several names, or is protected"
 
 
@@ -40,24 +55,29 @@ class FileNames:
         self._listed_at = float("-inf")
 
     def resolve(
-        self, root: int, folders: Callable[[], Iterable[str]], links: Sequence[tuple[str, str]]
+        self,
+        root: int,
+        folders: Callable[[], Iterable[str]],
+        links: Sequence[tuple[str, str]],
+        sees: Callable[[str], bool] | None,
     ) -> Mapping[tuple[str, str], Attachment]:
         """See ``FolderStore.resolve_files``; ``folders`` gives those in which files may lie."""
-        found = self._find(root, links)
+        found = self._find(root, links, sees)
         if len(found) < len(set(links)) or time.monotonic() - self._listed_at > _REMEMBERED:
             named: dict[str, list[str]] = defaultdict(list)
             for file in (one for folder in folders() for one in list_files(root, folder)):
-                named[name_key(file)].append(file)
+                if _may_be_shown(file):
+                    named[name_key(file)].append(file)
             self._named, self._listed_at = named, time.monotonic()
-            found = self._find(root, links)
+            found = self._find(root, links, sees)
         return found
 
     def _find(
-        self, root: int, links: Sequence[tuple[str, str]]
+        self, root: int, links: Sequence[tuple[str, str]], sees: Callable[[str], bool] | None
     ) -> dict[tuple[str, str], Attachment]:
         found: dict[tuple[str, str], Attachment] = {}
         for target, source in links:
-            candidates = self._named.get(name_key(target), ())
+            candidates = [*filter(sees or bool, self._named.get(name_key(target), ()))]
             place = relative_place(target, source)
             path = place if place in candidates else resolve(target, source, candidates)
             if path is not None and (facts := _look_at(root, path)) is not None:
@@ -65,36 +85,56 @@ class FileNames:
         return found
 
 
-class LinksOfNotes:
-    """Remember the links of notes that the index does not have, until their files change. Not for two threads at once."""
+class ShownNames:
+    """Remember which files notes that the index lacks may show, until they change. Not for two threads at once."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[State, tuple[str, ...]]] = {}
+        self._read: dict[Place, tuple[State, frozenset[str]]] = {}
 
     def read(
         self, root: int, files: Iterable[Found], *, but_of: Collection[str]
-    ) -> list[tuple[str, str]]:
-        """See ``FolderStore.read_links``. A file that cannot be read as a note has none."""
-        wanted = {
-            one.path: one
-            for one in files
-            if one.is_note and not one.trash and one.path not in but_of
-        }
-        kept = {path: one for path, one in self._read.items() if path in wanted}
-        for path, found in wanted.items():
-            if path not in kept or kept[path][0] != found.state:
-                kept[path] = found.state, _targets_of(root, path)
+    ) -> tuple[set[str], list[str]]:
+        """See ``FolderStore.read_file_names``."""
+        wanted = {one.place: one for one in files if one.is_note and one.path not in but_of}
+        kept = {place: one for place, one in self._read.items() if place in wanted}
+        unread: list[str] = []
+        for place, found in wanted.items():
+            if place in kept and kept[place][0] == found.state:
+                continue
+            kept.pop(place, None)
+            try:
+                kept[place] = found.state, _names_in(_read_text(root, found))
+            except NoteNotFound:
+                continue
+            except (OSError, NoteUnreadable):  # perhaps for a moment
+                unread.append(found.path)
         self._read = kept
-        return [(target, path) for path, (_, targets) in kept.items() for target in targets]
+        return {name for _, names in kept.values() for name in names}, unread
 
 
-def _targets_of(root: int, path: str) -> tuple[str, ...]:
-    with (
-        suppress(OSError, NoteNotFound, NoteUnreadable),
-        open_parent(root, path, exact=False) as (parent, name),
-    ):
-        return find_targets(read_note(parent, name, exact=False).text)
-    return ()
+def _read_text(root: int, found: Found) -> str:
+    with open_parent(root, found.path, trash=found.trash, exact=False) as (parent, name):
+        file, _ = open_file(parent, name, exact=False)
+        try:
+            data = read_settled(file, largest=_LARGEST_NOTE).data
+        finally:
+            os.close(file)
+    coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    try:
+        return data.decode(coding)
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _names_in(text: str) -> frozenset[str]:
+    """Return the keys of the names to which anything in a text may lead: links, HTML, and values of its properties."""
+    targets = [link.target for link in find_links(text)]
+    targets += (unquote(unescape(one[one.lastindex or 0])) for one in _HTML.finditer(text))
+    targets += (unquote(unescape(one)) for one in _NAME.findall(text) if "." in one[1:256])
+    for line in text[: text_start(text)].splitlines():
+        value = line.partition(":")[2] or line
+        targets += (one.strip(_AROUND_VALUES) for one in (value, *value.split(",")))
+    return frozenset(map(name_key, targets))
 
 
 def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
@@ -116,6 +156,13 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
             data = opened.read(largest + 1) if found.st_size <= largest else None
     whole = data is not None and len(data) <= largest
     return _facts(path, found), data if whole else None
+
+
+def _may_be_shown(path: str) -> bool:
+    """Tell whether a file is one that an app shows: no hidden one, and none that a program left, perhaps with the text of a note."""
+    name = path.rpartition("/")[2]
+    left = name.startswith(".") or is_temporary(name) or _COPY_OF_NOTE.search(name) is not None
+    return not left  # defence: only-shown-files-read =True
 
 
 def _look_at(root: int, path: str) -> Attachment | None:

@@ -64,6 +64,11 @@ def is_note_name(name: str) -> bool:
     )
 
 
+def is_temporary(name: str) -> bool:
+    """Tell whether a file of this name is one of those that other programs have for a moment."""
+    return name.startswith(_TEMPORARY) or name.endswith("~")
+
+
 def placeholder_of(name: str) -> str:
     """Return what iCloud calls the file that it puts in the place of a note's that is not on this computer."""
     return f".{name}{_PLACEHOLDER}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -119,7 +119,8 @@ class VaultStore:
         """The files that writes of ours may have changed, and whether they are there now."""
         self._note_pages = NotePages(self._folder)
         self._types = PropertyTypes()
-        self._links = attached_files.LinksOfNotes()
+        self._shown_names = attached_files.ShownNames()
+        self._reading = threading.Lock()
         self._file_names = attached_files.FileNames()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -140,19 +141,22 @@ class VaultStore:
 
     @in_thread
     def resolve_files(
-        self, links: Sequence[tuple[str, str]]
+        self, links: Sequence[tuple[str, str]], *, sees: Callable[[str], bool] | None = None
     ) -> Mapping[tuple[str, str], Attachment]:
         """See ``FolderStore.resolve_files``."""
         with self._folder.opened() as root:
             folders = partial(self._living_folders, root)
-            return self._file_names.resolve(root, folders, links)
+            return self._file_names.resolve(root, folders, links, sees)
 
     @in_thread
-    def read_links(self, *, but_of: Collection[str]) -> Sequence[tuple[str, str]]:
-        """See ``FolderStore.read_links``."""
-        with self._folder.opened() as root, self._looking:
-            self._look(root, within=self.shortest_pause)
-            return self._links.read(root, self._table.files.values(), but_of=but_of)
+    def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
+        """See ``FolderStore.read_file_names``."""
+        with self._folder.opened() as root:
+            with self._looking:
+                self._look(root, within=self.shortest_pause)
+                files = [*self._table.files.values()]
+            with self._reading:
+                return self._shown_names.read(root, files, but_of=but_of)
 
     @in_thread
     def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
