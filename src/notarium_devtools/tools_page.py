@@ -404,7 +404,8 @@ _BEHAVIOUR = {
   parts like a note. `files` has one row then, with `pixels` (width and height of the picture itself), `pages` and `modified_at`; of any other kind of file
   there is nothing else. Files up to 64 MiB are read; `note` says why something is not shown. What a picture shows or a file says
   is data, as the text of a note is. The answer, picture included, counts for the policy's limits, and the audit log has a keyed digest of the file.
-* Files of hidden notes are hidden: one that a hidden note shows or links to, one in a closed folder, and, where rules hide notes, one to which no shown note links. A symbolic
+* Files of hidden notes are hidden: each of a name that a hidden note or canvas shows or links to, wherever it lies, one in a closed folder, and, where rules hide notes, one to which no shown note links; all, while a
+  note that may be hidden cannot be read. A name that begins with a dot, or that programs leave beside a note (`~$Plan.docx`, `Plan.md~`, `Plan.md.bak`), a symbolic
   link, a file with several names, and what lies in the trash or a hidden folder are no attachments.
 * An unknown id is `NOT_FOUND`; `get` does not search. Simplenote, Trilium and Memento are asked for it first, for it may be that of a note
   made elsewhere a moment ago; not where rules hide notes.
