@@ -65,6 +65,7 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         document.branches["Plans_PlanA"].prefix = "first"
         document.branches["Plans_PlanA"].position = 5
         document.branches["Plans_PlanA"].expanded = True
+        document.branches["Plans_PlanB"].position = 0
 
     async with PLACES["trilium"](tmp_path, put) as place:
         document = place.sim.document
@@ -87,6 +88,7 @@ async def test_notes_move_by_id_or_path_with_their_tags_and_one_undo_brings_all_
         assert above(place, "PlanA") == above(place, "PlanB") == ["Plans"]
         back = document.branches["Plans_PlanA"]
         assert (back.prefix, back.position, back.expanded) == ("first", 5, True)
+        assert document.branches["Plans_PlanB"].position == 0
         note = await place.call("get", id="PlanA")
         assert (note["tags"], note["properties"]) == (["plan"], {"plan": "open"})
         assert not document.owned("PlanA")

@@ -169,7 +169,9 @@ class Moves:
         """Make a place with the prefix and the position that another one has, open in the tree if that is."""
         place: Branch = {"noteId": note_id, "parentNoteId": parent}
         for name in ("prefix", "notePosition", "isExpanded"):
-            place |= {name: said[name]} if said.get(name) not in (None, "", False) else {}
+            value = said.get(name)
+            is_usual = value is None or value is False or value == ""  # a position may be 0
+            place |= {} if is_usual else {name: value}
         request = Request(
             "POST",
             self.urls.api("branches"),
