@@ -254,6 +254,31 @@ async def test_where_notes_can_only_be_read_no_folder_moves(tmp_path):
         assert it.files() == FILES
 
 
+async def test_a_file_that_waits_for_a_limit_says_so(tmp_path):
+    files = {"Old/A.md": "a\n", "Old/1.png": "1", "Old/2.png": "2", "Old/3.png": "3"}
+    async with vault(tmp_path, files, limits=Limits(writes_per_hour=2)) as it:
+        answer = await it.manage(**MOVE, confirm=True)
+        why = {row["reason"] for row in answer["results"] if row["status"] == "refused"}
+        assert (why, answer["left"]) == ({"No more changes are permitted now."}, 2)
+
+
+async def test_what_can_never_move_is_told_and_is_not_left_for_another_call(tmp_path):
+    async with vault(tmp_path, {"Old/A.md": "a\n", "Old/.hid/x.txt": "x"}) as it:
+        answer = await it.manage(**MOVE, confirm=True)
+        assert any("hidden folder" in row.get("reason", "") for row in answer["results"])
+        assert "left" not in answer
+        assert "Repeat the call" not in answer["note"]
+
+
+async def test_no_folder_moves_below_a_file(tmp_path):
+    files = {"Old/a.png": "a", "Note.md": "x\n", "file.txt": "f"}
+    async with vault(tmp_path, files) as it:
+        for new in ("file.txt", "file.txt/x"):
+            answer = await it.manage(**MOVE | {"new_folder": new}, confirm=True)
+            assert answer["error"]["subcategory"] == "name_taken", new
+        assert it.files() == files
+
+
 async def test_a_move_of_files_alone_is_recorded_before_it_is_made(tmp_path):
     files = {"Old/a.png": "a", "Note.md": "![](Old/b.png)\n", "Old/b.png": "b"}
     async with vault(tmp_path, files) as it:

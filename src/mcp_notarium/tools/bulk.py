@@ -82,6 +82,8 @@ class After:
     do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
     place_of: Callable[[str], str] = str
     """Return where a file is then."""
+    never: str = ""
+    """Name the reason for which a file stays however often the call is repeated."""
 
 
 @dataclass(slots=True)
@@ -215,7 +217,7 @@ async def carry_out(
         complete = not untried and not run.refused
         stay = await after.do(name) if complete else dict.fromkeys(after.files, _LATER)
         plan.unknown |= stay
-        untried += len(stay)
+        untried += sum(why != after.never for why in stay.values())
     if digest and not untried:
         app.library.end_change(digest)
     left = untried + len(run.refused)
@@ -226,7 +228,7 @@ async def carry_out(
     told += [*followed, *[*run.links_left][:_MOST_LEFT]]
     gone = () if stay is None else [one for one in after.files if one not in stay]
     names += _file_rows(map(after.place_of, gone), "moved along")
-    changed = bool(done or after.files)
+    changed = bool(done or gone)
     back = changed and undoable
     answer = _answer(
         replace(

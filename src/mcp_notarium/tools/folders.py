@@ -140,7 +140,8 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     async def move_files(change_id: str) -> dict[str, str]:
         left = await move_all(app, call, move.files, FolderPaths(old, new), change_id)
-        return left | await left_behind(app, old)
+        behind = await left_behind(app, old)
+        return behind | left  # what a file was refused for says more
 
     return await carry_out(
         app,
@@ -151,7 +152,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         asks=f"Move {said}",
         words=_WORDS,
         said=said,
-        after=After(move.files, move_files, move.moved_path),
+        after=After(move.files, move_files, move.moved_path, never=_STAYS),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )
 
@@ -221,6 +222,10 @@ async def _survey(app: App, old: str, new: str) -> _Move:
         for link, target in settled({one: target for one, (target, _) in links.items()}).items():
             move.card_links[links[link][1]].setdefault(canvas, {})[link] = target
     there = {*map(path_key, files)}
+    parts = new.split("/")
+    above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    if taken := [one for one in above if path_key(one) in there]:
+        raise _taken_error(taken)
     if taken := [one for one in move.files if path_key(move.place_of(one)) in there]:
         raise _taken_error(map(move.place_of, taken))
     return move
