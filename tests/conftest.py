@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from support import durations
-from support.long import LONG, SEED
+from support.long import LONG, SEED, is_left_out
 
 SLOW_SECONDS = 2.0
 _BEGAN = time.monotonic()
@@ -62,8 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse to call a test slow without a reason."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests to the other part of a run; refuse to call a test slow without a reason."""
+    if others := [item for item in items if is_left_out(item.nodeid)]:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if not is_left_out(item.nodeid)]
     for item in items:
         if (mark := item.get_closest_marker("slow")) and not any(mark.args):
             raise pytest.UsageError(f"{item.nodeid}: slow, and no reason given")

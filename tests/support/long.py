@@ -10,9 +10,22 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+OF_PROCESSES = ("tests/cli/", "tests/crash/", "tests/interaction/", "tests/security/")
+"""Folders of tests that start the program: three quarters of the time of all tests."""
+
 LONG = os.environ.get("NOTARIUM_LONG_TESTS") == "1"
 SEED = os.environ.setdefault("NOTARIUM_TEST_SEED", f"{datetime.now(UTC):%Y-%m-%d}")
 """The day, unless told; set in the environment, so that all processes of a run draw the same."""
+
+
+_PART = os.environ.get("NOTARIUM_TEST_PART", "all")
+
+
+def is_left_out(name: str) -> bool:
+    """Tell whether the other part of a run has this test, of all its cases; ``./scripts/test`` names the part."""
+    if _PART == "all" or not name.startswith(OF_PROCESSES):
+        return False
+    return dice(name.partition("[")[0]).randrange(2) != int(_PART) - 1
 
 
 def dice(name: str) -> random.Random:
