@@ -20,6 +20,7 @@ from bench.peers import install
 from bench.processes import Service
 from bench.rows_calls import calls, transport
 from bench.rows_everyday import everyday
+from bench.rows_files import files
 from bench.rows_idle import before_the_first_call, idle
 from bench.rows_keys import keys
 from bench.rows_local import local
@@ -46,7 +47,7 @@ PER_SIZE: dict[str, tuple[Rows, ...]] = {
     "local": (local,),
 }
 """In this order: the first loads the cache of the others, the last ones add notes."""
-ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,)}
+ONCE: dict[str, tuple[Rows, ...]] = {"transport": (transport,), "keys": (keys,), "files": (files,)}
 GROUPS = (*ONCE, *PER_SIZE, "search", "tokens", "tasks", "everyday")
 _SIZES = [1000, 10_000]
 _ALL_SIZES = [1000, 10_000, 50_000, 100_000]

@@ -59,6 +59,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "encryption": ("reads", "save, new note", "save, new text"),
     "size": ("database",),
     "idle": ("share of a core", "change seen", "requests a refresh", "bytes a refresh"),
+    "files": (
+        "first index, 2,000 files",
+        "first photo: processor time",
+        "first photo: memory of the copy",
+        "another photo: processor time",
+        "another photo: memory of the copy",
+        "memory after two photos",
+    ),
     "tokens": ("tool list", "a listed note", "a hit"),
 }
 """What the second table shows of each group: at the size that the target of the row means."""

@@ -73,6 +73,14 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+    def children(self) -> list[int]:
+        """Return the numbers of the processes that its threads have started, and that run."""
+        found: list[int] = []
+        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+                found += map(int, (thread / "children").read_text().split())
+        return found
+
     @property
     def age(self) -> float:
         """Seconds since it was launched."""
@@ -95,13 +103,17 @@ class Child:
 
     def memory(self, field: str = "VmRSS") -> float:
         """MB (1,000,000 bytes) resident; ``VmHWM`` is the most there ever was."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = self.read_proc("status")
         return int(status.split(f"{field}:")[1].split()[0]) * 1024 / 1e6
 
-    def cpu_ever(self) -> float:
-        """Seconds of a core used so far, also by threads that have ended; to a hundredth."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+    def cpu_ever(self, *, children: bool = False) -> float:
+        """Seconds of a core used so far, also by threads that have ended, and by children that have; to a hundredth."""
+        fields = self.read_proc("stat").rpartition(")")[2].split()
+        return sum(int(ticks) for ticks in fields[11 : 15 if children else 13]) / TICKS
+
+    def read_proc(self, name: str) -> str:
+        """Return what the kernel says of the process in this file of ``/proc``."""
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
 
     def cpu(self) -> float:
         """Seconds of a core used so far by all its threads that still run."""

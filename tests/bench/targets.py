@@ -14,7 +14,7 @@ ESTIMATED = "tokens (bytes / 3.5)"
 Of = Literal["value", "ratio", "p99"]
 LOGARITHMIC = 0.15
 """log n itself fits n^0.11 between 1,000 and 100,000; the rest is what noise adds."""
-GROWING = frozenset({"first sync", "size", "local"})
+GROWING = frozenset({"first sync", "size", "local", "files"})
 """Groups that may grow with the notes."""
 FLAT = frozenset(
     {
@@ -83,6 +83,7 @@ _SAVED = (
     "needs for the call, the HTTP client and two flushes. The rest is mostly the index and the audit log."
 )
 _SMALLEST = "Beyond that server a save is checked, kept as a version, merged and audited."
+_SHARED = "Two thirds of it are the server's own pages, which a copy shares."
 _COUNTED = "All hits are counted, and up to 1,000 of them are ranked."
 
 
@@ -160,6 +161,11 @@ TARGETS: Mapping[tuple[str, str], Target] = {
         "p99",
         reason="The last of eight has waited for the processor time of all, 4 to 5 ms each, and for their flushes.",
     ),
+    ("files", "first index, 2,000 files"): Target(1.1, "ratio", at=1000),
+    ("files", "first photo: processor time"): Target(0.5),
+    ("files", "another photo: processor time"): Target(0.5),
+    ("files", "first photo: memory of the copy"): Target(150, reason=_SHARED),
+    ("files", "another photo: memory of the copy"): Target(150, reason=_SHARED),
     ("tokens", "tool list"): Target(1500),
     ("tokens", "a listed note"): Target(66),
     ("tokens", "a hit"): Target(88),
