@@ -104,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "check" and args.file is not None:
             named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"
             error.resolution_hint = error.person_hint.replace("`mcp-notarium policy check`", named)
-        found = error.found if isinstance(error, UnfitPolicy) else None
-        suits = _find_suits(found, _accounts(found)) if found is not None else []
+        suits = []
+        if isinstance(error, UnfitPolicy):
+            suits = _find_suits(error.found, _accounts(error.found))
         if args.action != "check" or not args.json:
             if args.action != "explain" and not args.json:
                 console.show(_suits_table(suits))
