@@ -125,11 +125,11 @@ of them. A server that lacks a required setting answers in the same way with `se
 ## Consent
 
 Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
-more than nine tenths of a text of more than 500 characters, adding a tag that is an e-mail address or could be
-read as one (Simplenote shares the note with that person), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
+more than nine tenths of a text of more than 500 characters, in Simplenote adding a tag that is an e-mail address or could be
+read as one (Simplenote shares the note with that person; in no other store does a tag share), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to.
 
-Three of these are **irreversible**: permanent deletion, sharing a note (also by a change of many, an undo or a restored version), and what nothing
+Three of these are **irreversible**: permanent deletion, sharing a note of Simplenote (also by a change of many, an undo or a restored version), and what nothing
 can bring back. The others are **recoverable**: the history has what was there. `NOTARIUM_DESTRUCTIVE` decides who agrees:
 
 | value | client can ask its user (elicitation) | client cannot: recoverable | client cannot: irreversible |
@@ -141,7 +141,7 @@ can bring back. The others are **recoverable**: the history has what was there. 
 
 **`confirm: true` is the model's word, not the user's.** The server cannot know whether the model has asked: a model that
 obeys a note can set it. Then only the client's own approval of the call stands between the note and the action; the audit log
-records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy or share notes.
+records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy notes, or share those of Simplenote.
 No value stops a client that answers its own dialogue.
 
 ### Approval at a terminal
@@ -515,7 +515,9 @@ _BEHAVIOUR = {
   top). The notes are `ids` (at most 500, of `list` or by [name](#arguments-as-they-are-sent)) or all that a `query` finds: the language of `list`, but a note must
   have all of the words, as they are spelled, and none is corrected. More than 500 are refused with their number. `trash` and `untrash` take
   `ids` or `query` in the place of `id`; the query of `untrash` looks in the trash.
-* Such a change, and `rename_tag`, asks once: how many notes, what, and with whom they would be shared. `dry_run` tells the same and what would
+* Such a change, and `rename_tag`, asks once: how many notes, what, with whom they would be shared (Simplenote), and how many and which of them lose
+  [what nothing can bring back](#what-nothing-can-bring-back), the first of them by name. The answer holds for all of them; a note that would be shared with somebody else or lose something else by then is
+  left. `dry_run` tells the same (of a loss in the `reason` of a row) and what would
   become of each note. Each note is changed as it is then, in a save of its own, with its history, and counts as one write. `results` say of each what
   became of it (`changed`, `unchanged`, `refused` with the `reason`): at most 50, the refused first; `notes`, `unchanged` and `refused` count all.
   `note` has what to do about refusals, and `status` is `unchanged` if no note was changed.

@@ -185,6 +185,8 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert "`mcp-notarium new` goes on with it" in many.stderr
     assert [path.suffix for path in drafts(env)].count(".md") == 1
     assert len(json.loads(output(env, "status", "--json"))["notices"]) == 1
+    locked = run(env | {"DB_ENCRYPTION_KEY": "a passphrase of nobody"}, "status", "--json")
+    assert "`mcp-notarium new` goes on with it" in json.loads(locked.stdout)["notices"][0]
     unsaved = run(with_editor(env, 'echo x >> "$1"; exit 3'), "edit", note)
     assert "with exit code 3" in unsaved.stderr
     assert "nothing was saved" in run(with_editor(env, "true"), "edit", note, "--fresh").stderr

@@ -366,3 +366,17 @@ def test_an_error_is_shown_on_a_stream_that_cannot_encode_it(command, monkeypatc
         monkeypatch.setattr(sys, "stderr", stream)
         assert cli.run(["command"]) == 1
     assert (tmp_path / "err").read_text("ascii").endswith("\\u2192 Wait.\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_arrives_inside_a_finaliser_still_ends_a_command():
+    class Finalised:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with signals.stop_on_signals():
+        signals.raise_if_stopped()
+        Finalised()
+        with pytest.raises(signals.CommandStopped):
+            signals.raise_if_stopped()

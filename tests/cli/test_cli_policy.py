@@ -89,6 +89,60 @@ def test_a_wrong_file_stops_the_server_before_the_handshake(env, tmp_path):
     assert "line 2, `tools.search`" in done.stderr
 
 
+def test_check_tells_which_profiles_suit_which_accounts(env, tmp_path):
+    file = tmp_path / "cache" / "policy.toml"
+    file.write_text('[profiles.a]\nmode = "write"\n[profiles.b.notes]\nwritable_paths = ["In"]\n')
+    listed = tmp_path / "settings" / "mcp-notarium"
+    listed.mkdir(parents=True)
+    listed.chmod(0o700)
+    data = f'NOTARIUM_DATA_DIR = "{tmp_path / "cache"}"'
+    (listed / "accounts.toml").write_text(
+        f'[diary]\nkey = "keychain"\nNOTARIUM_STORE = "local"\nLOCAL_NOTEBOOK = "diary"\n{data}\n'
+        f'[files]\nkey = "keychain"\nNOTARIUM_STORE = "vault"\nVAULT_PATH = "{tmp_path}"\n{data}\n'
+        '[elsewhere]\nkey = "keychain"\nNOTARIUM_STORE = "local"\nLOCAL_NOTEBOOK = "other"\n'
+        f'NOTARIUM_DATA_DIR = "{tmp_path}"\n'
+    )
+    (listed / "accounts.toml").chmod(0o600)
+    here = {
+        name: value
+        for name, value in env.items()
+        if not name.startswith(("SIMPLE", "NOTARIUM_DATA"))
+    }
+    here |= {"XDG_CONFIG_HOME": str(listed.parent)}
+    check = ("--account", "diary", "policy", "check")
+    facts = json.loads(run(here, *check, "--json").stdout)
+    told = {one["account"]: (one["profiles"], one["unfit_profiles"]) for one in facts["accounts"]}
+    assert told == {"diary": (["a"], {"b": ["writable_paths"]}), "files": (["a", "b"], {})}
+    assert "b (writable_paths)" in run(here, "--account", "diary", "policy", "show").stdout
+    refused = run(here, "--account", "diary", "policy", "show", "--profile", "b")
+    assert refused.returncode == 1
+    assert "the notes of the local notebook have no paths" in refused.stderr
+    installed = run(here, "--account", "diary", "install", "--print", "other", "--profile", "b")
+    assert (installed.returncode, installed.stdout) == (1, "")
+    file.write_text('[notes]\nhidden_paths = ["In"]\n[profiles.a]\nmode = "write"\n')
+    wrong = run(here, *check)
+    assert wrong.returncode == 1
+    assert "the policy itself (hidden_paths)" in wrong.stdout
+    by_name = json.loads(run(here, *check[:-1], "check", str(file), "--json").stdout)
+    assert {one["account"]: one["unfit"] for one in by_name["accounts"]} == {
+        "diary": ["hidden_paths"],
+        "files": [],
+        "elsewhere": ["hidden_paths"],
+    }
+
+
+def test_a_server_is_bound_by_its_own_profile_alone(env, tmp_path):
+    (tmp_path / "cache" / "policy.toml").write_text(
+        '[profiles.a.notes]\nhidden_tags = ["private"]\n[profiles.b.notes]\nhidden_paths = ["In"]\n'
+    )
+    with Server(env | {"NOTARIUM_PROFILE": "a"}) as server:
+        server.loaded(1)
+        assert server.leave() == 0
+    done = run(env | {"NOTARIUM_PROFILE": "b"}, stdin='{"jsonrpc":"2.0"}\n')
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "hidden_paths: the notes of Simplenote have no paths" in done.stderr
+
+
 def test_explain_says_why(env, tmp_path):
     assert printed(env, "explain", "kept", "get")["visible"] is None
     with Server(env) as server:

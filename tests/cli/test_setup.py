@@ -617,6 +617,7 @@ def test_the_default_account_is_used_where_none_is_named_and_status_has_a_line_f
     assert again.returncode == 0, again.stderr
     assert accounts(home)["diary"]["default"] is True  # it stays
     (home / ".config/mcp-notarium/local.key").unlink()
+    assert run(env, "new", stdin="x" * 1_100_000).returncode == 1  # too long: kept, not saved
     for width in (60, 80, 120):
         with Terminal(env | {"NO_COLOR": "1"}, "status", width=width) as terminal:
             assert terminal.ends() == 1
@@ -624,10 +625,14 @@ def test_the_default_account_is_used_where_none_is_named_and_status_has_a_line_f
         assert max(map(len, lines)) <= width
         (local,) = (one for one in lines if one.startswith("local "))
         assert re.fullmatch(r"local +local +NOT USABLE: configuration +Cursor", local)
-        (diary,) = (one for one in lines if one.startswith("diary "))
+        (diary,) = (one for one in lines if one.startswith("diary *"))
         assert re.fullmatch(r"diary \* +local +1 note +Zed", diary)
         said = " ".join(terminal.screen.split())
         assert "local: the file named by DB_ENCRYPTION_KEY_FILE does not exist" in said
+        assert (
+            "diary: A text that you have typed is not saved yet: `mcp-notarium --account diary new`"
+            in said
+        )
     found = json.loads(run(env, "status", "--json").stdout)["accounts"]
     assert [(one["name"], one["clients"]) for one in found] == [
         ("local", ["Cursor"]),

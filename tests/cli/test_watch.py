@@ -85,7 +85,7 @@ def test_acts_come_as_they_are_made_and_an_undo_takes_one_back(
             window.shows("Take back the last change")
             time.sleep(READ_SECONDS)
             window.type("y")
-            window.shows("undone.", "mcp-notarium undo")
+            window.shows("undone.", "take back a change")
             assert "salt" not in server.tool("get", id=bread["id"])["text"]
             window.type("/")
             window.shows("words of a client")
@@ -122,7 +122,7 @@ def test_what_waits_is_shown_with_what_would_go_and_one_key_decides(env: dict[st
             assert "approve" in str(server.error("manage", **delete(kept)))
             window.shows("1 question for you", "WAITS FOR YOU", "Kept bread", "-flour", "no")
             window.type("n")
-            window.shows("Denied.")
+            window.shows("Denied.", "deny what waited")
             server.error("manage", **delete(kept))
             server.error("manage", **delete(gone))
             window.shows("WAITS FOR YOU", SHOWN_EVIL, "-water")
@@ -130,7 +130,7 @@ def test_what_waits_is_shown_with_what_would_go_and_one_key_decides(env: dict[st
             window.shows("just come")
             time.sleep(1)
             window.type("y")
-            window.shows("Approved")
+            window.shows("Approved", "agree to what waited")
             assert server.tool("manage", **delete(gone))["status"] == "deleted"
             window.type("q")
             window.shows("exit code 0")
@@ -153,7 +153,7 @@ def test_the_editor_opens_the_note_and_the_screen_comes_back(
             window.type("o")
             window.shows("Saved: +1 line", "Enter: back")
             window.type("Enter")
-            window.shows("mcp-notarium edit", "Soup  +1 line")
+            window.shows("edit a note", "Soup  +1 line")
             window.type("q")
             window.shows("exit code 0")
         assert server.tool("get", id=note["id"])["text"] == "water\npepper\n"
@@ -165,9 +165,18 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
         note = server.tool("save", title=EVIL, text="one\ntwo\n")
         server.tool("save", id=note["id"], text="one\n", local_version=1)
         server.error("manage", action="trash", id="absent", local_version=1)
+        asked = {"action": "delete_permanently", "id": note["id"], "local_version": 2}
+        server.tool("manage", **asked | {"action": "trash"})
+        server.error("manage", **asked | {"local_version": 3})
         with watching(env) as (_, read):
             saved, changed, late = read(), read(), read()
+            _trashed, refused, waits = read(), read(), read()
         assert server.leave() == 0
+    times = [*(one["at"] for one in (saved, late, refused)), waits["asked_at"], waits["expires_at"]]
+    listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
+    assert listed == [{key: waits[key] for key in waits if key != "type"}]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}\+00:00", one) for one in times)
+    assert (saved["profile"], waits["profile"], waits["type"]) == (None, None, "waiting")
     assert (saved["act"], saved["changed"], saved["result"]) == ("save", "new", "changed")
     assert (changed["changed"], changed["notes"]) == ("-1 line", [note["id"]])
     assert (late["result"], late["outcome"]) == ("failed", "not_found")

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mcp_notarium.storage.approval_table import ApprovalTable
+from mcp_notarium.storage.version_table import VersionLimits
 from support.undo_places import PLACES
 from support.whole import Server, store_environment
 
@@ -74,6 +76,28 @@ async def test_tags_of_many_notes_are_changed_and_taken_back_together(store, tmp
         assert counted(await place.call("manage", **back)) == ["unchanged", 0, 3, None]
         redone = {"action": "undo", "change_id": undone["change_id"], "confirm": True}
         assert counted(await place.call("manage", **redone)) == ["undone", 3, None, None]
+        assert await tags_of(place, ids) == [["work"]] * 3
+
+
+@pytest.mark.attack(36)
+@pytest.mark.parametrize("store", TAGGED)
+async def test_all_that_is_lost_for_good_is_in_one_question_and_one_approval(store, tmp_path):
+    async with account(store, tmp_path) as (place, ids):
+        versions = place.harness.app.cache.versions
+        first = {"action": "change", "ids": ids[:1], "add_tags": ["work"], "remove_tags": ["home"]}
+        assert (await place.call("manage", **first, confirm=True))["notes"] == 1
+        versions.limits = VersionLimits(days=0)
+        before = states(place, ids)
+        asked = first | {"ids": ids}
+        told = await place.call("manage", **asked, dry_run=True)
+        assert [one["id"] for one in told["results"] if "reason" in one] == ids[1:]
+        error = json.loads((await place.call("manage", **asked, confirm=True))["error"])
+        assert "in 2 of these notes cannot be brought back" in error["message"]
+        assert states(place, ids) == before
+        table, now = ApprovalTable(place.harness.app.cache.database), place.harness.app.clock()
+        assert table.decide(error["details"]["approval"], agrees=True, now=now)
+        done = await place.call("manage", **asked)
+        assert counted(done) == ["changed", 2, 1, None]
         assert await tags_of(place, ids) == [["work"]] * 3
 
 

@@ -232,7 +232,7 @@ PEOPLE = {
     ),
     "takes it from the new place": take_new_away,
 }
-FIRST = 15
+FIRST = 12
 """The request of a move from which on it is not planned any more, but made."""
 
 

@@ -1,5 +1,6 @@
 """Test a real, confined server over a simulated Trilium server."""
 
+import re
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,34 @@ def test_a_policy_file_names_the_note_below_which_alone_notes_are_changed(env, s
         assert server.leave() == 0
     assert sim.document.notes["Other1234567"].content == b"<p>x</p>"
     assert "writable_below" in run(env, "policy", "explain", "Other1234567", "save").stdout
+
+
+def test_the_documented_profile_shows_and_opens_one_subtree_alone(env, sim):
+    """``writable_below`` alone hides nothing; the label that docs/policy.md has to copy does."""
+    told = (Path(__file__).parents[2] / "docs/policy.md").read_text()
+    found = re.search(r"#(\w+)\(inheritable\)\n```\n.*?```toml\n(.*?)```", told, re.DOTALL)
+    sim.write("Other1234567", "Other", "<p>x</p>")
+    sim.write("Below1234567", "Below", "<p>x</p>")
+    sim.document.place("Below1234567", "Ab12cd34Ef56")
+    sim.document.unplace(sim.document.branches["root_Below1234567"])
+    sim.document.set_attribute(
+        "attr1234567", "Ab12cd34Ef56", "label", found[1], "", inheritable=True
+    )
+    policy = Path(env["NOTARIUM_DATA_DIR"]) / "policy.toml"
+    policy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    rules = found[2].replace("4BE5mh0k9dVe", "Ab12cd34Ef56")
+    policy.write_text(f'{rules}[profiles.writer.notes]\nwritable_below = ["Ab12cd34Ef56"]\n')
+    policy.chmod(0o600)
+    for profile, seen in (("writer", 3), ("agent", 2)):
+        with Server(env | {"NOTARIUM_PROFILE": profile}) as server:
+            server.loaded(seen)
+            assert server.tool("list")["total_items"] == seen
+            assert server.tool("save", id="Below1234567", append="more")["id"]
+            refused = server.error("save", id="Other1234567", append="more")
+            assert (refused.get("subcategory") == "policy") == (profile == "writer")
+            assert (refused["category"] == "NOT_FOUND") == (profile == "agent")
+            assert server.leave() == 0
+    assert sim.document.notes["Other1234567"].content == b"<p>x</p>"
 
 
 def test_undo_and_restore_bring_back_the_html_as_it_was(env, sim):

@@ -1,6 +1,7 @@
 """Show one line for each account (``status`` where there are several, and no account is named).
 
-An account that is locked or broken says so in its line; what is wrong with it stands below, and the others are still shown.
+An account that is locked or broken says so in its line. What is wrong with it stands below, as do the notices of each account (texts
+that are not saved yet, for one), and the others are still shown.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from mcp_notarium import config, logs
 from mcp_notarium.cli import console, status
-from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.clients.account_clients import ClientEntry, find_entries
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
@@ -114,6 +115,9 @@ def _shown(facts: list[dict[str, Any]]) -> list[RenderableType]:
         if one["exit_code"]:
             shown += ["", Text(f"{one['name']}: {one['message']}", overflow="fold")]
             shown += [console.hint(one["resolution_hint"])] if one["resolution_hint"] else []
+        for notice in one.get("notices", ()):
+            said = name_account(f"{one['name']}: {notice}", one["name"])
+            shown += ["", Text(said, overflow="fold")]
     first = facts[0]["name"]
     told = "* is the default account. " if any(one["default"] for one in facts) else ""
     return [

@@ -10,11 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.audit.chain import OPEN, Decision, Record
+from mcp_notarium.cli.console import iso_time
 from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report import words
@@ -59,7 +59,8 @@ class SeenAct:
     def does(self) -> str:
         """Return the act in a person's words."""
         if self.act.startswith(_COMMAND):
-            return f"mcp-notarium {self.act.removeprefix(_COMMAND)}"
+            command = self.act.removeprefix(_COMMAND)
+            return words.COMMANDS.get(command, f"mcp-notarium {command}")
         return words.TOOLS.get(self.act, self.act)
 
     @property
@@ -76,9 +77,9 @@ class SeenAct:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as ``watch --json`` prints it."""
-        at = datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
         result = None if self.result is None else self.result.value
-        return {"type": "act", **asdict(self), "at": at, "result": result}
+        facts = {"at": iso_time(self.at), "profile": self.profile or None, "result": result}
+        return {"type": "act", **asdict(self), **facts}
 
 
 class ActivityFeed:

@@ -139,7 +139,10 @@ def _list(args: argparse.Namespace) -> int:
     with open_chain(command_context.prepare(args), read_only=True) as chain:
         waiting = read_waiting(chain)
     if args.json:
-        facts = {"waiting": [_facts(one) for one in waiting.approvals], "refused": waiting.refused}
+        facts = {
+            "waiting": [facts_of(one) for one in waiting.approvals],
+            "refused": waiting.refused,
+        }
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
         return 0
     for number, approval in enumerate(waiting.approvals):
@@ -148,10 +151,12 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(approval: Approval) -> dict[str, Any]:
+def facts_of(approval: Approval) -> dict[str, Any]:
+    """Return what a program reads of a question that waits."""
     facts = asdict(approval)
     del facts["answer"]
-    return facts
+    times = {name: console.iso_time(facts[name]) for name in ("asked_at", "expires_at")}
+    return facts | times
 
 
 def _shortly(approval: Approval, waiting: Waiting) -> Iterator[RenderableType]:

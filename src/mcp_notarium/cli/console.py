@@ -134,6 +134,11 @@ def local_time(epoch: float, *, seconds: bool = False) -> str:
         return str(epoch)
 
 
+def iso_time(epoch: float) -> str:
+    """Return a time as JSON for scripts has it: ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(epoch, UTC).isoformat(timespec="milliseconds")
+
+
 def say(text: str = "", *, style: str = "") -> None:
     """Show a paragraph. ``style`` is one of rich."""
     out = console()

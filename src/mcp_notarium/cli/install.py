@@ -133,9 +133,9 @@ def pick_clients(names: Sequence[str] | None, *, yes: bool) -> list[Client]:
 
 
 def require_profile(name: str, account: Account, args: argparse.Namespace) -> None:
-    """Raise ``ConfigError`` for a profile that is not in the policy file: it would stop the server."""
+    """Raise ``ConfigError`` for a profile that is not in the policy file, or not for this account: it would stop the server."""
     loaded = config.load_here(env_file=args.env_file, account=account.name, complete=False)
-    loaded.policy.of_profile(name)
+    loaded.policy.of_account(loaded.config.store, name)
 
 
 def install(

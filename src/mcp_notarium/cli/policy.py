@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
+
+from rich.console import RenderableType
 
 from mcp_notarium.account import inspection, opener
 from mcp_notarium.account.audit_anchor import audit_keys
@@ -25,8 +29,16 @@ from mcp_notarium.cli.history import (
     with_trash_last,
 )
 from mcp_notarium.cli.terminal import print_data
-from mcp_notarium.config import Config
-from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, read_policy
+from mcp_notarium.config import Config, accounts, inspect_here
+from mcp_notarium.config.policy_file import (
+    FILE_NAME,
+    FILE_VARIABLE,
+    READ_ONLY_VARIABLE,
+    FoundPolicy,
+    UnfitPolicy,
+    list_unfit,
+    read_policy,
+)
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
@@ -38,6 +50,8 @@ from mcp_notarium.search.query import with_all_words
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.progress import read_status
 from mcp_notarium.tools.requests import Action
 
@@ -80,56 +94,110 @@ def run(args: argparse.Namespace) -> int:
     """Show the rules, check the file, or explain a note."""
     try:
         if args.action == "check" and args.file is not None:
-            found = read_policy(args.file.expanduser(), named=True)
-            return _report_valid(_of_profile(found, args.profile), as_json=args.json)
+            base = read_policy(args.file.expanduser(), named=True)
+            found = base.of_profile(args.profile) if args.profile else base
+            return _report_valid(found, _find_suits(base, _accounts()), as_json=args.json)
         loaded = command_context.load(args)
-        found = _of_profile(loaded.policy, args.profile)
+        base = loaded.policy
+        found = base.of_account(loaded.config.store, args.profile)
     except ConfigError as error:
         if args.action == "check" and args.file is not None:
             named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"
             error.resolution_hint = error.person_hint.replace("`mcp-notarium policy check`", named)
+        suits = []
+        if isinstance(error, UnfitPolicy):
+            suits = _find_suits(error.found, _accounts(error.found))
         if args.action != "check" or not args.json:
+            if args.action != "explain" and not args.json:
+                console.show(_suits_table(suits))
             raise
         facts = {"ok": False, "message": error.message, "resolution_hint": error.person_hint}
-        print_data(facts | error.details, "", as_json=True)
+        print_data(facts | error.details | {"accounts": suits}, "", as_json=True)
         return error.exit_code
-    if args.action == "check":
-        return _report_valid(found, as_json=args.json)
-    if args.action == "show":
-        return _show(found, as_json=args.json)
+    if args.action != "explain":
+        suits = _find_suits(base, _accounts(base) or {"": loaded.config.store})
+        report = _report_valid if args.action == "check" else _show
+        return report(found, suits, as_json=args.json)
     config = replace(loaded.config, policy=found.policy)
     facts = explain(config, " ".join(args.note), args.tool)
     print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
     return 0 if facts["allowed"] else 1
 
 
-def _of_profile(found: FoundPolicy, profile: str) -> FoundPolicy:
-    """Return the policy of the profile, if one is named. Raises ``ConfigError`` if there is none of the name."""
-    return found.of_profile(profile) if profile else found
+def _accounts(of: FoundPolicy | None = None) -> dict[str, StoreKind]:
+    """Return the stores of the remembered accounts, or of those alone for which this policy is the one."""
+    known = accounts.read_accounts(accounts.config_dir(os.environ)).values()
+    return {
+        one.name: registry.kind(one.store)
+        for one in known
+        if of is None or _policy_path(one.name) == of.looked_at
+    }
 
 
-def _report_valid(found: FoundPolicy, *, as_json: bool) -> int:
+def _policy_path(account: str) -> Path:
+    """Return where the policy file of an account is looked for."""
+    picks = inspect_here(account=account).picks
+    named = picks[FILE_VARIABLE].text
+    return Path(named) if named else Path(picks["NOTARIUM_DATA_DIR"].text or "") / FILE_NAME
+
+
+def _find_suits(found: FoundPolicy, stores: Mapping[str, StoreKind]) -> list[dict[str, Any]]:
+    """Return for each account the rules that it cannot hold to: of the policy, and of each profile that has some."""
+    facts = []
+    for name, store in stores.items():
+        unfit = {profile: list_unfit(own, store) for profile, own in found.profiles.items()}
+        base = list_unfit(found.policy, store)
+        usable = [] if base else [profile for profile in unfit if not unfit[profile]]
+        facts.append(
+            {
+                "account": name or None,
+                "store": store.title,
+                "unfit": list(base),
+                "profiles": usable,
+                "unfit_profiles": {one: list(rules) for one, rules in unfit.items() if rules},
+            }
+        )
+    return facts
+
+
+def _suits_table(suits: list[dict[str, Any]]) -> list[RenderableType]:
+    """Return which profiles suit which account, if there are any, and what an account cannot hold to."""
+    if not any(one["unfit"] or one["profiles"] or one["unfit_profiles"] for one in suits):
+        return []
+    rows = []
+    for one in suits:
+        cannot = [f"the policy itself ({', '.join(one['unfit'])})"] if one["unfit"] else []
+        cannot += [f"{name} ({', '.join(rules)})" for name, rules in one["unfit_profiles"].items()]
+        suiting = "nothing" if one["unfit"] else ", ".join(one["profiles"]) or "no profile"
+        rows.append((one["account"] or "this one", one["store"], suiting, "; ".join(cannot) or "-"))
+    return ["", console.table(("account", "store", "profiles that suit", "what does not"), rows)]
+
+
+def _report_valid(found: FoundPolicy, suits: list[dict[str, Any]], *, as_json: bool) -> int:
     where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
     if found.profiles:
         said += f". Profiles: {', '.join(found.profiles)}"
-    print_data({"ok": True} | _file_facts(found), said, as_json=as_json)
+    facts = {"ok": True} | _file_facts(found) | {"accounts": suits}
+    print_data(facts, [said, *_suits_table(suits)], as_json=as_json)
     return 0
 
 
-def _show(found: FoundPolicy, *, as_json: bool) -> int:
+def _show(found: FoundPolicy, suits: list[dict[str, Any]], *, as_json: bool) -> int:
     rows = rules(found)
     file = display_path(found.looked_at) + (" (there is none)" if found.path is None else "")
     cells = [(key, _format_value(value), origin) for key, value, origin in rows]
     facts = _file_facts(found) | {
         "tools": list(found.policy.tools),
         "rules": [{"rule": key, "value": value, "from": origin} for key, value, origin in rows],
+        "accounts": suits,
     }
     offered = f"tools an agent is offered: {', '.join(found.policy.tools)}"
     table = console.table(("rule", "value", "from"), cells)
     then = "The file sets rules; servers read it when they start. `mcp-notarium policy check` finds its mistakes."
     whose = [f"profile: {found.policy.profile}"] if found.policy.profile else []
-    shown = [f"policy file: {file}", *whose, "", table, "", offered, console.hint(then)]
+    shown = [f"policy file: {file}", *whose, "", table, "", offered, *_suits_table(suits)]
+    shown.append(console.hint(then))
     print_data(facts, shown, as_json=as_json)
     return 0
 

@@ -104,6 +104,12 @@ def _stop(number: int, _frame: object) -> None:
     raise _watch.stopped
 
 
+def raise_if_stopped() -> None:
+    """Raise the signal that came. Its own exception is lost if it arrived inside a finaliser, where Python only reports one."""
+    if _watch.stopped is not None:
+        raise _watch.stopped
+
+
 def stop_behind(error: Exception) -> KeyboardInterrupt | None:
     """Return the signal that this error comes of: one that was raised inside SQLite reads as a refused statement; None: of none."""
     return _watch.stopped if isinstance(error, CacheError) else None

@@ -107,9 +107,11 @@ def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[s
     }
     try:
         # Asked with the settings as they are, because a refusal says why no rebuild is possible.
-        return facts | _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
+        facts |= _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
     except (LockedError, CacheError) as error:
-        return facts | describe_failure(error)
+        facts |= describe_failure(error)
+    unsaved = drafts.describe_kept(config.account_dir)  # whether the account opens or not
+    return facts | {"notices": [*facts.get("notices", ()), *unsaved]}
 
 
 def _decision_facts(
@@ -242,7 +244,6 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "notices": [
             *app.all_notices(),
             *describe_kept(AccountFolder(app.config.account_dir)),
-            *drafts.describe_kept(app.config.account_dir),
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }

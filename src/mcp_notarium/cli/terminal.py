@@ -40,10 +40,11 @@ def talk(text: str) -> None:
         print(fit(name_account(text), sys.stderr), file=sys.stderr, flush=True)
 
 
-def name_account(text: str) -> str:
-    """Add ``--account`` to the commands of a message, if there are several accounts."""
-    named = f"mcp-notarium --account {shlex.quote(account)} "
-    return _OF_AN_ACCOUNT.sub(lambda _: named, text) if account else text
+def name_account(text: str, name: str = "") -> str:
+    """Add ``--account`` with this name to the commands of a message; '': that of ``account``, if there are several."""
+    name = name or account
+    named = f"mcp-notarium --account {shlex.quote(name)} "
+    return _OF_AN_ACCOUNT.sub(lambda _: named, text) if name else text
 
 
 def print_data(facts: Any, text: str | list[Any], *, as_json: bool) -> None:

@@ -11,12 +11,12 @@ import copy
 import json
 import sys
 
-from mcp_notarium.cli import command_context, terminal
+from mcp_notarium.cli import approve, command_context, terminal
 from mcp_notarium.cli.edit import edit_note
 from mcp_notarium.cli.history import open_synced, person_config
-from mcp_notarium.cli.signals import note_change
+from mcp_notarium.cli.signals import note_change, raise_if_stopped
 from mcp_notarium.cli.terminal import read_line, talk
-from mcp_notarium.cli.watch_source import WatchSource, approval_facts
+from mcp_notarium.cli.watch_source import WatchSource
 from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
 
@@ -82,9 +82,10 @@ async def _print(config: Config) -> int:
             waiting = {one.id: one for one in source.waiting()}
             for one in waiting.values():
                 if one.id not in told:
-                    _say({"type": "waiting"} | approval_facts(one))
+                    _say({"type": "waiting"} | approve.facts_of(one))
             told = {*waiting}
             await asyncio.sleep(_POLL_SECONDS)
+            raise_if_stopped()
 
 
 def _say(facts: dict[str, object]) -> None:

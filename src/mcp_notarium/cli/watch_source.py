@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp_notarium.cli import approve
 from mcp_notarium.cli import history as history_commands
@@ -63,13 +62,6 @@ class WatchSource:
             app, asked, note_id, partial(history.undo, app, request)
         )
         return f"{answer.status}. {answer.note}"
-
-
-def approval_facts(approval: Approval) -> dict[str, Any]:
-    """Return what a program reads of a question that waits."""
-    facts = asdict(approval)
-    del facts["answer"]
-    return facts
 
 
 def _midnight() -> float:

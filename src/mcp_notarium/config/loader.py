@@ -150,14 +150,10 @@ def load(
             _point_to_accounts(missing, environ, named=_names_account(reading))
         if complete or store is None or not isinstance(missing, SettingsMissing):
             raise missing
-    found = settings.build_policy(reading.picks, profile)
+    found = settings.build_policy(store, reading.picks, profile)
     config = settings.build_config(store, reading.picks, found, for_agents=profile is not None)
     if reading.account is not None:
         config = replace(config, account_name=reading.account.name)
-    if not store.ids.paths:
-        policy_file.refuse_paths(found, store.title)
-    if not store.tree:
-        policy_file.refuse_trees(found, store.title)
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +18,15 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.system import SYSTEM
 
 FILE_NAME = "policy.toml"
 FILE_VARIABLE = "NOTARIUM_POLICY_FILE"
 READ_ONLY_VARIABLE = "NOTARIUM_READ_ONLY"
 PROFILE_VARIABLE = "NOTARIUM_PROFILE"
+
+_BELOW = "writable_below"
 
 _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 
@@ -48,6 +51,18 @@ class FoundPolicy:
         if name not in self.profiles:
             raise _missing_profile(self, name)
         return replace(self, policy=self.policy.narrowed(name, self.profiles[name]))
+
+    def of_account(self, store: StoreKind, profile: str = "") -> FoundPolicy:
+        """Return the policy that holds in an account of this store, for clients with this profile ('' for none).
+
+        Rules of other profiles are not asked about. Raises ``ConfigError`` if one that holds cannot be held to there.
+        """
+        found = self.of_profile(profile) if profile else self  # defence: profile-narrows =self
+        own = {"": self.policy} | ({profile: self.profiles[profile]} if profile else {})
+        for name, policy in own.items():
+            if unfit := list_unfit(policy, store):  # defence: unfit-rule-refused =()
+                raise _unfit_error(self, store, unfit, name)
+        return found
 
 
 def _missing_profile(found: FoundPolicy, name: str) -> ConfigError:
@@ -94,27 +109,59 @@ def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
     )
 
 
-def refuse_paths(found: FoundPolicy, store: str) -> None:
-    """Raise ``ConfigError`` for rules on paths where notes have none: they would hide nothing, or all."""
-    policies = (found.policy, *found.profiles.values())
-    names_paths = any(one.visibility.names_paths or one.writing.names_paths for one in policies)
-    if found.path is None or not names_paths:
-        return
-    raise ConfigError(
-        f"the policy file {display_path(found.path)} has rules on paths, and the notes of {store} have none",
-        resolution_hint="Remove hidden_paths, allowed_paths and writable_paths, or give this server a NOTARIUM_DATA_DIR and a "
-        "policy file of its own.",
-    )
+def list_unfit(policy: Policy, store: StoreKind) -> tuple[str, ...]:
+    """Return the rules that an account of this store cannot hold to; ``policy`` without one that it narrows.
+
+    A rule on places of notes that have none would hide nothing or everything, or let nothing be changed.
+    """
+    seen, writing = policy.visibility, policy.writing
+    paths = {
+        "hidden_paths": seen.hidden_paths,
+        "allowed_paths": seen.allowed_paths,
+        "writable_paths": writing.paths,
+    }
+    rules = ({} if store.ids.paths else paths) | ({} if store.tree else {_BELOW: writing.below})
+    return tuple(name for name, value in rules.items() if value)
 
 
-def refuse_trees(found: FoundPolicy, store: str) -> None:
-    """Raise ``ConfigError`` for rules on what stands below notes where nothing does: nothing could be changed."""
-    policies = (found.policy, *found.profiles.values())
-    if found.path is None or not any(one.writing.tops for one in policies):
-        return
-    raise ConfigError(
-        f"the policy file {display_path(found.path)} has writable_below, and the notes of {store} have none below them",
-        resolution_hint="Remove writable_below, or give this server a NOTARIUM_DATA_DIR and a policy file of its own.",
+def explain_unfit(rules: Sequence[str], store: StoreKind) -> str:
+    """Return why an account of this store cannot hold to these rules."""
+    below, paths = [one for one in rules if one == _BELOW], [one for one in rules if one != _BELOW]
+    lacking = [*(["paths"] if paths else []), *(["notes below them"] if below else [])]
+    return f"{', '.join([*paths, *below])}: the notes of {store.title} have no {' and no '.join(lacking)}"
+
+
+class UnfitPolicy(ConfigError):
+    """The policy, or the profile in use, has rules that the account cannot hold to. ``found`` has all profiles."""
+
+    def __init__(
+        self, message: str, *, found: FoundPolicy, hint: str, rules: Sequence[str]
+    ) -> None:
+        super().__init__(message, resolution_hint=hint, details={"rules": [*rules]})
+        self.found = found
+
+
+def _unfit_error(
+    found: FoundPolicy, store: StoreKind, rules: Sequence[str], profile: str
+) -> UnfitPolicy:
+    """Return the error for rules of the policy ('') or of a profile."""
+    where = display_path(found.looked_at)
+    whose = f"the profile {profile} of the policy file" if profile else "the policy file"
+    if profile:
+        fit = [one for one, own in found.profiles.items() if not list_unfit(own, store)]
+        others = f" ({', '.join(fit)})" if fit else ""
+        hint = f"Name a profile without these rules{others}, or take them out of this one."
+    else:
+        hint = (
+            "Rules above the profiles hold for every account of the data folder. Write these below [profiles.NAME.notes] instead, and "
+            "give that profile to each client of the accounts that they are for (`mcp-notarium install --profile NAME`): they bind no "
+            f"other client. Or put them into a file that {FILE_VARIABLE} names in the server entries of those clients."
+        )
+    return UnfitPolicy(
+        f"{whose} {where} has rules that this account cannot hold to ({explain_unfit(rules, store)})",
+        found=found,
+        hint=f"{hint} `mcp-notarium policy check` tells what suits which account.",
+        rules=rules,
     )
 
 

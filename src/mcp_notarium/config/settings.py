@@ -123,8 +123,10 @@ def find_missing_key(picks: Mapping[str, Pick]) -> SettingsMissing | None:
     )
 
 
-def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> FoundPolicy:
-    """Return the policy; every pick is free of problems. Raises ``ConfigError``.
+def build_policy(
+    store: StoreKind, picks: Mapping[str, Pick], profile: str | None = None
+) -> FoundPolicy:
+    """Return the policy that holds in an account of this store; every pick is free of problems. Raises ``ConfigError``.
 
     ``profile``: the one that narrows it, '' for the one that NOTARIUM_PROFILE names, None for none.
     """
@@ -135,7 +137,7 @@ def build_policy(picks: Mapping[str, Pick], profile: str | None = None) -> Found
         read_only=picks[policy_file.READ_ONLY_VARIABLE].text == "on",
     )
     chosen = "" if profile is None else profile or picks[policy_file.PROFILE_VARIABLE].text
-    return found.of_profile(chosen) if chosen else found  # defence: profile-narrows =found
+    return found.of_account(store, chosen or "")
 
 
 def build_config(

@@ -49,6 +49,27 @@ TOOLS: Final = {
     "unknown": "call a tool that does not exist",
 }
 """What our own tools do, by their names in the log; a store's own tools are shown by name."""
+COMMANDS: Final = {
+    "approve": "agree to what waited",
+    "deny": "deny what waited",
+    "list": "look for notes",
+    "search": "look for notes",
+    "show": "read a note",
+    "new": "write a note",
+    "edit": "edit a note",
+    "history": "look at a note's versions",
+    "diff": "compare versions of a note",
+    "undo": "take back a change",
+    "restore-version": "restore a version",
+    "export": "export the notes",
+    "import": "import notes",
+    "login": "log in",
+    "logout": "log out",
+    "reset-cache": "empty the local copy",
+    "audit.accept": "accept what the log lacks",
+    "audit.export": "export the log",
+}
+"""What the user's own commands do, by their names in the log; others are shown as they are typed."""
 DECISIONS: Final = {
     Decision.ASKED: "the assistant was told to ask you",
     Decision.CONFIRMED: "you agreed in a dialogue, the assistant's program says",

@@ -35,7 +35,8 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
-from mcp_notarium.tools.consent import find_questions, quote, relinked, require_consent
+from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss
+from mcp_notarium.tools.consent import quote, relinked, require_consent
 from mcp_notarium.tools.question import Ask, NoteChange
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, count_others
@@ -101,6 +102,8 @@ class Plan:
     addresses: dict[str, None] = field(default_factory=dict)
     trashed: int = 0
     links: int = 0
+    losses: dict[str, BulkLoss] = field(default_factory=dict)
+    """Say of the notes to change what is lost for good of them, if anything."""
 
     def add_hint(self, error: NotariumError) -> None:
         """Keep what this refusal says to do, if its kind does not say it always."""
@@ -129,13 +132,17 @@ def digest_of(request: ManageRequest, call: CallContext) -> str:
 async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
     """Draft each note, and keep only what a question and an answer need of that."""
     plan, read_only = Plan(), await app.library.find_read_only(ids)
+    room = 0
     for note_id in ids:
+        loss = None
         try:
             made = await draft(note_id)
             if made is not None:
                 if note_id in read_only:
                     raise NoteReadOnly
                 await app.library.require_open(made.note, made.content)
+                loss, needed = await find_bulk_loss(app, made, after=room)
+                room += needed
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message
             plan.add_hint(error)
@@ -144,6 +151,7 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 plan.unchanged.append(note_id)
             else:
                 plan.todo.append(note_id)
+                plan.losses |= {} if loss is None else {note_id: loss}
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
                 plan.links += len(made.elsewhere.links) if made.elsewhere else 0
@@ -191,25 +199,25 @@ async def carry_out(
         earlier = app.library.find_change(digest) if asked_again else None
         return _answer(
             plan,
-            dict.fromkeys(plan.todo, "would change") if dry_run else {},
+            dict.fromkeys([*plan.losses, *plan.todo], "would change") if dry_run else {},
             _file_rows(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
             change_id=earlier,
-            note=f"Nothing was written{f': {said}' if said else ''}.{_BACK if earlier else ''}",
+            note=f"Nothing was written{f': {said}' if said else ''}.{_lost(plan) if dry_run else ''}{_BACK if earlier else ''}",
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
-    loss = await _find_loss_of_first(app, now, draft)
+    losses = {one: plan.losses[one] for one in now if one in plan.losses}
     question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
     await require_consent(
         call,
-        [Ask(question, irreversible=bool(plan.addresses)), *loss],
+        [Ask(question, irreversible=bool(plan.addresses)), *ask_about(app, losses)],
         changes=partial(_changes, app, now, draft),
     )
     name = change_id or app.library.begin_change(digest)
-    run = _Run(app, call, plan, draft, change_id=name, loses=bool(loss), exact=exact)
+    run = _Run(app, call, plan, draft, change_id=name, losses=losses, exact=exact)
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = waiting = len(plan.todo) - len(now)
     stay: Mapping[str, str] | None = None
@@ -273,11 +281,15 @@ def _answer(
     plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: Any
 ) -> ManageAnswer:
     """Make the answer: the refused notes first, then the others, as many as there is room for."""
+    would = fields["status"] == "dry_run"
     refused = [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
     refused += [
         BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()
     ]
-    rows = [BulkRow(id=one, status=status) for one, status in done.items()]
+    rows = [
+        BulkRow(id=one, status=status, reason=describe(plan.losses.get(one)) if would else None)
+        for one, status in done.items()
+    ]
     rows += [BulkRow(id=one, status="unchanged") for one in plan.unchanged]
     room = max(0, MOST_SHOWN - len(refused))
     rows = [*refused[:MOST_SHOWN], *rows[: max(0, room - len(followed))], *followed[:room]]
@@ -311,21 +323,14 @@ async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterat
                 yield NoteChange(other, content)
 
 
-async def _find_loss_of_first(app: App, ids: Sequence[str], draft: Drafting) -> tuple[Ask, ...]:
-    """Return what to say of what is lost for good: what holds for the first note is asked for all."""
-    try:
-        made = await draft(ids[0]) if ids else None
-    except _OF_ONE_NOTE:
-        return ()
-    return () if made is None else await _find_loss(app, made)
-
-
-async def _find_loss(app: App, made: Draft) -> tuple[Ask, ...]:
-    """Return what to say of what is lost for good with this draft. Raises ``NotPermitted``."""
-    if made.note is None:
-        return ()
-    links = made.elsewhere.links if made.elsewhere else {}
-    return await find_questions(app, made.note, made.content, links=links)
+def _lost(plan: Plan) -> str:
+    """Return what a dry run says of notes that lose something for good; the rows of these say what."""
+    if not plan.losses:
+        return ""
+    some = "1 note" if len(plan.losses) == 1 else f"{len(plan.losses)} notes"
+    return (
+        f" {some} would lose for good what this replaces (`reason`); the user is asked about that."
+    )
 
 
 def _only_now(now: int, plan: Plan) -> str:
@@ -354,13 +359,13 @@ class _Run:
         draft: Drafting,
         *,
         change_id: str,
-        loses: bool,
+        losses: Mapping[str, BulkLoss],
         exact: bool,
     ) -> None:
         self._app, self._call, self._draft = app, call, draft
         self._plan = plan
         self._told = {*[*plan.addresses][:_MOST_ADDRESSES]}
-        self._change_id, self._loses, self._exact = change_id, loses, exact
+        self._change_id, self._losses, self._exact = change_id, losses, exact
         self.refused: dict[str, str] = {}
         self.unchanged: list[str] = []
         self.links_left: dict[str, None] = {}
@@ -410,7 +415,7 @@ class _Run:
         async with app.library.writing(note_id):
             for attempt in range(1, _ATTEMPTS + 1):
                 made = await self._draft_now(note_id)
-                if made is None or made.note is None or made.changes_nothing:
+                if made is None:
                     return None
                 try:
                     saved = await self._store(made)
@@ -434,16 +439,20 @@ class _Run:
         """Draft the note again. Raises if the user has not been told of what it would do."""
         try:
             made = await self._draft(note_id)
+            if made is None or made.note is None or made.changes_nothing:
+                return None
+            loss, _ = await find_bulk_loss(self._app, made)
         except NotPermitted as error:
             raise NoteLeft(error.message) from None  # of this note alone
-        if made is None or made.changes_nothing:
-            return None
         # defence: bulk-consent-covers-shares
         if not self._told.issuperset(_new_addresses(self._app, made)):
             raise NoteLeft("It would be shared with somebody whom the question did not name.")
-        if not self._loses and await _find_loss(self._app, made):
-            raise NoteLeft("No version of the note could be kept any more; it was not changed.")
-        return made
+        agreed = self._losses.get(note_id)
+        if loss is not None and not loss.is_within(agreed):  # defence: bulk-consent-covers-losses
+            raise NoteLeft(
+                "It would lose for good what the question did not name; it was not changed."
+            )
+        return replace(made, loses=loss is not None)
 
     async def _store(self, made: Draft) -> Saved:
         elsewhere = made.elsewhere
@@ -458,8 +467,8 @@ class _Run:
                     note=made.note,
                     content=made.content,
                     act=self._call.act,
-                    exact=self._exact,
-                    keeps=not self._loses,
+                    exact=self._exact or made.loses,
+                    keeps=not made.loses,
                     links=elsewhere.links if elsewhere else {},
                     canvases=elsewhere.canvases if elsewhere else {},
                     change_id=self._change_id,

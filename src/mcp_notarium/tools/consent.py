@@ -257,20 +257,38 @@ async def find_questions(
     Raises ``NotPermitted`` if the policy forbids that.
     """
     asks = []
-    if (loss := await find_loss(app, note, content)) is not None:
+    loss, others, _ = await find_losses(app, note, content, links=links)
+    if loss is not None:
         name = name_note(app, note.title or note.text, note_id=note.id)
         gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
         said = f"Change the {name}? {gone}"
         asks.append(Ask(said, irreversible=True, replaced=loss.replaced))
-    others, room = 0, app.library.version_size(note)
+    return (*asks, *ask_about_links(others))
+
+
+async def find_losses(
+    app: App, note: Note, content: Content, *, links: Mapping[str, Changes], after: int = 0
+) -> tuple[Loss | None, int, int]:
+    """Return what is lost for good of the note and in how many others, and the room that their versions take.
+
+    ``after``: see :func:`find_loss`. Raises as that.
+    """
+    loss = await find_loss(app, note, content, after=after)
+    others, room = 0, after + (app.library.version_size(note) if loss is None else 0)
     for other, becomes in relinked(app, links):
-        others += await find_loss(app, other, becomes, after=room) is not None
-        room += app.library.version_size(other)
-    if others:
-        notes = "1 other note" if others == 1 else f"{others} other notes"
-        said = f"Change links in {notes}? What they were cannot be brought back."
-        asks.append(Ask(said, irreversible=True))
-    return tuple(asks)
+        lost = await find_loss(app, other, becomes, after=room) is not None
+        others += lost
+        room += 0 if lost else app.library.version_size(other)
+    return loss, others, room - after
+
+
+def ask_about_links(others: int) -> tuple[Ask, ...]:
+    """Return the question about links in so many notes of which no version is kept; none for 0."""
+    if not others:
+        return ()
+    notes = "1 other note" if others == 1 else f"{others} other notes"
+    said = f"Change links in {notes}? What they were cannot be brought back."
+    return (Ask(said, irreversible=True),)
 
 
 def relinked(app: App, links: Mapping[str, Changes]) -> Iterator[tuple[Note, Content]]:

@@ -9,7 +9,6 @@ import pytest
 from mcp_notarium.config import load
 from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
-from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.simplenote import kind as simplenote
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
@@ -57,19 +56,57 @@ def test_policy_file_in_the_data_folder_holds(room):
     assert found.policy.lines == {"mode": 1}
 
 
-@pytest.mark.parametrize("rule", ["hidden_paths", "allowed_paths"])
-def test_rules_on_paths_are_refused_where_notes_have_none(room, monkeypatch, rule):
-    put(room / "data" / "policy.toml", f'[notes]\n{rule} = ["Private"]')
-    assert "rules on paths" in refused(room)
-    kind = replace(simplenote.KIND, ids=Ids.PATHS)
-    monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
-    assert loaded(room).config.policy.visibility.names_paths
+PLACES = ("hidden_paths", "allowed_paths", "writable_paths", "writable_below")
+STORES = {
+    "local": {"LOCAL_NOTEBOOK": "diary"},
+    "simplenote": BASE,
+    "trilium": {"TRILIUM_URL": "http://127.0.0.1:1", "TRILIUM_TOKEN": "a_b"},
+    "vault": {"VAULT_PATH": "vault"},
+}
+"""Each store with what an account of it needs to be loaded."""
 
 
-def test_a_rule_on_what_stands_below_notes_is_refused_where_nothing_does(room, monkeypatch):
+@pytest.mark.parametrize("rule", PLACES)
+@pytest.mark.parametrize("store", STORES)
+def test_a_rule_binds_only_accounts_whose_notes_have_such_places(room, store, rule):
+    (room / "vault").mkdir(mode=0o700)
+    own = STORES[store] | {"NOTARIUM_STORE": store}
+    own |= {"VAULT_PATH": str(room / "vault")} if store == "vault" else {}
+    suits = store == ("trilium" if rule == "writable_below" else "vault")
+    path, rules = room / "data" / "policy.toml", f'{rule} = ["Private"]\n'
+
+    def start(profile):
+        environ = own | {"NOTARIUM_DATA_DIR": str(room / "data")}
+        return load(environ, cwd=room / "work", profile=profile).config.policy
+
+    put(path, f'[profiles.a.notes]\n{rules}[profiles.b]\nmode = "write"\n')
+    assert start(None).profile == start("").profile == ""
+    assert start("b").mode is Mode.WRITE
+    said = []
+    for text, profile in (
+        (path.read_text(), "a"),
+        (f"[notes]\n{rules}", ""),
+        (f"[notes]\n{rules}", None),
+    ):
+        put(path, text)
+        if suits:
+            policy = start(profile)
+            assert policy.visibility.has_rules or policy.writing.has_rules or profile is None
+            continue
+        with pytest.raises(ConfigError) as error:
+            start(profile)
+        said.append(error.value)
+        assert error.value.details == {"rules": [rule]}
+    if said:
+        assert "the profile a of" in said[0].message
+        assert "without these rules (b)" in said[0].resolution_hint
+        assert "NOTARIUM_POLICY_FILE" in said[1].resolution_hint
+        assert "[profiles.NAME.notes]" in said[2].resolution_hint
+
+
+def test_a_profile_narrows_what_may_be_changed_below_notes(room, monkeypatch):
     rules = '[notes]\nwritable_below = ["Top1"]\n[profiles.a.notes]\nwritable_below = ["In2"]\n'
     put(room / "data" / "policy.toml", rules)
-    assert "writable_below" in refused(room)
     kind = replace(simplenote.KIND, tree=True)
     monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
     found = loaded(room).policy

@@ -12,6 +12,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
+from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.requests import ManageRequest
 from support.memory_client import Fault
@@ -218,6 +219,77 @@ async def test_a_note_is_not_shared_with_somebody_whom_the_question_did_not_name
     assert "shares" not in caller.asked[0]
     assert (answer.notes, answer.refused) == (1, 1)
     assert held(harness) == {"a": [], "b": ["eve@example.org", "x"]}
+
+
+@pytest.mark.attack(36)
+async def test_one_answer_holds_for_what_each_note_had_to_lose_when_it_was_asked_for(make_harness):
+    harness = make_harness()
+    harness.app.cache.versions.limits = VersionLimits(days=0)
+    for note_id in IDS:
+        harness.store.put(note_id, f"note {note_id}", tags=[] if note_id in "ae" else ["work"])
+    await harness.sync()
+    asked = {"ids": IDS, "remove_tags": ["work"], "add_tags": ["x"]}
+    told = await act(harness, "change", **asked, dry_run=True)
+    assert "4 notes would lose for good" in told.note
+    rows = [(one.id, one.reason is not None) for one in told.results]
+    assert rows == [*((one, True) for one in "bcdf"), *((one, False) for one in "ae")]
+    assert told.results[0].reason.startswith("it would lose for good: tags (no versions are kept")
+
+    class Meanwhile(Caller):
+        async def confirm(self, question):
+            harness.store.put("c", "note c", tags=["work", "other"])  # another thing is lost now
+            harness.store.put("e", "note e", tags=["work"])  # it had nothing to lose
+            harness.store.put("f", "note f, more", tags=["work"])  # the same is lost
+            await harness.sync()
+            return await super().confirm(question)
+
+    caller = Meanwhile(agrees=True)
+    answer = await act(harness, "change", caller, **asked)
+    assert len(caller.asked) == 1
+    assert "What this replaces in 4 of these notes cannot be brought back." in caller.asked[0]
+    assert "tags of note “note b” (id b), note “note c” (id c), note" in caller.asked[0]
+    assert "“note a”" not in caller.asked[0]
+    assert (answer.notes, answer.refused, sorted(answer.ids)) == (4, 2, ["c", "e"])
+    assert "the question did not name" in answer.results[0].reason
+    assert held(harness) == {
+        **{key: ["x"] for key in "abdf"},
+        "c": ["work", "other"],
+        "e": ["work"],
+    }
+
+
+async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness):
+    harness = make_harness()
+    await filled(harness, ids=[f"n{number:03}" for number in range(60)])
+    harness.app.cache.versions.limits = VersionLimits(days=0)
+    caller = Caller(agrees=False)
+    with pytest.raises(ConfirmationRequired):
+        await act(harness, "change", caller, query="tag:work", remove_tags=["work"])
+    assert "in 60 of these notes" in caller.asked[0]
+    assert "and 55 more: no versions are kept" in caller.asked[0]
+    assert len(caller.asked[0]) < 800
+
+
+async def test_versions_that_have_no_room_together_are_asked_about(make_harness):
+    """The first notes of a change fill the room: those behind them have none, and nobody is asked later."""
+    harness = await filled(make_harness())
+    harness.app.cache.versions.limits = VersionLimits(size=2 * ROW_BYTES + 50)
+    caller = Caller(agrees=True)
+    answer = await act(harness, "change", caller, ids=IDS, remove_tags=["work"])
+    assert "What this replaces in 4 of these notes cannot be brought back." in caller.asked[0]
+    assert (answer.notes, answer.refused) == (6, None)
+    assert harness.remote.calls.count("push") == 6
+
+
+async def test_the_mode_write_leaves_the_notes_that_would_lose_something_for_good(make_harness):
+    harness = await filled(make_harness(mode=Mode.WRITE), ids="ab")
+    harness.store.put("b", "text", tags=[])
+    await harness.sync()
+    harness.app.cache.versions.limits = VersionLimits(days=0)
+    answer = await act(harness, "change", ids="ab", add_tags=["x"], remove_tags=["work"])
+    assert (answer.notes, answer.refused) == (1, 1)
+    assert "cannot be taken back" in answer.results[0].reason
+    assert held(harness) == {"a": ["work"], "b": ["x"]}
 
 
 async def test_what_another_device_has_changed_since_is_not_undone(harness):
