@@ -247,7 +247,9 @@ emoji, and joiners between two letters of scripts that spell with them, such as 
 | `^id` | the block with this id: a paragraph, an item with its children, and a table, quote or list with the id in a line of its own below it. In a section of up to 100,000 characters |
 
 A section begins with its heading and ends at the next heading of the same or a higher level, so its subsections belong to it. Headings
-are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`. Front matter,
+are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`, as in outlines of Logseq;
+within an item of up to 100,000 characters. The section of such a heading is its item with the children. What is added there becomes items below it,
+indented as the others are; a new text leaves the item's properties (`key:: value`). Front matter,
 code, HTML, and comments (`<!-- -->`, lines between two that begin with `%%`) have none. `tests/property/test_section_properties.py`
 compares that with another parser. If no section has the name, or several have it, the error `section` names up to five in
 `details.sections`: heading, `line`, `number`, `path`.
