@@ -89,7 +89,7 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
     async with vault(tmp_path, FILES) as it:
         told = await it.manage(**MOVE, dry_run=True)
         assert (told["status"], told["notes"]) == ("dry_run", 4)
-        said = "the folder “Old” to “New/Deep”: 2 notes, 3 other files, links in 2 other notes"
+        said = "the folder “Old” to “New/Deep”: 2 notes, 3 other files, links in 2 other notes and 2 canvases"
         assert said in told["note"]
         asked = await it.manage(**MOVE)
         assert asked["error"]["message"] == f"Move {said}?"
@@ -234,6 +234,13 @@ async def test_a_closed_place_is_no_target_and_its_notes_and_files_stay(tmp_path
         await it.manage(**MOVE | {"new_folder": "Open"}, confirm=True)
         after = it.files()
         assert {"Open/A.md", "Open/pic.png", "Old/sub/B.md", "Old/sub/list.pdf"} <= after.keys()
+
+
+@pytest.mark.attack(38)
+async def test_a_hidden_canvas_that_shows_a_file_of_the_folder_is_not_counted(tmp_path):
+    files = FILES | {"Closed/Board.canvas": FILES["Main.canvas"]}
+    async with vault(tmp_path, files, visibility=Visibility(hidden_paths=("Closed",))) as it:
+        assert "and 2 canvases." in (await it.manage(**MOVE, dry_run=True))["note"]
 
 
 async def test_limits_count_notes_and_files_and_the_repeated_call_does_the_rest(tmp_path):
@@ -413,6 +420,8 @@ async def test_links_in_texts_of_a_canvas_follow_a_folder_and_a_note_and_come_ba
     async with vault(tmp_path, SMALL) as it:
         problems = await it.manage(action="find_problems")
         broken = [one for one in problems["problems"] if one["kind"] == "broken_link"]
+        asked = await it.manage(**MOVE)
+        assert asked["error"]["message"].endswith("links in 1 other note and 1 canvas?")
         assert broken == [{"kind": "broken_link", "link": "none", "file": "Main.canvas"}]
         done = await it.manage(**MOVE, confirm=True)
         assert it.files()["Main.canvas"] == text_card("New/Deep/A", "New/Deep/sub/B.md")
@@ -421,7 +430,11 @@ async def test_links_in_texts_of_a_canvas_follow_a_folder_and_a_note_and_come_ba
         assert "Links were changed in 1 other note and 1 canvas." in done["note"]
         await it.undo(done)
         assert it.files() == SMALL | {"Main.canvas": text_card("Old/A", "Old/sub/B.md")}
-        moved = await it.manage(action="change", ids=["Old/A.md"], folder="Else", confirm=True)
+        one = {"action": "change", "ids": ["Old/A.md"], "folder": "Else"}
+        assert " in 1 other note and 1 canvas." in (await it.manage(**one, dry_run=True))["note"]
+        asked = await it.manage(**one)
+        assert asked["error"]["message"].endswith(" Links to them change in 1 other note and 1 canvas.")
+        moved = await it.manage(**one, confirm=True)
         assert it.files()["Main.canvas"] == text_card("Else/A", "Old/sub/B.md")
         await it.undo(moved)
         assert it.files()["Main.canvas"] == text_card("Old/A", "Old/sub/B.md")

@@ -90,7 +90,8 @@ class After:
 class Plan:
     """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
 
-    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``trashed`` counts the notes to change in the trash.
+    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``links`` and ``canvases``: other notes whose links
+    change, and canvases whose cards or links do. ``trashed`` counts the notes to change in the trash.
     """
 
     todo: list[str] = field(default_factory=list)
@@ -100,7 +101,8 @@ class Plan:
     hints: dict[str, None] = field(default_factory=dict)
     addresses: dict[str, None] = field(default_factory=dict)
     trashed: int = 0
-    links: int = 0
+    links: dict[str, None] = field(default_factory=dict)
+    canvases: dict[str, None] = field(default_factory=dict)
 
     def add_hint(self, error: NotariumError) -> None:
         """Keep what this refusal says to do, if its kind does not say it always."""
@@ -112,6 +114,11 @@ class Plan:
         """Return the number of notes to change, in words."""
         notes = f"{len(self.todo)} note{'' if len(self.todo) == 1 else 's'}"
         return f"{notes} ({self.trashed} in the trash)" if self.trashed else notes
+
+    @property
+    def followed(self) -> str:
+        """Return where links change because notes move, in words; '' nowhere."""
+        return _followed(len(self.links), len(self.canvases))
 
     def reasons(self, ids: Iterable[str]) -> dict[str, object]:
         """Return what an error says of the first of these notes, which are refused, each with why."""
@@ -146,8 +153,12 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 plan.todo.append(note_id)
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
-                plan.links += len(made.elsewhere.links) if made.elsewhere else 0
+                if made.elsewhere is not None:
+                    plan.links |= dict.fromkeys(made.elsewhere.links)
+                    plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
         await asyncio.sleep(0)
+    changed = {*plan.todo}
+    plan.links = {one: None for one in plan.links if one not in changed}
     return plan
 
 
@@ -260,13 +271,18 @@ def _describe_followed(
     """Return what to say of notes and canvases whose links have followed the moved notes, and some of their names."""
     notes = [one for one in run.relinked if one not in done and app.library.get(one) is not None]
     canvases = [place_of(one) for one in run.canvases]
-    said = [f"{len(notes)} other note{'' if len(notes) == 1 else 's'}"] if notes else []
-    said += [f"{len(canvases)} canvas{'' if len(canvases) == 1 else 'es'}"] if canvases else []
+    said = _followed(len(notes), len(canvases))
     hides = app.config.policy.visibility.hides_beside_seen
     rows = [BulkRow(id=one, status="links changed") for one in notes]
     rows += [BulkRow(name=one, status="links changed") for one in (() if hides else canvases)]
-    told = [f"Links were changed in {' and '.join(said)}."] if said else []
+    told = [f"Links were changed in {said}."] if said else []
     return told, rows[:_MOST_FOLLOWED]
+
+
+def _followed(notes: int, canvases: int) -> str:
+    said = [f"{notes} other note{'' if notes == 1 else 's'}"] if notes else []
+    said += [f"{canvases} canvas{'' if canvases == 1 else 'es'}"] if canvases else []
+    return " and ".join(said)
 
 
 def _answer(

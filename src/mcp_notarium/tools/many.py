@@ -137,6 +137,7 @@ async def change(
         plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
     said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
+    said += f", links in {plan.followed}" if plan.followed else ""
     if request.query is not None and not ids:
         said = "no note is found; `list` with the same `query` says why"
 
@@ -147,7 +148,7 @@ async def change(
         plan,
         draft,
         asks=f"Change {plan.counted}: {asked.describe()}",
-        more=f" Links to them change in {plan.links} notes." if plan.links else "",
+        more=f" Links to them change in {plan.followed}." if plan.followed else "",
         words=words or Words(),
         said=said,
         undoable=app.library.traits.moves
