@@ -154,7 +154,6 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         draft,
         asks=f"Move {said}",
         words=_WORDS,
-        said=said,
         after=After(move.files, move_files, move.moved_path, never=_STAYS),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )

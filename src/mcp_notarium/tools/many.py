@@ -136,8 +136,7 @@ async def change(
             del moves[one]
         plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
-    said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
-    said += f", links in {plan.followed}" if plan.followed else ""
+    said = "nothing is to be done"
     if request.query is not None and not ids:
         said = "no note is found; `list` with the same `query` says why"
 
@@ -340,7 +339,6 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
     plan = Plan(todo=[one.id for one in found], trashed=sum(one.trash for one in found))
     if app.library.traits.shares_by_tag:
         plan.addresses = dict.fromkeys(find_new_addresses([new], present=()))
-    said = _describe_renaming(found, old, new)
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
@@ -349,7 +347,8 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
     words = Words("Renaming the tag", "renamed", "renamed")
-    asks = f"Rename {said}"
+    asks = f"Rename {_describe_renaming(found, old, new)}"
+    said = f"no note has the tag {quote(old)}"
     return await carry_out(app, request, call, plan, draft, asks=asks, words=words, said=said)
 
 

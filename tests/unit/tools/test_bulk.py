@@ -12,7 +12,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from mcp_notarium.tools import manage
+from mcp_notarium.tools import bulk, manage
 from mcp_notarium.tools.requests import ManageRequest
 from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
@@ -267,13 +267,18 @@ async def test_a_note_that_changes_while_the_user_is_asked_is_changed_as_it_is_t
     assert (answer.notes, answer.refused) == (2, 1)
 
 
-async def test_an_answer_names_some_notes_and_counts_the_others(harness):
+async def test_an_answer_names_each_note_as_long_as_there_is_room(harness, monkeypatch):
     ids = [f"n{number:03}" for number in range(120)]
     await filled(harness, ids=ids)
     answer = await act(harness, "change", ids=[*ids, "nobody"], add_tags=["x"])
-    assert (answer.notes, answer.refused, len(answer.results)) == (120, 1, 50)
-    assert answer.results[0].name == "nobody"
+    assert (answer.notes, answer.refused, len(answer.results)) == (120, 1, 2)
+    assert answer.results[0].names == ["nobody"]
+    assert len({*answer.results[1].ids}) == 120, "each note has its result"
     assert set(answer.changed_ids) == set(ids)
+    monkeypatch.setattr(bulk, "MOST_SHOWN", 100)
+    again = await act(harness, "rename_tag", tag="x", new_tag="y", dry_run=True)
+    [row] = again.results
+    assert (row.status, len(row.ids), row.more) == ("would change", 100, 20)
 
 
 async def test_a_renaming_of_a_tag_is_taken_back_by_one_undo(harness):
