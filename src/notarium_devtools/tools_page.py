@@ -83,7 +83,7 @@ local time zone of the computer that the server runs on.
 |---|---|
 | [vault](vault.md#daily-notes-and-templates) | the file that the settings of Obsidian or Logseq name by folder and format |
 | [Trilium](trilium.md#notes-of-days) | the one in its calendar that has the label `dateNote` with that day |
-| elsewhere | the note outside the trash whose title, or first line, is the date as `2026-11-28`; of several the one that was changed last |
+| elsewhere | the note whose title, or first line, is the date as `2026-11-28`: one outside the trash before one in it, of several the one that was changed last |
 
 * `save` makes the note if there is none, and then needs no `local_version`. First the note is what the app's template makes of it, then comes the change: `append`
   goes below the template, `find` and `text_patch` find their place in it. `text` alone is the whole text, without the template. Elsewhere than in a vault or Trilium there

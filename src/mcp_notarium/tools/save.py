@@ -502,8 +502,8 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
     if _is_on_newest(request):
         return await find_note(app, request.id)
     if request.local_version is None:
-        replacing = [name for name in ("text", "text_patch") if getattr(request, name) is not None]
-        given = [f"`{name}`" for name in (*replacing, *_replaced_fields(request))]
+        texts = [name for name in _text_arguments(request) if name in ("text", "text_patch")]
+        given = [f"`{name}`" for name in (*texts, *_replaced_fields(request))]
         given += ["`task` by line"] if request.task is not None and is_line(request.task) else []
         given += ["`section` by number or line"] if _counts(request) else []
         named = " and ".join(given)
