@@ -65,7 +65,21 @@ ONE_MORE_TRY = (
     "that use this account."
 )
 _IF_IT_STAYS = "if it stays like this, ask the user to run `mcp-notarium doctor`."
-_TO_THE_USER = re.compile("ask the user to ", re.IGNORECASE)
+_TO_THE_USER = re.compile(r"(?:ask|tell) the user(?: to|:) ", re.IGNORECASE)
+_USER = re.compile(r"\bthe user\b", re.IGNORECASE)
+_FIRST = re.compile(r"\A[a-z]|(?<=\. )[a-z]")
+_OF_THE_USER = (
+    (re.compile(r",? (and|or) to (?=[a-z])"), r" \1 "),
+    (re.compile(r"\b(?:tell )?the user, who\b", re.IGNORECASE), "you"),
+    (
+        re.compile(r"\bthe user's\b|\btheir(?= app\b| editor\b| file manager\b)", re.IGNORECASE),
+        "your",
+    ),
+    (re.compile(r"\bthe user( still)? (want|agree|ask)s\b", re.IGNORECASE), r"you\1 \2"),
+    (re.compile(r"\bthe user has\b", re.IGNORECASE), "you have"),
+    (re.compile(r"\bthe user is\b", re.IGNORECASE), "you are"),
+    (re.compile(r"\bthe user\b", re.IGNORECASE), "you"),
+)
 
 
 def _cut(text: str, most: int) -> str:
@@ -160,8 +174,12 @@ class NotariumError(Exception):
 
 def to_person(hint: str | None) -> str:
     """Return a hint in the words for the user at a terminal; '' for None."""
-    said = _TO_THE_USER.sub("", hint or "")
-    return said[:1].upper() + said[1:]
+    said = hint or ""
+    if _USER.search(said):
+        said = _TO_THE_USER.sub("", said)
+        for named, you in _OF_THE_USER:
+            said = named.sub(you, said)
+    return _FIRST.sub(lambda found: found[0].upper(), said)
 
 
 class ConfigError(NotariumError):
@@ -395,7 +413,7 @@ class NoteReadOnly(StoreRejected):
 
     subcategory = "read_only"
     http_status_code = 403
-    resolution_hint = "Tell the user, who can permit this program to write the file and its folder, or change the note in their app."
+    resolution_hint = "Ask the user to permit this program to write the file and its folder, or to change the note in its app."
 
     def __init__(self) -> None:
         super().__init__("the file of this note, or its folder, may only be read")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
+from unicodedata import normalize
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
@@ -346,6 +347,17 @@ class Library:
         """Return the canvases with cards that show a file, but for hidden ones."""
         sees = self._cache.notes.visibility.rules.sees
         return [one for one in await self._folders.find_cards(path) if sees(one, ())]
+
+    async def find_canvases(self, paths: Collection[str]) -> set[str]:
+        """Return the canvases with cards that show any of these notes and files, but for hidden ones."""
+        sees, beside = self._cache.notes.visibility.rules.sees, await self._folders.list_beside()
+        wanted = {normalize("NFC", one) for one in paths}
+        return {
+            canvas
+            for canvas, shown in beside.shown.items()
+            # defence: hidden-canvases-uncounted -sees
+            if sees(canvas, ()) and any(normalize("NFC", one) in wanted for one in shown)
+        }
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, with the cards that show it; True if it is at its new path."""

@@ -83,7 +83,7 @@ local time zone of the computer that the server runs on.
 |---|---|
 | [vault](vault.md#daily-notes-and-templates) | the file that the settings of Obsidian or Logseq name by folder and format |
 | [Trilium](trilium.md#notes-of-days) | the one in its calendar that has the label `dateNote` with that day |
-| elsewhere | the note outside the trash whose title, or first line, is the date as `2026-11-28`; of several the one that was changed last |
+| elsewhere | the note whose title, or first line, is the date as `2026-11-28`: one outside the trash before one in it, of several the one that was changed last |
 
 * `save` makes the note if there is none, and then needs no `local_version`. First the note is what the app's template makes of it, then comes the change: `append`
   goes below the template, `find` and `text_patch` find their place in it. `text` alone is the whole text, without the template. Elsewhere than in a vault or Trilium there
@@ -247,7 +247,9 @@ emoji, and joiners between two letters of scripts that spell with them, such as 
 | `^id` | the block with this id: a paragraph, an item with its children, and a table, quote or list with the id in a line of its own below it. In a section of up to 100,000 characters |
 
 A section begins with its heading and ends at the next heading of the same or a higher level, so its subsections belong to it. Headings
-are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`. Front matter,
+are those of CommonMark (`#` and underlined), outside lists and quotes, and the first line of an item in the form `- # words`, as in outlines of Logseq;
+within an item of up to 100,000 characters. The section of such a heading is its item with the children. What is added there becomes items below it,
+indented as the others are; a new text leaves the item's properties (`key:: value`). Front matter,
 code, HTML, and comments (`<!-- -->`, lines between two that begin with `%%`) have none. `tests/property/test_section_properties.py`
 compares that with another parser. If no section has the name, or several have it, the error `section` names up to five in
 `details.sections`: heading, `line`, `number`, `path`.
@@ -509,17 +511,18 @@ _BEHAVIOUR = {
   page (`page`). A kind is what stands in notes: a number in quotes is `text`, and filters compare it as a number all the same.
 * `rename_tag`: `tag` becomes `new_tag` in all notes, those in the trash too; a note that has both keeps its
   spelling of `new_tag`. It is a change of many notes, [as below](#manage), of any number. An error on
-  the way says how many notes were `renamed`; `left` and `ids` name notes that the store refused. The audit
+  the way says how many notes were `renamed`; `results` name each, those that the store refused first, and `left` counts these. The audit
   record has the ids of up to 200. An action that cannot only count refuses `dry_run`.
-* `change` does one thing to many notes: `add_tags`, `remove_tags`, and where notes lie in folders, or below each other, `folder` (from the top; `/` is the
+* `change` does one thing to many notes: `add_tags`, `remove_tags`, `properties` (as in `save`: null removes one), and where notes lie in folders, or below each other, `folder` (from the top; `/` is the
   top). The notes are `ids` (at most 500, of `list` or by [name](#arguments-as-they-are-sent)) or all that a `query` finds: the language of `list`, but a note must
   have all of the words, as they are spelled, and none is corrected. More than 500 are refused with their number. `trash` and `untrash` take
   `ids` or `query` in the place of `id`; the query of `untrash` looks in the trash.
 * Such a change, and `rename_tag`, asks once: how many notes, what, with whom they would be shared (Simplenote), and how many and which of them lose
   [what nothing can bring back](#what-nothing-can-bring-back), the first of them by name. The answer holds for all of them; a note that would be shared with somebody else or lose something else by then is
-  left. `dry_run` tells the same (of a loss in the `reason` of a row) and what would
+  left. `dry_run` tells that question (of a loss in the `reason` of a row) and what would
   become of each note. Each note is changed as it is then, in a save of its own, with its history, and counts as one write. `results` say of each what
-  became of it (`changed`, `unchanged`, `refused` with the `reason`): at most 50, the refused first; `notes`, `unchanged` and `refused` count all.
+  became of it: a row for all `ids` of which the same is to be told (`refused` with the `reason`, `changed`, `unchanged`, `left`), the refused first. They name at
+  most 500 notes and files, and `more` counts the others of a row; `notes`, `unchanged` and `refused` count all.
   `note` has what to do about refusals, and `status` is `unchanged` if no note was changed.
   A moved note keeps its name, and links and cards follow it as with `save` and `rewrite_links`. What hinders one note leaves that one; what ends a save for all
   (the store cannot be reached, a limit) ends the call, and the error says how many notes are `changed`.
@@ -533,8 +536,8 @@ _BEHAVIOUR = {
   top. Folders without notes are not in it. [In Trilium](trilium.md#the-tree) they are the notes with others below them: `folder` is the id, `title` the titles that lead there.
   A store with neither refuses it.
 * `move_folder`: `folder` becomes `new_folder`, both paths from the top, with all notes in it and below, each at its place, and all other files (at
-  most 2,000). It asks once, and `dry_run` tells how many notes, files and links. Links within the folder stay as they are written, those that would break
-  change, in other notes too, and cards of canvases follow. `results` name some of these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
+  most 2,000). It asks once, and `dry_run` tells how many notes, files, links and canvases. Links within the folder stay as they are written, those that would break
+  change, in other notes too, and cards of canvases follow. `results` name these as `links changed` (no canvas while a rule hides notes in open places). It is a change of many notes: each note and each file counts as a write, a repeated call goes on after a cut, and `undo` with
   the `change_id` brings notes, links, cards and files back. The files go last, when all notes are there: `results` name those that `moved along`, and each that stays, with the
   reason (its name is taken by then, it is no file that can be moved, or some notes are left). `status` is `moved in part` if a limit left some. Nothing moves if a note or file is in the way, or a note cannot move (`details.refused` has each, with the reason); folders may be merged. Notes in the trash stay, and so does
   what the policy hides: the folder then stays with it. While rules on tags, ids or `untagged` may hide notes in open places, digits are added to the new name

@@ -290,5 +290,11 @@ def test_a_new_note_of_a_vault_lies_in_its_folder(tmp_path: Path) -> None:
     env = environment(Simulator(), tmp_path, NOTARIUM_STORE="vault", VAULT_PATH=str(vault))
     assert output(env, "new", "Plan", "--folder", "Work", stdin="steps\n") == "Work/Plan.md\n"
     assert (vault / "Work/Plan.md").read_text() == "steps\n"
-    output(with_editor(env, 'echo more >> "$1"'), "edit", "Plan")
+    editor = with_editor(env, 'echo more >> "$1"')
+    output(editor, "edit", "Plan")
     assert (vault / "Work/Plan.md").read_text() == "steps\nmore\n"
+    (vault / "Work/Plan.md").chmod(0o444)
+    refused = run(editor, "edit", "Plan")
+    assert refused.returncode == 1
+    assert "Permit this program to write the file and its folder or change" in refused.stderr
+    assert "the user" not in refused.stderr

@@ -20,6 +20,7 @@ from explorer.server import Answer, Server
 from explorer.world import HEALING_SECONDS, World
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.properties import PropertyPlace
+from support.bulk_results import rows_of
 
 HEADING = re.compile(r"^# (\w+)$", re.MULTILINE)
 TASK = re.compile(r"^- \[(.)\] (\w+)", re.MULTILINE)
@@ -471,7 +472,7 @@ class PartsWorld(World):
 
     def _rows(self, server: Server, many: Many, answer: Answer) -> dict[str, str]:
         """Return what an answer says of each note. Nothing may be told or counted of those that are hidden."""
-        rows = answer.value.get("results") or []
+        rows = rows_of(answer.value)
         counted = sum(answer.value.get(one) or 0 for one in ("notes", "unchanged", "refused"))
         if counted != len(rows):
             raise self.oracle.breaks(f"notes are counted that are not told: {answer.text}")

@@ -100,7 +100,15 @@ def test_the_policy_judges_the_new_place_and_no_name_betrays_a_hidden_note(
         )
         assert refused["subcategory"] == "policy"
         assert paths(vault) == before
-        named = [rename(server, "Work/Plan.md", title)["id"] for title in ("/Hidden", "/Free")]
+        renamed = [rename(server, "Work/Plan.md", title) for title in ("/Hidden", "/Free")]
+        made = [server.tool("save", title=title, text="x\n") for title in ("Hidden", "New: a")]
+        digits = (
+            "`title` is not the one you gave: each new name gets digits while rules may hide notes"
+        )
+        assert [one["note"].partition(". ")[0].rstrip(".") for one in (*renamed, *made)] == [
+            *[digits] * 3, f"{digits}, and no file can be called that",
+        ]  # fmt: skip
+        named = [one["id"] for one in renamed]
         assert re.fullmatch("Hidden [0-9a-f]{8}.md Free [0-9a-f]{8}.md", " ".join(named))
         assert rename(server, named[1], named[1].lower())["id"] == named[1].lower()
         assert (vault / "Hidden.md").read_text().endswith("secret\n")

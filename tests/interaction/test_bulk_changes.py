@@ -9,6 +9,7 @@ import pytest
 
 from mcp_notarium.storage.approval_table import ApprovalTable
 from mcp_notarium.storage.version_table import VersionLimits
+from support.bulk_results import rows_of
 from support.undo_places import PLACES
 from support.whole import Server, store_environment
 
@@ -52,7 +53,7 @@ async def test_tags_of_many_notes_are_changed_and_taken_back_together(store, tmp
         asked = {"action": "change", "ids": ids, "add_tags": ["work"], "remove_tags": ["home"]}
         told = await place.call("manage", **asked, dry_run=True)
         assert counted(told) == ["dry_run", 3, None, None]
-        assert {one["status"] for one in told["results"]} == {"would change"}
+        assert {one["status"] for one in rows_of(told)} == {"would change"}
         refused = await place.call("manage", **asked)
         asks = json.loads(refused["error"])["message"]
         assert asks.startswith("Change 3 notes: add the tag “work”, remove the tag “home”?")
@@ -90,7 +91,7 @@ async def test_all_that_is_lost_for_good_is_in_one_question_and_one_approval(sto
         before = states(place, ids)
         asked = first | {"ids": ids}
         told = await place.call("manage", **asked, dry_run=True)
-        assert [one["id"] for one in told["results"] if "reason" in one] == ids[1:]
+        assert [one["id"] for one in rows_of(told) if "reason" in one] == ids[1:]
         error = json.loads((await place.call("manage", **asked, confirm=True))["error"])
         assert "in 2 of these notes cannot be brought back" in error["message"]
         assert states(place, ids) == before
@@ -130,7 +131,7 @@ async def test_a_note_that_has_changed_since_is_left_and_the_others_are_taken_ba
             "manage", action="undo", change_id=done["change_id"], confirm=True
         )
         assert counted(undone) == ["undone", 2, None, 1]
-        first = undone["results"][0]
+        first = rows_of(undone)[0]
         assert (first["id"], first["status"]) == (ids[1], "refused")
         assert first["reason"] == "The note has changed since that save; nothing was undone."
         assert await tags_of(place, ids) == [["home"], ["home", "work"], ["home"]]
@@ -142,7 +143,7 @@ async def test_unknown_notes_are_told_and_the_others_changed(store, tmp_path):
         asked = {"action": "change", "ids": [ids[0], "nowhere", ids[0]], "add_tags": ["work"]}
         done = await place.call("manage", **asked, confirm=True)
         assert counted(done) == ["changed", 1, None, 1]
-        assert done["results"][0] == {
+        assert rows_of(done)[0] == {
             "name": "nowhere",
             "status": "refused",
             "reason": "There is no note with this id.",
@@ -273,7 +274,7 @@ async def test_notes_move_to_a_folder_with_their_links_and_all_come_back(tmp_pat
         assert all_files(place) == before
         done = await place.call("manage", **asked, confirm=True)
         assert counted(done) == ["changed", 3, None, None]
-        assert {one["id"] for one in done["results"] if one["status"] == "changed"} == {
+        assert {one["id"] for one in rows_of(done) if one["status"] == "changed"} == {
             "New/Deep/A.md",
             "New/Deep/B.md",
             "New/Deep/C.md",
@@ -300,9 +301,9 @@ async def test_a_folder_is_spelled_as_notes_have_it_and_strange_ones_are_refused
             answer = await place.call("manage", **asked, folder=folder)
             assert "error" in answer or answer["refused"] == 1, folder
         done = await place.call("manage", **asked, folder="old/")
-        assert done["results"][0]["id"] == "Old/A.md"
+        assert rows_of(done)[0]["id"] == "Old/A.md"
         top = await place.call("manage", **(asked | {"ids": ["Old/A.md"]}), folder="/")
-        assert top["results"][0]["id"] == "A.md"
+        assert rows_of(top)[0]["id"] == "A.md"
 
 
 async def test_a_name_that_is_taken_leaves_the_note_where_it_is(tmp_path):
@@ -312,7 +313,7 @@ async def test_a_name_that_is_taken_leaves_the_note_where_it_is(tmp_path):
         asked = {"action": "change", "query": "note", "folder": "X", "confirm": True}
         done = await place.call("manage", **asked)
         assert counted(done) == ["changed", 1, None, 1]
-        assert done["results"][0]["id"] == "A.md"
+        assert rows_of(done)[0]["id"] == "A.md"
         assert all_files(place) == {"A.md": "one note", "X/A.md": "two", "X/B.md": "note three"}
 
 
@@ -326,7 +327,7 @@ def test_a_real_server_changes_and_brings_back_the_notes_of_a_folder(tmp_path):
         server.loaded(3)
         asked = {"action": "change", "query": "path:old", "add_tags": ["x"], "folder": "New"}
         done = server.tool("manage", **asked, confirm=True)
-        assert sorted(row["id"] for row in done["results"]) == ["New/A.md", "New/B.md"]
+        assert sorted(row["id"] for row in rows_of(done)) == ["New/A.md", "New/B.md"]
         folders = server.tool("manage", action="list_folders")["folders"]
         assert [row["folder"] for row in folders] == ["/", "New"]
         assert server.leave() == 0

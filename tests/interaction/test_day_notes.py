@@ -204,6 +204,25 @@ async def test_the_newest_of_several_notes_of_a_day_counts_and_none_in_the_trash
         assert (await place.call("get", id=ID))["id"] == first["id"]
 
 
+async def test_a_note_of_a_day_in_the_trash_is_not_made_again_but_comes_back(
+    tmp_path: Path,
+) -> None:
+    async with PLACES["local"](tmp_path, _nothing) as place:
+        made = await place.call("save", id=ID, append="first")
+        version = {"local_version": made["local_version"]}
+        await place.call("manage", action="trash", id=made["id"], **version)
+        read = await place.call("get", id=ID)
+        assert (read["id"], read["trash"]) == (made["id"], True)
+        refused = await _refusal(place, "save", id=ID, append="second")
+        assert "is in the trash" in refused["message"]
+        assert "`untrash`" in refused["resolution_hint"]
+        version = {"local_version": read["local_version"]}
+        await place.call("manage", action="untrash", id=ID, **version)
+        await place.call("save", id=ID, append="second")
+        assert (await place.call("get", id=ID))["text"] == "first\nsecond"
+        assert await _count(place) == 1
+
+
 async def test_while_notes_are_loading_no_second_note_of_a_title_is_made(tmp_path: Path) -> None:
     harness = ToolHarness(tmp_path)
     harness.store.put("a" * 32, f"{DAY}\ntheirs")

@@ -13,6 +13,7 @@ from mcp_notarium.library import Library
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from support.bulk_results import rows_of
 from support.cache_room import reopen
 from support.sync_rig import quick_folder
 from support.tool_client import connected
@@ -89,14 +90,14 @@ async def test_a_folder_moves_with_everything_and_comes_back(tmp_path):
     async with vault(tmp_path, FILES) as it:
         told = await it.manage(**MOVE, dry_run=True)
         assert (told["status"], told["notes"]) == ("dry_run", 4)
-        said = "the folder “Old” to “New/Deep”: 2 notes, 3 other files, links in 2 other notes"
+        said = "the folder “Old” to “New/Deep”: 2 notes, 3 other files, links in 2 other notes and 2 canvases"
         assert said in told["note"]
         asked = await it.manage(**MOVE)
         assert asked["error"]["message"] == f"Move {said}?"
         assert it.files() == FILES
         done = await it.manage(**MOVE, confirm=True)
         assert (done["status"], done["notes"], done.get("refused")) == ("moved", 4, None)
-        along = {row["name"] for row in done["results"] if row["status"] == "moved along"}
+        along = {row["name"] for row in rows_of(done) if row["status"] == "moved along"}
         assert along == {f"New/Deep/{one}" for one in ("pic.png", "sub/list.pdf", "Board.canvas")}
         assert it.files() == MOVED
         assert not (it.folder / "Old").exists()
@@ -141,7 +142,7 @@ async def test_what_stays_of_a_folder_is_named_with_why(tmp_path, monkeypatch):
             done = await it.manage(**MOVE, confirm=True)
         refused = {
             row.get("id") or row["name"]: row["reason"]
-            for row in done["results"]
+            for row in rows_of(done)
             if row["status"] == "refused"
         }
         assert "may only be read" in refused.pop("Old/A.md")
@@ -151,10 +152,10 @@ async def test_what_stays_of_a_folder_is_named_with_why(tmp_path, monkeypatch):
         )
         (it.folder / "Old/A.md").chmod(0o644)
         rest = await it.manage(**MOVE, confirm=True)
-        refused = {row["name"]: row["reason"] for row in rest["results"] if "reason" in row}
+        refused = {row["name"]: row["reason"] for row in rows_of(rest) if "reason" in row}
         assert refused.keys() == {"Old/.git/config", "Old/sub/latin.md"}
         assert all("no file that can be moved" in why for why in refused.values())
-        assert sum(row["status"] == "moved along" for row in rest["results"]) == 3
+        assert sum(row["status"] == "moved along" for row in rows_of(rest)) == 3
 
 
 async def test_nothing_moves_if_something_is_in_the_way(tmp_path):
@@ -212,7 +213,7 @@ async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
             }
             assert left.keys() >= stay.keys() - {"Old/Board.canvas"}
             assert "Old/A.md" not in left
-            new = next(row["id"] for row in done["results"] if row["id"].endswith("/A.md"))
+            new = next(row["id"] for row in rows_of(done) if row["id"].endswith("/A.md"))
             assert new.startswith("New/Deep ")
             drop = ("begin_untrusted", "untrusted_end")
             answers.append({name: value for name, value in done.items() if name not in drop})
@@ -234,6 +235,13 @@ async def test_a_closed_place_is_no_target_and_its_notes_and_files_stay(tmp_path
         await it.manage(**MOVE | {"new_folder": "Open"}, confirm=True)
         after = it.files()
         assert {"Open/A.md", "Open/pic.png", "Old/sub/B.md", "Old/sub/list.pdf"} <= after.keys()
+
+
+@pytest.mark.attack(38)
+async def test_a_hidden_canvas_that_shows_a_file_of_the_folder_is_not_counted(tmp_path):
+    files = FILES | {"Closed/Board.canvas": FILES["Main.canvas"]}
+    async with vault(tmp_path, files, visibility=Visibility(hidden_paths=("Closed",))) as it:
+        assert "and 2 canvases?" in (await it.manage(**MOVE, dry_run=True))["note"]
 
 
 async def test_limits_count_notes_and_files_and_the_repeated_call_does_the_rest(tmp_path):
@@ -258,14 +266,14 @@ async def test_a_file_that_waits_for_a_limit_says_so(tmp_path):
     files = {"Old/A.md": "a\n", "Old/1.png": "1", "Old/2.png": "2", "Old/3.png": "3"}
     async with vault(tmp_path, files, limits=Limits(writes_per_hour=2)) as it:
         answer = await it.manage(**MOVE, confirm=True)
-        why = {row["reason"] for row in answer["results"] if row["status"] == "refused"}
+        why = {row["reason"] for row in rows_of(answer) if row["status"] == "refused"}
         assert (why, answer["left"]) == ({"No more changes are permitted now."}, 2)
 
 
 async def test_what_can_never_move_is_told_and_is_not_left_for_another_call(tmp_path):
     async with vault(tmp_path, {"Old/A.md": "a\n", "Old/.hid/x.txt": "x"}) as it:
         answer = await it.manage(**MOVE, confirm=True)
-        assert any("hidden folder" in row.get("reason", "") for row in answer["results"])
+        assert any("hidden folder" in row.get("reason", "") for row in rows_of(answer))
         assert "left" not in answer
         assert "Repeat the call" not in answer["note"]
 
@@ -378,7 +386,7 @@ async def test_a_move_that_met_a_limit_goes_on_and_breaks_no_link(tmp_path):
     move = {"action": "move_folder", "folder": "A", "new_folder": "Z", "confirm": True}
     async with vault(tmp_path, files, limits=Limits(writes_per_session=1)) as it:
         none = await it.manage(**move)
-        assert none["results"][0]["reason"].startswith("It takes 2 changes")
+        assert rows_of(none)[0]["reason"].startswith("It takes 2 changes")
         assert it.files() == files
     async with vault(tmp_path, {}, again=True, limits=Limits(writes_per_session=2)) as it:
         await it.manage(**move)
@@ -413,15 +421,23 @@ async def test_links_in_texts_of_a_canvas_follow_a_folder_and_a_note_and_come_ba
     async with vault(tmp_path, SMALL) as it:
         problems = await it.manage(action="find_problems")
         broken = [one for one in problems["problems"] if one["kind"] == "broken_link"]
+        asked = await it.manage(**MOVE)
+        assert asked["error"]["message"].endswith("links in 1 other note and 1 canvas?")
         assert broken == [{"kind": "broken_link", "link": "none", "file": "Main.canvas"}]
         done = await it.manage(**MOVE, confirm=True)
         assert it.files()["Main.canvas"] == text_card("New/Deep/A", "New/Deep/sub/B.md")
-        followed = [one for one in done["results"] if one["status"] == "links changed"]
+        followed = [one for one in rows_of(done) if one["status"] == "links changed"]
         assert [one.get("id") or one["name"] for one in followed] == ["Top.md", "Main.canvas"]
         assert "Links were changed in 1 other note and 1 canvas." in done["note"]
         await it.undo(done)
         assert it.files() == SMALL | {"Main.canvas": text_card("Old/A", "Old/sub/B.md")}
-        moved = await it.manage(action="change", ids=["Old/A.md"], folder="Else", confirm=True)
+        one = {"action": "change", "ids": ["Old/A.md"], "folder": "Else"}
+        assert " in 1 other note and 1 canvas." in (await it.manage(**one, dry_run=True))["note"]
+        asked = await it.manage(**one)
+        assert asked["error"]["message"].endswith(
+            " Links to them change in 1 other note and 1 canvas."
+        )
+        moved = await it.manage(**one, confirm=True)
         assert it.files()["Main.canvas"] == text_card("Else/A", "Old/sub/B.md")
         await it.undo(moved)
         assert it.files()["Main.canvas"] == text_card("Old/A", "Old/sub/B.md")

@@ -101,6 +101,21 @@ async def test_a_section_is_read_and_changed_alone(folder: Path, store: str) -> 
         assert " ".join(text.split()) == "Top. # Plan Above. ## Costs None. ## Later Ask Ann."
 
 
+async def test_blocks_beside_a_section_of_an_outline_stay(folder: Path) -> None:
+    text = "- # Plan\n  id:: 1\n\t- a\n- mine\n- # Log\n\t- ## Old\n\t\t- b\n\t- c\n- yours\n"
+    async with opened(folder, "vault", text=text) as (place, note):
+        assert (await place.call("get", id=note, section="Old"))["text"] == "\t- ## Old\n\t\t- b\n"
+        await place.call("save", id=note, section="Plan", append="x\ny")
+        await place.call("save", id=note, section="Old", prepend="- z")
+        version = await place.version(note)
+        new = {"section": "Plan", "text": "- # Plan\n\n- new", "local_version": version}
+        await place.call("save", id=note, **new)
+        await place.call("save", id=note, section="Old", heading="New")
+        assert (await place.call("get", id=note))["text"] == (
+            "- # Plan\n  id:: 1\n\t- new\n- mine\n- # Log\n\t- ## New\n\t\t- z\n\t\t- b\n\t- c\n- yours\n"
+        )
+
+
 @pytest.mark.parametrize("store", PLACES)
 async def test_a_section_that_is_not_clear_is_refused_with_what_there_is(
     folder: Path, store: str

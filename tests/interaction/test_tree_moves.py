@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_notarium.domain.policy import Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
 from notarium_devtools.http_faults import CutAfter, CutBefore, Status
+from support.bulk_results import rows_of
 from support.undo_places import PLACES
 
 pytestmark = pytest.mark.anyio
@@ -116,13 +117,13 @@ async def test_what_cannot_move_stays_and_says_why(tmp_path):
     tree = TREE | {"Launcher": ["_options"]}
     async with PLACES["trilium"](tmp_path, lambda place: plant(place, tree)) as place:
         below = await change(place, ids=["Work"], folder="PlanA")
-        assert "below itself" in below["results"][0]["reason"]
+        assert "below itself" in rows_of(below)[0]["reason"]
         twice = await change(place, ids=["Twice"], folder="Work")
-        assert "several places" in twice["results"][0]["reason"]
+        assert "several places" in rows_of(twice)[0]["reason"]
         there = await change(place, ids=["Twice"], folder="Plans")
         assert there["status"] == "unchanged"
         system = await change(place, ids=["PlanA"], folder="Launcher")
-        assert "Trilium's own" in system["results"][0]["reason"]
+        assert "Trilium's own" in rows_of(system)[0]["reason"]
         assert (system["status"], system["notes"]) == ("unchanged", 0)
         assert "`list_folders`" in system["note"]
         top = await place.call("manage", action="move_folder", folder="/", new_folder="Work")
@@ -291,7 +292,7 @@ async def test_a_note_does_not_come_to_stand_below_itself_while_others_move_too(
 
         place.sim.before_request = put_below
         left = await change(place, ids=["Plans"], folder="Archive")
-        assert left["results"][0]["status"] == "refused"
+        assert rows_of(left)[0]["status"] == "refused"
         assert above(place, "Plans") == ["Work"]
 
 
@@ -313,16 +314,16 @@ async def test_no_note_leaves_what_rules_of_the_policy_keep(tmp_path, profile):
         for folder in ("Secret", "Secret title", "NoSuch"):
             assert (await change(place, ids=["PlanA"], folder=folder))["subcategory"] == "folder"
         out = await change(place, ids=["PlanA"], folder="/")
-        assert "outside of what may be changed" in out["results"][0]["reason"]
+        assert "outside of what may be changed" in rows_of(out)[0]["reason"]
         below = await change(place, ids=["Odd"], folder="Archive")
-        assert "Notes stand below it" in below["results"][0]["reason"]
+        assert "Notes stand below it" in rows_of(below)[0]["reason"]
         inside = await change(place, ids=["PlanA"], folder="Archive")
         assert (inside["notes"], above(place, "PlanA")) == (1, ["Archive"])
         assert ((await undo(place, inside))["notes"], above(place, "PlanA")) == (1, ["Plans"])
         again = await change(place, ids=["PlanB"], folder="Archive")
         inherit(place, "Plans", "private")  # the person hides the place to which it would go back
         refused = await undo(place, again)
-        assert (refused["results"][0]["status"], above(place, "PlanB")) == ("refused", ["Archive"])
+        assert (rows_of(refused)[0]["status"], above(place, "PlanB")) == ("refused", ["Archive"])
 
 
 @pytest.mark.parametrize("narrowing", [False, True])
@@ -355,7 +356,7 @@ async def test_only_notes_below_a_named_one_are_changed_wherever_they_stand_at_t
         for ids, folder in ((["PlanA"], "Archive"), (["PlanB"], "Plans"), (["Plans"], "Archive")):
             for dry_run in (True, False):
                 moved = await change(place, ids=ids, folder=folder, dry_run=dry_run)
-                assert moved["results"][0]["status"] == "refused", (ids, folder, dry_run)
+                assert rows_of(moved)[0]["status"] == "refused", (ids, folder, dry_run)
         version = await place.version("PlanB")
         answer = await place.call(
             "manage",

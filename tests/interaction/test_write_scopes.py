@@ -11,6 +11,7 @@ from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from support.bulk_results import rows_of
 from support.sync_rig import quick_folder
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -116,7 +117,7 @@ async def test_no_tool_changes_or_moves_a_note_outside_of_the_writable_folder():
         many = await call(
             "manage", action="change", query="text OR plan OR other", add_tags=["x"], confirm=True
         )
-        rows = {row["id"]: row for row in many["results"]}
+        rows = {row["id"]: row for row in rows_of(many)}
         assert "only be read" in rows["Work/tagged.md"]["reason"]
         assert rows["Inbox/other.md"]["status"] == "changed"
         await call("manage", action="rename_tag", tag="work", new_tag="labour", confirm=True)
@@ -171,7 +172,7 @@ async def test_a_note_whose_file_or_folder_is_marked_as_read_only_is_changed_by_
             assert answer["error"]["subcategory"] == "read_only", (action, answer)
         for more in ({"dry_run": True}, {"confirm": True}):
             asked = {"action": "change", "ids": [PLAN], "folder": "Else"} | more
-            [row] = (await call("manage", **asked))["results"]
+            [row] = rows_of(await call("manage", **asked))
             assert (row["status"], "may only be read" in row["reason"]) == ("refused", True)
             asked = {"action": "move_folder", "folder": "Work", "new_folder": "Else"} | more
             error = (await call("manage", **asked))["error"]

@@ -22,7 +22,7 @@ LINES = st.sampled_from(
         *("# a", "## b ##", "#", "#tag", "- # head", "  # in", "   ## three", "    # four", "\t# tab"),
         *("text", "more words", "  text", "    code", "", "", "", "", " ", "\t", "&nbsp;"),
         *("===", "---", "--", "-", "=", "***", "- - -", "-->", "?>"),
-        *("- item", "* x", "+ y", "1. one", "2. two", "10) ten", "  - sub", "\t- tab", "1.  wide", "     deep"),
+        *("- item", "* x", "+ y", "1. one", "2. two", "10) ten", "  - sub", "\t- tab", "\t- # deep", "  - ## sub", "1.  wide", "     deep"),
         *("```", "~~~", "````", "```py", "  ```", "    ```", "- ```", "-     code"),
         *("> quote", "> # q", "> - a", ">", "> ```", "- > q", "- <b>"),
         *("<div>", "</div>", "<b>", "<!-- c -->", "<!--", "<script>", "</script>", "<a href='x'>", "<?php"),
@@ -39,15 +39,15 @@ def documents(draw: st.DrawFn) -> str:
 
 
 def parsed(text: str) -> list[tuple[int, int, str]]:
-    """Line, level and words of each heading outside lists and quotes, and of items that begin with one."""
+    """Line, level and words of each heading outside lists and quotes, and of bullet items that begin with one."""
     text = text.replace("\r\n", "\n")
     lines, tokens = text.split("\n"), PARSER.parse(text)
     found = []
     for at, token in enumerate(tokens):
         if token.type != "heading_open" or token.map is None:
             continue
-        item = token.level == 2 and tokens[at - 1].type == "list_item_open" and at > 0
-        if token.level == 0 or (item and lines[token.map[0]].startswith("- #")):
+        item = at > 0 and tokens[at - 1].type == "list_item_open"
+        if token.level == 0 or (item and lines[token.map[0]].lstrip(" \t").startswith("- #")):
             words = " ".join(tokens[at + 1].content.split())
             found.append((token.map[0] + 1, int(token.tag[1]), words))
     return found
@@ -94,6 +94,85 @@ def test_a_change_of_a_section_leaves_every_other_byte(
             any(line == was for was in held)
             for line in "".join(lines[one.body - 1 : one.end - 1]).splitlines()
         )
+
+
+@st.composite
+def outlines(draw: st.DrawFn) -> tuple[str, list[int]]:
+    """An outline as outliners write it, and how deep each line is; text of an item has the depth of its item."""
+    step = draw(st.sampled_from(["\t", "  ", "    "]))
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    lines, depths, depth = [], [], 0
+    for number in range(draw(st.integers(1, 9))):
+        depth = draw(st.integers(0, min(3, depth + 1))) if lines else 0
+        mark = draw(st.sampled_from(["", "# ", "## ", "- ["]))
+        lines.append(f"{step * depth}- {mark}b{number}")
+        depths.append(depth)
+        if draw(st.booleans()):
+            lines.append(f"{step * depth}  {draw(st.sampled_from(['id:: x', 'more', '- # x']))}")
+            deeper = lines[-1].lstrip().startswith("-")
+            lines[-1] = f"{step * (depth + 1)}- # c{number}" if deeper else lines[-1]
+            depths.append(depth + deeper)
+    return end.join(lines) + draw(st.sampled_from(["", end])), depths
+
+
+VALUES = {
+    "new": 1,
+    "- new": 1,
+    "\t- new\n\t\t- kid": 1,
+    "new\nmore": 1,
+    "one\n\ntwo": 2,
+    "```\n- no\n\nx\n```": 1,
+    "- ## Head\n- b": 2,
+}
+"""What is written, and how many items that is."""
+
+
+@given(outlines(), st.integers(0, 20), st.sampled_from([*VALUES]), st.data())
+@settings(max_examples=300)
+def test_a_section_of_an_outline_is_its_block_with_the_children(
+    outline: tuple[str, list[int]], number: int, value: str, data: st.DataObject
+) -> None:
+    text, depths = outline
+    heads = read_sections(text)[1:]
+    lines = split_lines(text)
+    assert [one.line for one in heads] == [
+        at for at, line in enumerate(lines, start=1) if line.lstrip().startswith("- #")
+    ]
+    assume(heads)
+    one = heads[number % len(heads)]
+    depth = depths[one.line - 1]
+    below = [at for at in range(one.line, len(lines)) if depths[at] <= depth]
+    block = next((at for at in below if lines[at].lstrip().startswith("- ")), len(lines))
+    assert (one.line, one.end) == (one.line, block + 1)
+
+    kind = data.draw(st.sampled_from(["append", "prepend", "text"]))
+    assume(kind != "text" or one.level == 1 or not value.startswith("- ## "))
+    change = SectionChange(f"line {one.line}", **{kind: value})
+    changed = change_section(text, change, form=data.draw(st.sampled_from(list(Form))))
+    above, after = "".join(lines[: one.line]), "".join(lines[block:])
+    above += newline_of(text) * (not above.endswith("\n"))
+    assert changed.startswith(above)
+    assert changed.endswith(after)
+    inside = changed[len(above) : len(changed) - len(after)]
+    held = [line.strip() for line in lines[one.line : block]]
+    said = [line.strip() for line in split_lines(inside)]
+    if kind != "text":
+        kept = iter(said)
+        assert all(line in kept for line in held)
+    end, count = block_of(changed, one.line)
+    assert end == one.line + len(said), "what was added is within the block"
+    before = 0 if kind == "text" else block_of(text, one.line)[1]
+    assert count - before == VALUES[value]
+
+
+def block_of(text: str, line: int) -> tuple[int, int]:
+    """Where the item of a line ends, and how many children it has."""
+    tokens = PARSER.parse(text.replace("\r\n", "\n"))
+    items = [one for one in tokens if one.type == "list_item_open" and one.map]
+    [item] = [one for one in items if one.map and one.map[0] == line - 1]
+    start, end = item.map or (0, 0)
+    within = [one for one in items if one.map and start < one.map[0] < end]
+    return end, sum(one.level == item.level + 2 for one in within)
 
 
 @given(

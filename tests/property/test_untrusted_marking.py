@@ -241,7 +241,9 @@ def test_an_id_is_between_boundaries_unless_it_can_say_nothing(note_id):
     says_nothing = set(note_id) <= set("0123456789abcdef-") and len(note_id) <= 64
     for answer in (
         answers.ManageAnswer(id=note_id, status="trashed"),
-        answers.ManageAnswer(status="renamed", ids=["5eed", note_id]),
+        answers.ManageAnswer(
+            status="renamed", results=[answers.BulkRow(status="changed", ids=["5eed", note_id])]
+        ),
         answers.ManageAnswer(status="dry_run", note=f"Nothing was written: “{note_id}”."),
     ):
         marked = BEGIN in shown(answer)[0]

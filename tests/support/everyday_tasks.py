@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.undo_places import PLACES, Place
+from support.undo_places import PLACES, Place, Trilium
 
 EVERY = ("simplenote", "local", "vault", "trilium", "memento")
-WITH_VALUES = ("local", "vault", "trilium")
+VALUES: dict[str, dict[str, Any]] = {
+    "simplenote": {"pinned": True, "markdown": True},
+    "memento": {"pinned": True, "color": "red"},
+}
+"""Properties of a note in stores that have no others than these; the second one is what many notes get."""
+ANY_VALUES = {"status": "sold", "price": 12.5}
 PLAN = "# Plan\n\n## Steps\n\n- [ ] order timber 📅 2026-11-30\n- [ ] dig a hole\n\n## Notes\n\nThe ground is wet.\n"
 PLAN_HTML = (
     '<h2>Steps</h2><ul class="todo-list"><li><label class="todo-list__label"><input type="checkbox" disabled="disabled">'
@@ -133,33 +138,43 @@ async def _write_into_today(agent: Agent) -> object:
     return note["id"] == again["id"] and "garlic" in note["text"] and "Watered" in note["text"]
 
 
+def _filter(name: str, value: Any) -> str:
+    """The filter that finds a value, or a number as large."""
+    if isinstance(value, float):
+        return f"{name}:>={value - 2.5:g}"
+    return f"{name}:{'yes' if value is True else value}"
+
+
 async def _set_a_property(agent: Agent) -> object:
-    note = await agent.first("apples")
-    await agent("save", id=note, properties={"status": "sold", "price": 12.5})
-    held = await agent.values("apples")
-    return (held["status"], held["price"]) == ("sold", 12.5)
+    note, values = await agent.first("apples"), VALUES.get(agent.place.store, ANY_VALUES)
+    await agent("save", id=note, properties=values)
+    return (await agent.values("apples")).items() >= values.items()
 
 
 async def _find_by_properties(agent: Agent) -> object:
-    rows = (await agent("list", query="status:sold price:>=10"))["content"]
+    values = VALUES.get(agent.place.store, ANY_VALUES)
+    rows = (await agent("list", query=" ".join(map(_filter, values, values.values()))))["content"]
     return [row["uuid"] for row in rows] == [agent.ids["apples"]]
 
 
 async def _remove_a_property(agent: Agent) -> object:
-    await agent("save", id=await agent.first("status:sold"), properties={"price": None})
-    return "price" not in await agent.values("apples")
+    (name, value), (gone, was) = VALUES.get(agent.place.store, ANY_VALUES).items()
+    removed = {gone: False if was is True else None}
+    await agent("save", id=await agent.first(_filter(name, value)), properties=removed)
+    return (await agent.values("apples")).get(gone) != was
 
 
 async def _count_properties(agent: Agent) -> object:
     answer = await agent("manage", action="list_properties")
-    return {row["name"] for row in answer["properties"]} >= {"status"}
+    name = next(iter(VALUES.get(agent.place.store, ANY_VALUES)))
+    return {row["name"] for row in answer["properties"]} >= {name}
 
 
 async def _set_a_property_of_many(agent: Agent) -> object:
-    await agent(
-        "manage", action="change", query="harvest", properties={"season": "autumn"}, confirm=True
-    )
-    return (await agent.place.call("list", query="season:autumn"))["total_items"] == 3
+    name, value = [*VALUES.get(agent.place.store, {"season": "autumn"}).items()][-1]
+    asked = {"query": "harvest", "properties": {name: value}}
+    await agent("manage", action="change", **asked, confirm=True)
+    return (await agent.place.call("list", query=_filter(name, value)))["total_items"] == 3
 
 
 async def _find_what_hangs_loose(agent: Agent) -> object:
@@ -168,9 +183,19 @@ async def _find_what_hangs_loose(agent: Agent) -> object:
 
 
 async def _begin_from_a_template(agent: Agent) -> object:
-    made = await agent("save", template="Visit", title="Visit to the mill", text="All fine.")
+    titled = agent.place.store != "simplenote"
+    new = {"title": "Visit to the mill"} if titled else {}
+    made = await agent("save", template="Visit", text="All fine.", **new)
     text = (await agent.place.call("get", id=made["id"]))["text"]
-    return re.search("On [0-9-]{10}[.]", text) and text.endswith("All fine.\n")
+    return re.search("On [0-9-]{10}[.]", text) and text.rstrip().endswith("All fine.")
+
+
+async def _move_a_part_of_the_tree(agent: Agent) -> object:
+    await agent("manage", action="list_folders")
+    asked = {"action": "move_folder", "folder": "Fruit", "new_folder": "Old"}
+    await agent("manage", **asked, confirm=True)
+    rows = (await agent.place.call("manage", action="list_folders"))["folders"]
+    return "Old > Fruit" in [row.get("title") for row in rows]
 
 
 async def _move_a_folder(agent: Agent) -> object:
@@ -179,6 +204,12 @@ async def _move_a_folder(agent: Agent) -> object:
     await agent("manage", **asked, confirm=True)
     linked = (await agent.place.call("get", id=agent.ids["linking"]))["text"]
     return "(Old/Fruit/Cider.md)" in linked
+
+
+async def _move_a_folder_or_part(agent: Agent) -> object:
+    return await (_move_a_folder if agent.place.store == "vault" else _move_a_part_of_the_tree)(
+        agent
+    )
 
 
 TASKS: dict[str, tuple[Task, tuple[str, ...]]] = {
@@ -193,14 +224,14 @@ TASKS: dict[str, tuple[Task, tuple[str, ...]]] = {
     "tag all that a search finds": (_tag_all_that_a_search_finds, EVERY),
     "take all of that back": (_take_that_back, EVERY),
     "write into today's note, twice": (_write_into_today, EVERY),
-    "set properties": (_set_a_property, WITH_VALUES),
-    "find by properties": (_find_by_properties, WITH_VALUES),
-    "remove a property": (_remove_a_property, WITH_VALUES),
-    "count properties in use": (_count_properties, WITH_VALUES),
-    "set a property of many notes": (_set_a_property_of_many, WITH_VALUES),
+    "set properties": (_set_a_property, EVERY),
+    "find by properties": (_find_by_properties, EVERY),
+    "remove a property": (_remove_a_property, EVERY),
+    "count properties in use": (_count_properties, EVERY),
+    "set a property of many notes": (_set_a_property_of_many, EVERY),
     "find what hangs loose": (_find_what_hangs_loose, ("vault",)),
-    "begin a note from a template": (_begin_from_a_template, ("vault",)),
-    "move a folder with its links": (_move_a_folder, ("vault",)),
+    "begin a note from a template": (_begin_from_a_template, EVERY),
+    "move a folder with its links": (_move_a_folder_or_part, ("vault", "trilium")),
 }
 
 
@@ -216,12 +247,22 @@ def _prepare(place: Place, ids: dict[str, str]) -> None:
     put("long", "Diary", LONG)
     for fruit in ("apples", "pears", "plums"):
         put(fruit, fruit.title(), f"The harvest of {fruit} was good.\n", ("stored",))
+    visit = "# {{title}}\n\nOn {{date}}.\n" if place.store == "vault" else "On {{date}}.\n"
+    if place.store != "vault":
+        first = "Visit\n" if place.store == "simplenote" else ""
+        put("visit", "Visit", first + visit, ("template",))
+    if isinstance(place, Trilium):
+        for name, above in (("Old", "root"), ("Fruit", "root"), ("Cider", "Fruit")):
+            place.sim.write(name, name, "<p>Press them.</p>")
+            if above != "root":
+                place.sim.document.place(name, above)
+                place.sim.document.unplace(place.sim.document.branches[f"root_{name}"])
     if place.store == "vault":
         folder = Path(getattr(place, "folder"))  # noqa: B009 - only a vault has one
         (folder / ".obsidian").mkdir()
         (folder / ".obsidian/templates.json").write_text('{"folder": "Templates"}')
         (folder / "Templates").mkdir()
-        (folder / "Templates/Visit.md").write_text("# {{title}}\n\nOn {{date}}.\n")
+        (folder / "Templates/Visit.md").write_text(visit)
         (folder / "Fruit").mkdir()
         (folder / "Fruit/Cider.md").write_text("Press them.\n")
         (folder / "Linking.md").write_text("[cider](Fruit/Cider.md) [[Nowhere]]\n")

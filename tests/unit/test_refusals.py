@@ -175,6 +175,21 @@ def can_be_followed(one: Refusal) -> bool:
     return bool(hinted and (not commands or (for_user and len(commands) == 1)))
 
 
+FOR_AGENTS = ("tools/consent", "storage/usage_limits", "tools/history", "sync/history")
+"""Modules whose hints no command shows: nobody is asked by a client, no limit holds, and the command has hints of its own."""
+
+
+def test_no_hint_tells_a_person_to_ask_or_tell_the_user():
+    said = {one.place: errors.to_person(one.hint) for one in refusals()}
+    wrong = re.compile(r"\b(?:the user|(?:ask|tell) you|their (?:app|editor))\b", re.IGNORECASE)
+    assert [
+        one for one in said.items() if wrong.search(one[1]) and not one[0].startswith(FOR_AGENTS)
+    ] == []
+    assert errors.NoteReadOnly().person_hint == (
+        "Permit this program to write the file and its folder or change the note in its app."
+    )
+
+
 @pytest.mark.parametrize(("message", "hint"), [(700, 0), (700, 90), (40, 900), (900, 900)])
 def test_what_is_still_too_long_is_cut(message: int, hint: int) -> None:
     said = InvalidRequest("m" * message, resolution_hint="h" * hint).to_dict()

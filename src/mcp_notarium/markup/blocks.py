@@ -56,29 +56,33 @@ def id_pattern(name: str) -> re.Pattern[str]:
 def find_blocks(text: str, sections: Sequence[Section], name: str, *, most: int) -> list[Block]:
     """Return the blocks with this id, and no more than ``most``. Raises ``PatchError`` for a section that is too long."""
     found: list[Block] = []
-    parsed: dict[int, list[Token]] = {}
+    parsed: dict[int, tuple[str, list[Token]]] = {}
     lines = [one.line for one in sections]
+    apart = [one for one in sections if not one.in_item]
+    starts = [one.line for one in apart]
     for place in islice(id_pattern(name).finditer(text), _MOST):
         line = text.count(LF, 0, place.end()) + 1
         above = sections[max(0, bisect_right(lines, line) - 1)]
-        if above.ordinal and line < above.body:
+        if above.ordinal and above.line <= line < above.body:
             found.append(Block(name, "heading", line, line + 1, line, section=above))
         else:
+            at = max(0, bisect_right(starts, line) - 1)
+            above = apart[at]
             if above.ordinal not in parsed:
-                parsed[above.ordinal] = _parse(_own_part(text, sections, above))
-            part = _own_part(text, sections, above)
-            if block := _read(part, parsed[above.ordinal], above, line, name):
+                part = _own_part(text, above, apart[at + 1 : at + 2])
+                parsed[above.ordinal] = part, _parse(part)
+            if block := _read(*parsed[above.ordinal], above, line, name):
                 found.append(block)
         if len(found) == most:
             break
     return found
 
 
-def _own_part(text: str, sections: Sequence[Section], within: Section) -> str:
-    """Return what stands in a section above its first subsection."""
-    following = sections[within.ordinal + 1 : within.ordinal + 2]
-    stop = following[0].line if following else within.end
-    return text[start_of(text, within.body) : start_of(text, stop)].replace("\r\n", LF)
+def _own_part(text: str, within: Section, following: Sequence[Section]) -> str:
+    """Return what stands in a section above the heading that follows."""
+    start = start_of(text, within.body)
+    stop = start_of(text, following[0].line) if following else len(text)
+    return text[start:stop].replace("\r\n", LF)
 
 
 def _parse(part: str) -> list[Token]:

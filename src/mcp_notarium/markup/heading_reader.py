@@ -1,7 +1,7 @@
 """Find the headings of a Markdown text. Pure.
 
 Headings are those of CommonMark with tables, as ``markdown-it`` reads them, outside lists and quotes; and the first line of
-a list item in the form ``- # words``, as outliners write it. Front matter has none, nor has a comment between
+a list item in the form ``- # words``, at any depth, as outliners write it. Front matter has none, nor has a comment between
 two lines that begin with ``%%``.
 
 One pass looks at lines that can begin a block only. Where a line alone does not tell whether it carries on the
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 _MOST_ASKED, _MOST_READ = 500, 500_000
 """How often, and with how many characters, the parser is asked about one text: that takes a second at most."""
+_LARGEST_ITEM = 100_000
+"""Characters of an item in which further headings are looked for: that takes half a second at most."""
 
 _LINE = re.compile(
-    r"^(?![\r\n]) {0,3}(?=[#`~>*+_<=-]|%%|\d{1,9}[.)](?:[ \t\r\n]|\Z))", re.MULTILINE
+    r"^(?![\r\n])(?: {0,3}(?=[#`~>*+_<=-]|%%|\d{1,9}[.)](?:[ \t\r\n]|\Z))|[ \t]++(?=- #))",
+    re.MULTILINE,
 )
-"""A line that may begin a block. All others are text, blank or indented; that nothing is in it is seen three times sooner."""
+"""A line that may begin a block, or a heading within an item. All others are text, blank or indented; that nothing is in it is seen three times sooner."""
 _HEADING = re.compile(r"(?:- )?(#{1,6})(?=[ \t\r\n]|\Z)")
 _FENCE = re.compile(r"(`{3,})(?=[^`\n]*(?:\n|\Z))|(~{3,})")
 _BREAK = re.compile(r"([-*_])[ \t]*+(?:\1[ \t]*+){2,}\r?$", re.MULTILINE)
@@ -37,6 +40,9 @@ _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\r?$", re.MULTILINE)
 _ITEM = re.compile(r"([-+*]|(\d{1,9})[.)])(?=([ \t]+|(?=\r?$))(\r?$)?)", re.MULTILINE)
 _QUOTE = re.compile(r"(?: {0,3}>[^\n]*(?:\n|\Z))++")
 _BLANK = re.compile(r"^[ \t]*\r?$", re.MULTILINE)
+_NESTED = re.compile(r"^[ \t]+- #{1,6}(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_NO_TEXT = re.compile(r"^ ?(?:[-+*][ \t]+\S|#{1,6}[ \t])|^[ \t]*\r?$", re.MULTILINE)
+"""A line that carries on no paragraph of an item above it."""
 _COMMENT = "%%"
 _LISTS = ("bullet_list_open", "ordered_list_open")
 _TAB = 4
@@ -45,12 +51,18 @@ _MOST_SPACES = 4
 
 
 class Heading(NamedTuple):
-    """Hold a heading: its line, and the first line below it. A text may have a million of them."""
+    """Hold a heading: its line, and the first line below it. A text may have a million of them.
+
+    ``item_end``: the first line below the item that it is the first line of; 0: it is in none. ``outermost``: where the
+    outermost item around it begins.
+    """
 
     level: int
     line: int
     body: int
     words: str
+    item_end: int = 0
+    outermost: int = 0
 
 
 class HeadingReader:
@@ -58,7 +70,8 @@ class HeadingReader:
 
     ``_done``: up to where lines have been looked at. ``_para``: where the paragraph begins that is open there.
     ``_unclear``: where the lines begin that tell whether one is; only one of the two is set. ``_offset``: these are an
-    item, whose further lines are indented so far.
+    item, whose further lines are indented so far. ``_of_item``: which of the headings is the first line of the item that
+    was passed last.
     """
 
     def __init__(self, text: str) -> None:
@@ -68,6 +81,7 @@ class HeadingReader:
         self._unclear: int | None = None
         self._offset = 0
         self._found: list[Heading] = []
+        self._of_item: int | None = None
         self._counted, self._line = 0, 1
         self._asked = self._read = 0
         self._leaves: dict[str, Callable[[int, int, int], int]] = {
@@ -85,7 +99,9 @@ class HeadingReader:
             if (line := _LINE.search(self._text, at)) is None:
                 break
             at = self._goes_on(line.start()) if self._offset else 0
-            if not at:
+            if not at and _indent(self._text, line.start()) >= _TAB:
+                at = self._below(line.end())  # text, or code
+            elif not at:
                 self._pass_text(line.start())
                 at = self._look(line.start(), line.end())
         return self._found
@@ -245,8 +261,12 @@ class HeadingReader:
         bounded = empty or (item[2] is not None and int(item[2]) != 1)
         if bounded and self._is_text(at, lazy=False):
             return below
-        if text.startswith("- #", at):
-            self._end_of_heading(at, at, below)
+        self._of_item = None
+        words = item.start()
+        if text.startswith("- #", words) and self._end_of_heading(at, words, below):
+            self._of_item = len(self._found) - 1
+            own = self._found[-1]
+            self._found[-1] = own._replace(item_end=own.body, outermost=own.line)
         self._close(below)
         marks = len(text[at : item.end()])
         columns = len((" " * marks + item[3]).expandtabs(_TAB)) - marks
@@ -260,9 +280,43 @@ class HeadingReader:
         text = self._text
         end = self._close(_end_of_item(text, at, offset))
         above = text.rfind(LF, 0, end - 1) + 1
+        self._add_nested(start, at, end)
         if end < len(text) and text[above:end].strip(" \t\r\n"):
             self._unclear, self._offset = start, offset
+        if (which := self._of_item) is not None:
+            below = self._end_of_text(start, end) if self._unclear is not None else end
+            self._found[which] = self._found[which]._replace(item_end=self._number(below))
         return end
+
+    def _add_nested(self, start: int, at: int, end: int) -> None:
+        """Add the headings of items within an item that begins at ``start``, of the lines from ``at`` on."""
+        if end - start > _LARGEST_ITEM or _NESTED.search(self._text, at, end) is None:
+            return
+        first, least = self._number(start), self._text.count(LF, start, at)
+        tokens = self._parse(start, end)
+        begin, passed = start, 0
+        for number, token in enumerate(tokens):
+            item = tokens[number - 1]
+            if token.type != "heading_open" or item.type != "list_item_open" or not item.map:
+                continue
+            line, below = item.map
+            begin, passed = self._place(begin, line - passed), line
+            if line < least or not (found := _NESTED.match(self._text, begin)):
+                continue
+            words = tokens[number + 1].content
+            level = found[0].count("#")
+            place = first + line
+            self._found.append(Heading(level, place, place + 1, words, first + below, first))
+
+    def _end_of_text(self, start: int, end: int) -> int:
+        """Return where an item ends, text included that carries on its last paragraph without being indented."""
+        text = self._text
+        if text.find(LF, start) + 1 == end or _NO_TEXT.match(text, end):
+            return end
+        other = _NO_TEXT.search(text, end)
+        stop = other.start() if other else len(text)
+        item = next((one for one in self._parse(start, stop) if one.type == "list_item_open"), None)
+        return max(end, self._place(start, item.map[1])) if item and item.map else end
 
     def _is_text(self, at: int, *, lazy: bool = True) -> bool:
         """Tell whether text in this line would carry on a paragraph; ``lazy``: also one within a quote or an item."""
@@ -279,14 +333,19 @@ class HeadingReader:
 
     def _ask(self, start: int, end: int, probe: str = "") -> Token | None:
         """Return the last block that the parser finds in these lines; None if it was asked too often."""
+        tokens = self._parse(start, end, probe)
+        return next((one for one in reversed(tokens) if not one.level and one.nesting >= 0), None)
+
+    def _parse(self, start: int, end: int, probe: str = "") -> list[Token]:
+        """Return what the parser finds in these lines; nothing if it was asked too often."""
         self._asked, self._read = self._asked + 1, self._read + end - start
         if self._asked > _MOST_ASKED or self._read > _MOST_READ:
-            return None
+            return []
         tokens: list[Token] = []
         parser = markdown_parser()
         part = self._text[start:end].replace("\r\n", LF) + probe
         parser.block.parse(part, parser, {}, tokens)
-        return next((one for one in reversed(tokens) if not one.level and one.nesting >= 0), None)
+        return tokens
 
     def _place(self, start: int, lines: int) -> int:
         for _ in range(lines):

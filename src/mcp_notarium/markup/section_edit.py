@@ -4,6 +4,8 @@
   of a block: below it. They are prepended right below the heading, and below blank lines that follow it; of a block: above it.
 * A new text replaces all below the heading, subsections too, and leaves the blank lines at both ends. It may begin with the heading as it is,
   as it is read.
+* Below a heading in an item stand its children: what is added becomes such items, indented as those that are there. They are
+  prepended above the first child. A new text leaves the properties of the item (``key:: value``).
 * A new heading keeps level, form (``#`` or underlined) and line.
 * A new text of a block keeps its id; of an item, quote or task also the mark before it, if it has none itself.
 
@@ -21,11 +23,12 @@ from mcp_notarium.domain.lines import LF, content_of, end_of, split_lines, start
 from mcp_notarium.domain.patch import replace_lines, replace_once
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.blocks import Block, id_pattern
+from mcp_notarium.markup.outline_items import as_children, child_indent, find_own_end, is_property
 from mcp_notarium.markup.section_names import Part, find_part
 from mcp_notarium.markup.sections import Section, read_sections
 
 LONGEST_HEADING = 1000
-_ATX = re.compile(r"( {0,3}(?:- )?#{1,6})([ \t]*)(.*?)((?:[ \t]+#+)?[ \t]*\r?\n?)\Z", re.DOTALL)
+_ATX = re.compile(r"([ \t]*(?:- )?#{1,6})([ \t]*)(.*?)((?:[ \t]+#+)?[ \t]*\r?\n?)\Z", re.DOTALL)
 _MARKED = re.compile(r"#{1,6}[ \t]+")
 _INDENTED = re.compile(r"[ \t]*")
 _ITEM = re.compile(r"([ \t]*)((?:[-+*]|\d{1,9}[.)])[ \t]+)(\[.\][ \t]+)?")
@@ -63,9 +66,13 @@ def _change(text: str, part: Part, change: SectionChange, *, form: Form, titles:
         return replace_once(text, *change.replacing, within=within)
     if part.block is not None:
         return _change_block(text, part.block, change, form=form)
-    lines = split_lines(text)
-    of_item = part.line < part.body and lines[part.line - 1].startswith("- ")
-    ended = 0 if of_item else part.body - 1
+    if part.section is not None and part.section.in_item:
+        return _change_children(text, part, change, form=form)
+    return _change_body(text, part, change, form=form, titles=titles)
+
+
+def _change_body(text: str, part: Part, change: SectionChange, *, form: Form, titles: bool) -> str:
+    lines, ended = split_lines(text), part.body - 1
     first, last = _filled(lines, part)
     value = change.append if change.prepend is None else change.prepend
     if value is not None:
@@ -81,6 +88,29 @@ def _change(text: str, part: Part, change: SectionChange, *, form: Form, titles:
     if value.strip():
         return replace_lines(text, first, last, value, form=form, ended=ended)
     return replace_lines(text, first, part.end if first > part.body else last, "")
+
+
+def _change_children(text: str, part: Part, change: SectionChange, *, form: Form) -> str:
+    """Change what stands below a heading that is the first line of an item."""
+    lines, value = split_lines(text), change.append
+    _, last = _filled(lines, part)
+    own = find_own_end(lines, part.line, last)
+    if change.prepend is not None:
+        value, last = change.prepend, own
+    first = last
+    if value is None and change.text is not None:
+        value, first = _without_heading(lines, part, change.text), part.body
+        while first < last and is_property(lines[first - 1]):
+            first += 1
+        held = [line.strip() for line in lines[part.body - 1 : first - 1]]
+        given = split_lines(value)
+        if [line.strip() for line in given[: len(held)]] == held:
+            value = "".join(given[len(held) :])
+    if value is None:
+        return text
+    indent = child_indent(lines, part.line, part.end, first=change.prepend is not None)
+    children = LF.join(as_children(value, indent)) if value.strip() else ""
+    return replace_lines(text, first, last, children, form=form)
 
 
 def _filled(lines: list[str], part: Part) -> tuple[int, int]:
@@ -101,13 +131,18 @@ def _without_heading(lines: list[str], part: Part, value: str) -> str:
     if section is None or not section.ordinal:
         return value
     given = split_lines(value.lstrip("\r\n"))
-    heading = [line.strip() for line in lines[part.line - 1 : part.body - 1]]
-    if [line.strip() for line in given[: len(heading)]] == heading:
+    heading = [_bare(line) for line in lines[part.line - 1 : part.body - 1]]
+    if [_bare(line) for line in given[: len(heading)]] == heading:
         return "".join(given[len(heading) :]).strip("\r\n")
     begins = read_sections("".join(given[:2]))[1:2]
     if begins and begins[0].line == 1 and begins[0].level == section.level:
         raise _no_heading("`text` begins with another heading than that of the section.")
     return value
+
+
+def _bare(line: str) -> str:
+    """Return a line of a heading without blanks at its ends and the mark of an item."""
+    return line.strip().removeprefix("- ").lstrip()
 
 
 def _rename(text: str, section: Section, words: str) -> str:

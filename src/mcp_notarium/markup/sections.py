@@ -1,6 +1,7 @@
 """Read which lines of a Markdown text belong to the section of each heading. Pure.
 
-A section ends at the next heading of the same or a higher level, so it holds its subsections.
+A section ends at the next heading of the same or a higher level, so it holds its subsections. That of a heading in an item is the
+item with its children, and headings in items end no section outside.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from mcp_notarium.domain.lines import LF, count_lines
 from mcp_notarium.markup.front_block import text_start
-from mcp_notarium.markup.heading_reader import HeadingReader
+from mcp_notarium.markup.heading_reader import Heading, HeadingReader
 
 MOST_SHOWN = 50
 """Headings that an outline names, at most."""
@@ -27,7 +28,8 @@ class Section:
     """Hold a heading and the lines that belong to it, numbered from 1; ``end`` is the first line that does not.
 
     ``ordinal`` counts the headings from 1; 0 is the part above the first one, which has no heading. ``body``: the first line
-    below the heading. ``within``: the headings above it in the outline, by number, the highest first.
+    below the heading. ``within``: the headings above it in the outline, by number, the highest first. ``in_item``: the heading
+    is the first line of a list item.
     """
 
     ordinal: int
@@ -37,6 +39,7 @@ class Section:
     body: int
     end: int
     within: tuple[int, ...] = ()
+    in_item: bool = False
 
     @property
     def shown(self) -> str:
@@ -60,16 +63,36 @@ def read_sections(text: str) -> list[Section]:
     within: list[tuple[int, ...]] = [()] * len(found)
     open_: list[int] = []
     for at, one in enumerate(found):
-        while open_ and found[open_[-1]].level >= one.level:
-            ends[open_.pop()] = one.line
+        while open_ and _ends(found[open_[-1]], one):
+            last_of = open_.pop()
+            ends[last_of] = found[last_of].item_end or one.line
         within[at] = tuple(above + 1 for above in open_)
         open_.append(at)
+    for at in open_:
+        ends[at] = found[at].item_end or last
     first = text.count(LF, 0, text_start(text)) + 1
-    above = Section(0, 0, "", first, first, found[0].line if found else last)
+    end = (found[0].outermost or found[0].line) if found else last
+    above = Section(0, 0, "", first, first, end)
     return [above] + [
-        Section(at + 1, one.level, one.words, one.line, one.body, ends[at], within[at])
+        Section(
+            at + 1,
+            one.level,
+            one.words,
+            one.line,
+            one.body,
+            ends[at],
+            within[at],
+            bool(one.item_end),
+        )
         for at, one in enumerate(found)
     ]
+
+
+def _ends(open_: Heading, one: Heading) -> bool:
+    """Tell whether a section is at its end where another heading stands."""
+    if open_.item_end:
+        return open_.item_end <= one.line
+    return not one.item_end and open_.level >= one.level
 
 
 def outline(text: str, *, most: int = MOST_SHOWN) -> list[OutlineRow]:

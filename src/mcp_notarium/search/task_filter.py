@@ -15,7 +15,7 @@ from mcp_notarium.search.query import HasTask
 
 _STATES = {"doing": "doing", "cancelled": "cancelled", "canceled": "cancelled", "done": "done"}
 _DAYS = re.compile(r"(?P<name>due|scheduled)(?P<colon>[:=])?(?P<bounds>.*)", re.IGNORECASE)
-USAGE = "Write task:open, task:done, task:any, task:doing, task:due<2026-12-31, task:due<=today or task:scheduled:2026-12."
+USAGE = "Write task:open, task:done, task:any, task:doing, task:cancelled, task:due<2026-12-31, task:due<=today or task:scheduled:2026-12."
 
 
 def read_task_filter(value: str, today: date | None) -> HasTask | None:

@@ -64,16 +64,15 @@ def find_at(database: Database, path: str) -> str | None:
     return None
 
 
-def find_starting(database: Database, start: str) -> list[str]:
-    """Return the notes outside the trash whose paths begin so, in whatever letter case, the last made first."""
+def find_starting(database: Database, start: str, *, trash: bool = False) -> list[str]:
+    """Return the notes whose paths begin so, in whatever letter case, the last made first; ``trash``: then those in it."""
     key = path_key(start)
-    return [
-        str(row[0]) for row in database.rows(_STARTING, (key, key[:-1] + chr(ord(key[-1]) + 1)))
-    ]
+    after = key[:-1] + chr(ord(key[-1]) + 1)
+    return [str(row[0]) for row in database.rows(_STARTING, (key, after, trash))]
 
 
 def find_titled(database: Database, title: str) -> list[str]:
-    """Return the notes outside the trash with this title, or first line, last changed first.
+    """Return the notes with this title, or first line, last changed first; those in the trash after the others.
 
     Before a first line may stand what makes it a heading.
     """
@@ -95,10 +94,11 @@ def find_saying(database: Database, said: str) -> Iterator[str]:
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 _STARTING = """
 SELECT n.id FROM note_names m JOIN notes n ON n.pk = m.pk
-WHERE m.kind = 'path' AND m.key >= ? AND m.key < ? AND n.trash = 0 ORDER BY n.created_at DESC, n.pk DESC
+WHERE m.kind = 'path' AND m.key >= ? AND m.key < ? AND n.trash <= ?
+ORDER BY n.trash, n.created_at DESC, n.pk DESC
 """
 _TITLED = """
-SELECT id, heading FROM notes WHERE title_key = ? AND trash = 0 ORDER BY modified_at DESC, pk DESC
+SELECT id, heading FROM notes WHERE title_key = ? ORDER BY trash, modified_at DESC, pk DESC
 """
 _TAGGED_WITH = """
 SELECT n.id FROM notes n JOIN note_base b ON b.pk = n.pk

@@ -110,7 +110,7 @@ class DayNotes:
     def _find_with_digits(self, path: str) -> str | None:
         """Return the note that was made for a path that may be taken, the last one of several."""
         stem = path_key(path)[: -len(".md")]
-        near = note_lookup.find_starting(self._cache.database, f"{stem} ")
+        near = note_lookup.find_starting(self._cache.database, f"{stem} ", trash=True)
         return next((one for one in near if _DIGITS.fullmatch(path_key(one)[len(stem) :])), None)
 
     async def _find_made(self, day: str) -> str | None:

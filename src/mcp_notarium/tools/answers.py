@@ -314,19 +314,23 @@ class VersionRow(Answer):
 
 
 class BulkRow(Answer):
-    """Hold what became of one note of many; ``name``: what was sent where there is no such note, or a canvas."""
+    """Hold what became of some notes of many: the ``ids`` of all for which it is the same.
 
-    id: str | None = None
-    name: str | None = None
+    ``names``: what was sent where there is no such note, or files and canvases. ``more``: how many others there are.
+    """
+
     status: str
     reason: str | None = None
+    ids: list[str] | None = None
+    names: list[str] | None = None
+    more: int | None = None
 
 
 class ManageAnswer(ChangedNotes):
     """Hold the answer of ``manage`` for what it changes.
 
     ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
-    for another call. ``results``: some of them, the refused first; ``ids``: some of those that were refused at last.
+    for another call. ``results``: what became of each, the refused first.
     """
 
     id: str | None = None
@@ -337,7 +341,6 @@ class ManageAnswer(ChangedNotes):
     unchanged: int | None = None
     refused: int | None = None
     left: int | None = None
-    ids: list[str] | None = None
     results: list[BulkRow] | None = None
     change_id: str | None = None
     note: str | None = None

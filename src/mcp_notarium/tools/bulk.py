@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.sync.writer import Saved
 
-_MOST_FOLLOWED = 20
-"""Notes and canvases of one answer whose links were changed because others have moved."""
-MOST_SHOWN = 50
-"""Notes of one answer, those that were refused first; counts tell of the rest."""
+MOST_SHOWN = 500
+"""Notes and files that one answer names, those that were refused first; of the rest it tells how many there are."""
 _MOST_REPORTS = 100
 _LATER = "It goes when all notes have gone: some are left."
 _BACK = " `undo` with this `change_id` takes all of it back."
@@ -62,6 +61,8 @@ _ATTEMPTS = 2
 _OF_ONE_NOTE = (VersionConflict, StoreRejected, InvalidRequest, NoteNotFound)
 """Errors that leave one note as it is. Any other ends the change."""
 
+Result = tuple[str, str | None, str, bool]
+"""Hold what became of a note: status, reason, and id; True: that is the name of something else."""
 Drafting = Callable[[str], Awaitable[Draft | None]]
 """Make what the note of an id becomes now; None: it is so already, or gone. Raises why it must not become so."""
 
@@ -91,7 +92,8 @@ class After:
 class Plan:
     """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
 
-    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``trashed`` counts the notes to change in the trash.
+    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``links`` and ``canvases``: other notes whose links
+    change, and canvases whose cards or links do. ``trashed`` counts the notes to change in the trash.
     """
 
     todo: list[str] = field(default_factory=list)
@@ -101,7 +103,8 @@ class Plan:
     hints: dict[str, None] = field(default_factory=dict)
     addresses: dict[str, None] = field(default_factory=dict)
     trashed: int = 0
-    links: int = 0
+    links: dict[str, None] = field(default_factory=dict)
+    canvases: dict[str, None] = field(default_factory=dict)
     losses: dict[str, BulkLoss] = field(default_factory=dict)
     """Say of the notes to change what is lost for good of them, if anything."""
 
@@ -115,6 +118,11 @@ class Plan:
         """Return the number of notes to change, in words."""
         notes = f"{len(self.todo)} note{'' if len(self.todo) == 1 else 's'}"
         return f"{notes} ({self.trashed} in the trash)" if self.trashed else notes
+
+    @property
+    def followed(self) -> str:
+        """Return where links change because notes move, in words; '' nowhere."""
+        return _followed(len(self.links), len(self.canvases))
 
     def reasons(self, ids: Iterable[str]) -> dict[str, object]:
         """Return what an error says of the first of these notes, which are refused, each with why."""
@@ -154,8 +162,12 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 plan.losses |= {} if loss is None else {note_id: loss}
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
-                plan.links += len(made.elsewhere.links) if made.elsewhere else 0
+                if made.elsewhere is not None:
+                    plan.links |= dict.fromkeys(made.elsewhere.links)
+                    plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
         await asyncio.sleep(0)
+    changed = {*plan.todo}
+    plan.links = {one: None for one in plan.links if one not in changed}
     return plan
 
 
@@ -189,7 +201,7 @@ async def carry_out(
 ) -> ManageAnswer:
     """Do what is planned after one question, or only tell it.
 
-    ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told by a dry run.
+    ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told where nothing is to be done.
     A repeated request goes on with the same change, unless that has a ``change_id`` already. ``exact``: see
     :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
@@ -200,11 +212,11 @@ async def carry_out(
         return _answer(
             plan,
             dict.fromkeys([*plan.losses, *plan.todo], "would change") if dry_run else {},
-            _file_rows(map(after.place_of, after.files), "would move along") if dry_run else (),
+            _file_results(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
             change_id=earlier,
-            note=f"Nothing was written{f': {said}' if said else ''}.{_lost(plan) if dry_run else ''}{_BACK if earlier else ''}",
+            note=_unwritten(plan, after, asks, more, said) + (_BACK if earlier else ""),
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
@@ -235,7 +247,8 @@ async def carry_out(
     followed, names = _describe_followed(app, run, done, _places(after, stay))
     told += [*followed, *[*run.links_left][:_MOST_LEFT]]
     gone = () if stay is None else [one for one in after.files if one not in stay]
-    names += _file_rows(map(after.place_of, gone), "moved along")
+    names += _file_results(map(after.place_of, gone), "moved along")
+    names += [("left", None, one, False) for one in plan.todo[len(now) :]]
     changed = bool(done or gone)
     back = changed and undoable
     answer = _answer(
@@ -249,12 +262,18 @@ async def carry_out(
         status=f"{words.done} in part" if limited else words.done if changed else "unchanged",
         notes=len(done),
         left=left or None,
-        ids=[*run.refused][:10] or None,
         change_id=name if back else None,
         note=(" ".join(told) + (_BACK if back else "")).strip() or None,
     )
     answer.record_changed(done)
     return answer
+
+
+def _unwritten(plan: Plan, after: After, asks: str, more: str, said: str) -> str:
+    """Return what to say of a call that wrote nothing: what would be asked, or why there is nothing to ask."""
+    if plan.todo or after.files:
+        return f"Nothing was written. The question would be: {asks}?{more}{_describe_shares(plan)}{_lost(plan)}"
+    return f"Nothing was written{f': {said}' if said else ''}."
 
 
 def _places(after: After, stay: Mapping[str, str] | None) -> Callable[[str], str]:
@@ -264,35 +283,34 @@ def _places(after: After, stay: Mapping[str, str] | None) -> Callable[[str], str
 
 def _describe_followed(
     app: App, run: _Run, done: Mapping[str, str], place_of: Callable[[str], str]
-) -> tuple[list[str], list[BulkRow]]:
-    """Return what to say of notes and canvases whose links have followed the moved notes, and some of their names."""
+) -> tuple[list[str], list[Result]]:
+    """Return what to say of notes and canvases whose links have followed the moved notes, and their names."""
     notes = [one for one in run.relinked if one not in done and app.library.get(one) is not None]
     canvases = [place_of(one) for one in run.canvases]
-    said = [f"{len(notes)} other note{'' if len(notes) == 1 else 's'}"] if notes else []
-    said += [f"{len(canvases)} canvas{'' if len(canvases) == 1 else 'es'}"] if canvases else []
+    said = _followed(len(notes), len(canvases))
     hides = app.config.policy.visibility.hides_beside_seen
-    rows = [BulkRow(id=one, status="links changed") for one in notes]
-    rows += [BulkRow(name=one, status="links changed") for one in (() if hides else canvases)]
-    told = [f"Links were changed in {' and '.join(said)}."] if said else []
-    return told, rows[:_MOST_FOLLOWED]
+    results: list[Result] = [("links changed", None, one, False) for one in notes]
+    results += _file_results(() if hides else canvases, "links changed")
+    told = [f"Links were changed in {said}."] if said else []
+    return told, results
+
+
+def _followed(notes: int, canvases: int) -> str:
+    said = [f"{notes} other note{'' if notes == 1 else 's'}"] if notes else []
+    said += [f"{canvases} canvas{'' if canvases == 1 else 'es'}"] if canvases else []
+    return " and ".join(said)
 
 
 def _answer(
-    plan: Plan, done: Mapping[str, str], followed: Sequence[BulkRow] = (), **fields: Any
+    plan: Plan, done: Mapping[str, str], followed: Sequence[Result] = (), **fields: Any
 ) -> ManageAnswer:
-    """Make the answer: the refused notes first, then the others, as many as there is room for."""
-    would = fields["status"] == "dry_run"
-    refused = [BulkRow(id=one, status="refused", reason=why) for one, why in plan.refused.items()]
-    refused += [
-        BulkRow(name=one, status="refused", reason=why) for one, why in plan.unknown.items()
-    ]
-    rows = [
-        BulkRow(id=one, status=status, reason=describe(plan.losses.get(one)) if would else None)
-        for one, status in done.items()
-    ]
-    rows += [BulkRow(id=one, status="unchanged") for one in plan.unchanged]
-    room = max(0, MOST_SHOWN - len(refused))
-    rows = [*refused[:MOST_SHOWN], *rows[: max(0, room - len(followed))], *followed[:room]]
+    """Make the answer: the refused notes first, then the others; of a dry run, those that lose something first."""
+    losses = plan.losses if fields["status"] == "dry_run" else {}
+    results: list[Result] = [("refused", why, one, False) for one, why in plan.refused.items()]
+    results += [("refused", why, one, True) for one, why in plan.unknown.items()]
+    results += [(status, describe(losses.get(one)), one, False) for one, status in done.items()]
+    results += [("unchanged", None, one, False) for one in plan.unchanged]
+    rows = _group([*results, *followed])
     note = " ".join(filter(None, (fields.get("note"), *islice(plan.hints, _MOST_HINTS))))
     return ManageAnswer.model_validate(
         fields
@@ -305,9 +323,29 @@ def _answer(
     )
 
 
-def _file_rows(files: Iterable[str], status: str) -> list[BulkRow]:
-    """Return rows of files that are no notes, as many as one answer has beside the notes."""
-    return [BulkRow(name=one, status=status) for one in islice(files, _MOST_FOLLOWED)]
+def _group(results: Iterable[Result]) -> list[BulkRow]:
+    """Return a row for all notes, or files, of which the same is to be told."""
+    rows: dict[tuple[str, str | None, bool], list[str]] = defaultdict(list)
+    for status, why, one, is_name in results:
+        rows[status, why, is_name].append(one)
+    room, made = MOST_SHOWN, list[BulkRow]()
+    for (status, why, is_name), said in rows.items():
+        shown, room = said[:room], max(0, room - len(said))
+        made.append(
+            BulkRow(
+                status=status,
+                reason=why,
+                ids=None if is_name else shown or None,
+                names=(shown or None) if is_name else None,
+                more=len(said) - len(shown) or None,
+            )
+        )
+    return made
+
+
+def _file_results(files: Iterable[str], status: str) -> list[Result]:
+    """Return what became of files that are no notes."""
+    return [(status, None, one, True) for one in files]
 
 
 async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterator[NoteChange]:

@@ -132,11 +132,14 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
     files = (
         f", {len(move.files)} other file{'' if len(move.files) == 1 else 's'}" if move.files else ""
     )
-    links = len({*others, *(source for to in move.to.values() for source in to)})
+    plan.links |= dict.fromkeys((*others, *(source for to in move.to.values() for source in to)))
+    moving = {*filter(move.holds, plan.todo), *move.files}
+    plan.canvases |= dict.fromkeys(await app.library.find_canvases(moving))
+    plan.canvases |= {one: None for links in move.card_links.values() for one in links}
     said = (
         f"the folder {quote(old)} to {quote(new)}: {notes} note{'' if notes == 1 else 's'}{files}"
     )
-    said += f", links in {links} other note{'' if links == 1 else 's'}" if links else ""
+    said += f", links in {plan.followed}" if plan.followed else ""
 
     async def move_files(change_id: str) -> dict[str, str]:
         left = await move_all(app, call, move.files, FolderPaths(old, new), change_id)
@@ -151,7 +154,6 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
         draft,
         asks=f"Move {said}",
         words=_WORDS,
-        said=said,
         after=After(move.files, move_files, move.moved_path, never=_STAYS),
         undoable=not app.config.policy.visibility.hides_beside_seen,
     )

@@ -136,7 +136,7 @@ async def change(
             del moves[one]
         plan = await make_plan(app, ids, draft)
     plan.unknown = unknown
-    said = f"{asked.describe()} in {plan.counted}" if plan.todo else "nothing is to be done"
+    said = "nothing is to be done"
     if request.query is not None and not ids:
         said = "no note is found; `list` with the same `query` says why"
 
@@ -147,7 +147,7 @@ async def change(
         plan,
         draft,
         asks=f"Change {plan.counted}: {asked.describe()}",
-        more=f" Links to them change in {plan.links} notes." if plan.links else "",
+        more=f" Links to them change in {plan.followed}." if plan.followed else "",
         words=words or Words(),
         said=said,
         undoable=app.library.traits.moves
@@ -339,7 +339,6 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
     plan = Plan(todo=[one.id for one in found], trashed=sum(one.trash for one in found))
     if app.library.traits.shares_by_tag:
         plan.addresses = dict.fromkeys(find_new_addresses([new], present=()))
-    said = _describe_renaming(found, old, new)
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
@@ -348,7 +347,8 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
     words = Words("Renaming the tag", "renamed", "renamed")
-    asks = f"Rename {said}"
+    asks = f"Rename {_describe_renaming(found, old, new)}"
+    said = f"no note has the tag {quote(old)}"
     return await carry_out(app, request, call, plan, draft, asks=asks, words=words, said=said)
 
 

@@ -135,7 +135,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         request = await with_made_day(app, request, call)
     draft, note, saved = await carry_out(app, lambda: _draft(app, request), call)
     asked = _title(request) if app.library.traits.ids.paths else None
-    said = [compare_titles(asked, note.title)] if asked else []
+    digits = app.config.policy.visibility.hides_beside_seen
+    said = [compare_titles(asked, note.title, digits=digits)] if asked else []
     said += [draft.begun.said] if draft.begun else []
     if saved and request.task is not None and request.done is not False and draft.note:
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
@@ -501,10 +502,11 @@ async def _find_target(app: App, request: SaveRequest) -> Note | None:
     if _is_on_newest(request):
         return await find_note(app, request.id)
     if request.local_version is None:
-        given = [name for name in _text_arguments(request) if name.startswith("t")]
-        if _counts(request):
-            given.append("section` by number or line")
-        named = " and ".join(f"`{name}`" for name in (*given, *_replaced_fields(request)))
+        texts = [name for name in _text_arguments(request) if name in ("text", "text_patch")]
+        given = [f"`{name}`" for name in (*texts, *_replaced_fields(request))]
+        given += ["`task` by line"] if request.task is not None and is_line(request.task) else []
+        given += ["`section` by number or line"] if _counts(request) else []
+        named = " and ".join(given)
         raise missing_version_error(
             f"{named} cannot be saved without `local_version`.",
             way_out=" Leave out what shall stay.",

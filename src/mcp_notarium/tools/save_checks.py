@@ -30,6 +30,7 @@ LONGEST_TITLE = 1000
 MOST_TAGS = 100
 LONGEST_TAG = 256
 
+_DIGITS = re.compile(r" [0-9a-f]{8}\d*\Z")
 _LINE = re.compile(r"\S(?:[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]*\S)?")
 """A line without the blanks at its ends, and no line of blanks only. It ends where ``str.splitlines`` ends one."""
 _BREAKS = re.compile(r"[\s,\x00-\x1f\x7f]+")
@@ -55,14 +56,23 @@ def check_title(requested: str) -> str | None:
     return title or None
 
 
-def compare_titles(asked: str, title: str | None) -> str:
-    """Return what to say if a note is not called as was asked for, where its title is the name of a file."""
+def compare_titles(asked: str, title: str | None, *, digits: bool) -> str:
+    """Return what to say if a note is not called as was asked for, where its title is the name of a file.
+
+    ``digits``: each new name gets some, whether it was free or not.
+    """
     if title is None:
         return ""
     last = asked.rpartition("/")[2]
-    if _plain(title) in {_plain(last), _plain(last.rpartition(".")[0])}:
+    meant = {_plain(last), _plain(last.rpartition(".")[0])}
+    if _plain(title) in meant:
         return ""
-    return "`title` is not the one you gave: no file can be called that, or something has the name."
+    why = ["each new name gets digits while rules may hide notes"] if digits else []
+    if not digits or _plain(_DIGITS.sub("", title)) not in meant:
+        why.append(
+            "no file can be called that" if digits else "no file can be called that, or a note is"
+        )
+    return f"`title` is not the one you gave: {', and '.join(why)}."
 
 
 def _plain(title: str) -> str:

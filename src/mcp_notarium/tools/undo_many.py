@@ -81,7 +81,6 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         draft,
         asks=f"Undo a change of many notes in {plan.counted}",
         words=Words("Undoing the change", "undone", "undone"),
-        said=f"the change can be undone in {plan.counted}" if plan.todo else "",
         change_id=undo_id,
         exact=True,
         after=after,

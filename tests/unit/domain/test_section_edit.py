@@ -145,6 +145,15 @@ def changed(held: str, section: str, /, *, titles: bool = True, **change: str) -
         ("---\nk: 1\n---\n# A\n", "0", {"append": "x"}, "---\nk: 1\n---\nx\n\n# A\n"),
         ("---\nk: 1\n---\n", "0", {"prepend": "x"}, "---\nk: 1\n---\nx\n"),
         ("- # A\n\t- a\n- # B\n", "A", {"append": "\t- x"}, "- # A\n\t- a\n\t- x\n- # B\n"),
+        ("- # A\n  id:: 1\n\t- a\n- B\n", "A", {"text": "x\ny"}, "- # A\n  id:: 1\n\t- x\n\t  y\n- B\n"),
+        ("- # A\n  id:: 1\n  b\n\t- a\n- B\n", "A", {"prepend": "x"}, "- # A\n  id:: 1\n  b\n\t- x\n\t- a\n- B\n"),
+        ("- # A\n  id:: 1\n- B\n", "A", {"text": "- # A\n  id:: 1\n\t- x"}, "- # A\n  id:: 1\n\t- x\n- B\n"),
+        ("- # A\r\n- B\r\n  - b\r\n", "A", {"append": "x\n\ny"}, "- # A\r\n  - x\r\n  - y\r\n- B\r\n  - b\r\n"),
+        ("- # A\nB\n", "A", {"append": "x"}, "- # A\n\t- x\n\nB\n"),
+        ("- a\n    - # A\n        - b\n    - c", "A", {"append": "- x\n  - y"}, "- a\n    - # A\n        - b\n        - x\n          - y\n    - c"),
+        ("- a\n\t- # A\n\t\t- b\n", "A", {"heading": "B"}, "- a\n\t- # B\n\t\t- b\n"),
+        ("- # A\n\t- b\n- B\n", "A", {"text": ""}, "- # A\n- B\n"),
+        ("- # A\n\t- b\n- B\n", "A", {"text": "# A\n- c"}, "- # A\n\t- c\n- B\n"),
         ("```\n# A\n```\n# A\n~~~\n# B\n~~~\n", "A", {"append": "x"}, "```\n# A\n```\n# A\n~~~\n# B\n~~~\n\nx\n"),
     ],
 )  # fmt: skip
@@ -186,6 +195,11 @@ def test_lines_in_errors_are_those_of_the_note():
     with pytest.raises(PatchError, match=r"nowhere in the section\. Line 3") as caught:
         changed("x\n# A\nmilk and bread\n", "A", find="Milk and bread", replace="b")
     assert caught.value.details["nearest_line"] == 3
+
+
+def test_a_block_in_an_outline_is_found_below_a_heading_of_an_item():
+    text = "- # A\n\t- b ^x\n\t\t- c\n\t- ## D ^y\n\t\t- e\n- f ^z\n"
+    assert [lines(name, text) for name in ("^x", "^y", "^z")] == [(2, 4), (4, 6), (6, 7)]
 
 
 BLOCKS = """# A

@@ -56,6 +56,7 @@ def test_a_section_ends_at_the_next_heading_of_the_same_or_a_higher_level():
     assert (above.ordinal, above.line, above.end) == (0, 1, 2)
     assert [one.within for one in rest] == [(), (1,), (1,), ()]
     assert read_sections("")[0].end == 1
+    assert read_sections("- a\n\t- # b\n")[0].end == 1, "an item is not cut at a heading within"
     front = read_sections("---\na: 1\n---\nabove\n# One")[0]
     assert (front.line, front.end) == (4, 5)
 
@@ -85,6 +86,12 @@ def test_a_section_ends_at_the_next_heading_of_the_same_or_a_higher_level():
         ("  # in\n   # three\n    # code", [("in", 1, 2), ("three", 2, 4)]),
         ("1. a\n   # of the item\n# b", [("b", 3, 4)]),
         ("a\n2. no item\n   # heading", [("heading", 3, 4)]),
+        ("- # a\n\t- b\n- c\n", [("a", 1, 3)]),
+        ("- # a\n\t- # b\n\t\t- c\n\t- d\n- e", [("a", 1, 5), ("b", 2, 4)]),
+        ("# T\n- # a\n  - b\n- c\n## U", [("T", 1, 6), ("a", 2, 4), ("U", 5, 6)]),
+        ("- # a\n  - b\nlazy\n\n  - c\n\nnot lazy", [("a", 1, 7)]),
+        ("- # a\n  - b\n#tag\n> no\n", [("a", 1, 4)]),
+        ("- a\nlazy\n\t- # b\n\t- c", [("b", 3, 4)]),
     ],
 )
 def test_blocks_are_told_apart_as_commonmark_does(text, found):
@@ -101,6 +108,10 @@ HOSTILE = {
     "definitions": "[a]: /b\n===\n" * 22_500,
     "tags": "a\n<b>\n" * 40_000,
     "nested": "\n".join(" " * level + "- a" for level in range(700)),
+    "nested headings": "\n".join("\t" * level + "- # a" for level in range(700)),
+    "deep headings": ("- a\n" + "\t- # b\n\t\t- # c\n") * 12_500,
+    "one item": "- a\n" + "\t- # b\n\t\t- # c\n" * 6_600,
+    "lazy items": "- # a\n  - b\nlazy\n" * 14_000,
     "comments": "%% a\n" * 50_000,
     "blank": "-\n\n" * 82_500,
     "signs": ">" * 250_000,

@@ -117,6 +117,36 @@ def test_an_edit_before_any_system_call_of_a_save_is_kept_or_told(
     assert told, "nothing was displaced"
 
 
+@pytest.mark.slow("thirty places, each with a vault of its own")
+@pytest.mark.parametrize("at", [".trash/Note.md", "Note.md"])
+def test_a_file_that_comes_before_any_system_call_of_a_deletion_stays_and_the_answer_is_true(
+    tmp_path: Path, at: str
+) -> None:
+    outcomes = set()
+    for number in count():
+        place = tmp_path / str(number)
+        put(place / ".trash" / "Note.md", "one\n")
+        store = VaultStore(place)
+        base = store._get("Note.md")
+        deleted = False
+
+        def come(new: Path = place / at) -> None:
+            if not new.exists():
+                put(new, THEIRS)
+
+        with acting_before(number, come) as counted, suppress(NotariumError):
+            store._writer.delete("Note.md", base.etag)
+            deleted = True
+        asyncio.run(store.close())
+        if not counted.acted:
+            break
+        held = [text for name, text in everything(place).items() if name.endswith(".md")]
+        assert ("one\n" in held) is not deleted, number
+        outcomes.add((deleted, THEIRS in held))
+    assert number > 10
+    assert {(True, True), (False, True)} <= outcomes
+
+
 @pytest.mark.slow("up to thirty places for each, with a vault of its own")
 @pytest.mark.parametrize("edit", [edit_in_place, edit_by_rename])
 @pytest.mark.parametrize("kind", ["create", "trash", "untrash", "delete"])
@@ -523,6 +553,7 @@ def test_what_changes_right_before_it_is_deleted_stays(
         ("before it is taken", "Note.md"),
         ("before it is taken", ".trash/Note.md"),
         ("once it is taken", ".trash/Note.md"),
+        ("once it is taken", "Note.md"),
     ],
 )
 def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_told_as_changed(
@@ -548,7 +579,9 @@ def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_t
     monkeypatch.setattr(file_writer, "move", moved)
     with pytest.raises(VersionConflict):
         store._writer.delete("Note.md", base.etag)
-    assert everything(place) == {now: THEIRS}
+    aside = ".trash/Note 2.md" if now == ".trash/Note.md" else ".trash/Note.md"
+    ours = {aside: "one\n"} if moment == "once it is taken" else {}
+    assert everything(place) == {now: THEIRS} | ours, "what is told as kept is there"
     asyncio.run(store.close())
 
 

@@ -13,7 +13,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.storage.version_table import ROW_BYTES, VersionLimits
-from mcp_notarium.tools import manage
+from mcp_notarium.tools import bulk, manage
 from mcp_notarium.tools.requests import ManageRequest
 from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
@@ -231,7 +231,7 @@ async def test_one_answer_holds_for_what_each_note_had_to_lose_when_it_was_asked
     asked = {"ids": IDS, "remove_tags": ["work"], "add_tags": ["x"]}
     told = await act(harness, "change", **asked, dry_run=True)
     assert "4 notes would lose for good" in told.note
-    rows = [(one.id, one.reason is not None) for one in told.results]
+    rows = [(one, row.reason is not None) for row in told.results for one in row.ids]
     assert rows == [*((one, True) for one in "bcdf"), *((one, False) for one in "ae")]
     assert told.results[0].reason.startswith("it would lose for good: tags (no versions are kept")
 
@@ -249,7 +249,11 @@ async def test_one_answer_holds_for_what_each_note_had_to_lose_when_it_was_asked
     assert "What this replaces in 4 of these notes cannot be brought back." in caller.asked[0]
     assert "tags of note “note b” (id b), note “note c” (id c), note" in caller.asked[0]
     assert "“note a”" not in caller.asked[0]
-    assert (answer.notes, answer.refused, sorted(answer.ids)) == (4, 2, ["c", "e"])
+    assert (
+        answer.notes,
+        answer.refused,
+        sorted(one for row in answer.results if row.status == "refused" for one in row.ids),
+    ) == (4, 2, ["c", "e"])
     assert "the question did not name" in answer.results[0].reason
     assert held(harness) == {
         **{key: ["x"] for key in "abdf"},
@@ -339,13 +343,18 @@ async def test_a_note_that_changes_while_the_user_is_asked_is_changed_as_it_is_t
     assert (answer.notes, answer.refused) == (2, 1)
 
 
-async def test_an_answer_names_some_notes_and_counts_the_others(harness):
+async def test_an_answer_names_each_note_as_long_as_there_is_room(harness, monkeypatch):
     ids = [f"n{number:03}" for number in range(120)]
     await filled(harness, ids=ids)
     answer = await act(harness, "change", ids=[*ids, "nobody"], add_tags=["x"])
-    assert (answer.notes, answer.refused, len(answer.results)) == (120, 1, 50)
-    assert answer.results[0].name == "nobody"
+    assert (answer.notes, answer.refused, len(answer.results)) == (120, 1, 2)
+    assert answer.results[0].names == ["nobody"]
+    assert len({*answer.results[1].ids}) == 120, "each note has its result"
     assert set(answer.changed_ids) == set(ids)
+    monkeypatch.setattr(bulk, "MOST_SHOWN", 100)
+    again = await act(harness, "rename_tag", tag="x", new_tag="y", dry_run=True)
+    [row] = again.results
+    assert (row.status, len(row.ids), row.more) == ("would change", 100, 20)
 
 
 async def test_a_renaming_of_a_tag_is_taken_back_by_one_undo(harness):

@@ -66,6 +66,15 @@ async def test_what_is_missing_is_said_and_only_what_the_store_has_is_offered(ha
         await saved(harness, id="plan", title="New")
     with pytest.raises(InvalidRequest, match="`tags` and `title` cannot be saved without"):
         await saved(harness, id="plan", title="New", tags=["x"], append="more")
+    for words, more in (
+        ("`task` by line", {"task": "31"}),
+        ("`section` by number or line", {"section": "1", "append": "x"}),
+        ("`text` and `section` by number or line", {"section": "line 2", "text": "x"}),
+    ):
+        with pytest.raises(
+            InvalidRequest, match=f"^{words} cannot be saved without `local_version`"
+        ):
+            await saved(harness, id="plan", **more)
     with pytest.raises(InvalidRequest, match="needs `text`; it may be empty"):
         await saved(harness, title="New")
     with pytest.raises(InvalidRequest, match="Nothing to save") as nothing:

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -302,8 +302,15 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
             raise
 
 
-def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:
-    """Remove a file for good if it has this content; else leave it, or put it back, and return False.
+def remove_file(
+    parent: int,
+    name: str,
+    *,
+    digest: str,
+    before: Callable[[], None],
+    is_replaced: Callable[[], bool],
+) -> bool:
+    """Remove a file for good if it has this content and nothing has taken its place; else put it back, and return False.
 
     Raises ``OutcomeUnknown`` if it was set aside, and can be neither removed nor put back.
     """
@@ -311,22 +318,25 @@ def remove_file(parent: int, name: str, *, digest: str, before: Callable[[], Non
     before()
     move(parent, name, parent, temporary)
     try:
+        # defence: deleted-is-what-was-read =True
         same = read_file(parent, temporary, exact=False).digest == digest
-        if same:
+        # defence: deleted-is-not-replaced =same
+        if same and not is_replaced():
             SYSTEM.unlink(parent, temporary)
+            return True
     except NotANote:
-        same = False
+        pass
     except OSError:
         _put_back(parent, temporary, name)
         raise
-    if not same:  # defence: deleted-is-what-was-read
-        _put_back(parent, temporary, name)
-    return same
+    _put_back(parent, temporary, name)
+    return False
 
 
 def _put_back(parent: int, temporary: str, name: str) -> None:
+    """Give a file its name again, or another one if that is taken."""
     try:
-        move(parent, temporary, parent, name)
+        _move_to_first(parent, temporary, [name, *_other_names(name)])
     except OSError as error:
         raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
@@ -392,12 +402,21 @@ def _temporary_name(ours: str, read: str, ending: str = "") -> str:
 
 
 def _move_away(folder: int, name: str) -> None:
-    stem, ending = name[: name.rfind(".")], name[name.rfind(".") :]
-    for number in range(2, _MOST_NAMES):
+    with suppress(FileNotFoundError):
+        _move_to_first(folder, name, _other_names(name))
+
+
+def _other_names(name: str) -> Iterator[str]:
+    stem, dot, ending = name.rpartition(".")
+    return (f"{stem} {number}{dot}{ending}" for number in range(2, _MOST_NAMES))
+
+
+def _move_to_first(folder: int, name: str, names: Iterable[str]) -> None:
+    """Give a file the first of these names that is free. Raises ``FileExistsError`` if none is."""
+    for one in names:
         with suppress(FileExistsError):
-            with suppress(FileNotFoundError):
-                move(folder, name, folder, f"{stem} {number}{ending}")
-            return
+            return move(folder, name, folder, one)
+    raise FileExistsError(errno.EEXIST, "no other name is free")
 
 
 def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -59,29 +59,25 @@ class NoteWriter:
     def delete(self, path: str, etag: str) -> None:
         """Remove a note of the trash. The file is set aside, compared, and only then removed.
 
-        What another program has put there meanwhile, or taken away to put it elsewhere, is no deleted note.
+        If another program has put a file there meanwhile, or has taken the note away to put it elsewhere, it is no deleted
+        note: its file stays, under another name if need be.
         """
         with self._folder.opened() as root:
             try:
                 self._remove(root, path, etag)
             except NoteNotFound:
                 # It may be on its way from one to the other.
-                self._require_nothing(root, path, [False, True, False, True])
-                return
-            try:
-                self._require_nothing(root, path, [True])
-            except OSError as error:
-                raise OutcomeUnknown(
-                    "the note was removed, and whether another one has its place cannot be told"
-                ) from error
+                if self._has_file(root, path) or self._has_file(root, path):
+                    raise _changed_error(path) from None
 
-    def _require_nothing(self, root: int, path: str, places: Sequence[bool]) -> None:
-        """Raise ``VersionConflict`` if there is a file at the path, in the trash or outside it."""
-        for trash in places:
+    def _has_file(self, root: int, path: str) -> bool:
+        """Tell whether there is a file at the path, outside the trash or in it."""
+        for trash in (False, True):
             with suppress(NoteNotFound):
                 with suppress(NotANote):
                     self._listing.read(root, (path, trash))
-                raise _changed_error(path)
+                return True
+        return False
 
     def _remove(self, root: int, path: str, etag: str) -> None:
         try:
@@ -97,7 +93,11 @@ class NoteWriter:
         with open_parent(root, path, trash=True) as (parent, name):
             _require_writable(parent, name)
             if not file_writer.remove_file(
-                parent, name, digest=held.digest, before=check_not_withdrawn
+                parent,
+                name,
+                digest=held.digest,
+                before=check_not_withdrawn,
+                is_replaced=lambda: self._has_file(root, path),
             ):
                 raise _changed_error(path)
             file_writer.flush(parent)
