@@ -162,6 +162,37 @@ def test_what_stands_for_another_name_is_no_part_of_the_vault(
     assert texts(vault.parent / "outside") == {"Far.md": "outside\n"}
 
 
+@pytest.mark.rule("an empty folder becomes a link", "links are followed")
+def test_an_open_folder_that_becomes_a_link_leads_nowhere(windows: Windows, vault: Path) -> None:
+    outside = vault.parent / "outside"
+    put(outside / "Note.md", "outside\n")
+    (outside / "Empty").mkdir()
+    put(vault / "Top.md", "top\n")
+    port = file_writer.SYSTEM
+    with VaultFolder(vault).opened() as root:
+        here = open_folder(root, ["Sub"])
+        windows.other.remove(vault / "Sub" / "Note.md")
+        windows.other.link(vault / "Sub", outside)
+        for act in (
+            lambda: port.look(here, "Note.md"),
+            lambda: port.open_file(here, "Note.md"),
+            lambda: port.open_folder(here, "Empty"),
+            lambda: port.create_file(here, "New.md", private=False),
+            lambda: port.make_folder(here, "New"),
+            lambda: port.unlink(here, "Note.md"),
+            lambda: port.remove_folder(here, "Empty"),
+            lambda: port.rename(here, "Note.md", here, "New.md", exchange=False),
+            lambda: port.rename(here, "Note.md", root, "New.md", exchange=False),
+            lambda: port.rename(root, "Top.md", here, "Top.md", exchange=False),
+        ):
+            with pytest.raises((FileNotFoundError, NotADirectoryError)):
+                act()
+        os.close(here)
+    windows.settle()
+    assert sorted(one.name for one in outside.iterdir()) == ["Empty", "Note.md"]
+    assert texts(vault) == {"Top.md": "top\n"}
+
+
 @pytest.mark.rule("placeholders are listed")
 def test_what_is_at_onedrive_only_is_told_and_never_fetched(
     store: VaultStore, windows: Windows, vault: Path

@@ -75,11 +75,8 @@ class Windows(WindowsFiles):
         """Open it, and look at what was opened; other programs may still rename and remove it."""
         if follow:
             handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
-            try:
+            with self.closed_on_error(handle):
                 self.demand_regular(handle, path)
-            except BaseException:
-                self._kernel.call("CloseHandle", handle)
-                raise
         else:
             handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
         flags = os.O_RDONLY | binary()
