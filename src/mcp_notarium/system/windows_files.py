@@ -59,10 +59,8 @@ _SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
 """Without FILE_SHARE_DELETE nobody renames or removes a folder, nor one above it."""
 CREATE_NEW, OPEN_EXISTING, OPEN_ALWAYS = 1, 3, 4
 NO_REPARSE, NORMAL = 0x00200000, 0x80
-_FOLDERS, _NO_RECALL = (
-    0x02000000,
-    0x00100000,
-)  # FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_NO_RECALL
+_FOLDERS = 0x02000000  # FILE_FLAG_BACKUP_SEMANTICS
+_LOOK_FLAGS = _FOLDERS | NO_REPARSE | 0x00100000  # FILE_FLAG_OPEN_NO_RECALL
 _TYPE_DISK = 1
 _BASIC_INFO, _TAG_INFO, _ENTRIES, _ENTRIES_AGAIN, _ID_INFO = 0, 9, 10, 11, 18
 _DIRECTORY, _REPARSE = 0x10, 0x400
@@ -246,9 +244,9 @@ class WindowsFiles:
 
     def look(self, folder: int, name: str) -> FileState:
         """Open it for its attributes alone, which fetches nothing. What is being deleted is gone."""
-        path, flags = self._below(folder, name), _FOLDERS | NO_REPARSE | _NO_RECALL
+        path = self._below(folder, name)
         try:
-            handle = self.create(path, _LOOK, OPEN_EXISTING, flags)
+            handle = self.create(path, _LOOK, OPEN_EXISTING, _LOOK_FLAGS)
         except OSError as error:
             if error.errno in _HELD:
                 raise FileNotFoundError(errno.ENOENT, "it is being deleted", name) from None
@@ -323,21 +321,21 @@ class WindowsFiles:
         between = self._below(new_folder, spare)
         if not self._replace(one, other, between):
             return False
-        self._patiently(lambda: self._move(between, one, _MOVE_WRITE_THROUGH))
+        self._patiently(lambda: self._move(between, one))
         return True
 
     def _move_inside(self, old_folder: int, old: str, new_folder: int, new: str) -> None:
         """Move a file, and back if the new path led elsewhere. Raises ``NotADirectoryError`` for a path that does."""
-        handle = self.create(old, _LOOK, OPEN_EXISTING, _FOLDERS | NO_REPARSE | _NO_RECALL)
+        handle = self.create(old, _LOOK, OPEN_EXISTING, _LOOK_FLAGS)
         moved = False
         try:
             self._demand_inside(old_folder, handle)
-            self._move(old, new, _MOVE_WRITE_THROUGH)
+            self._move(old, new)
             moved = True
             self._demand_inside(new_folder, handle)
         except _Elsewhere as error:
             if moved:
-                self._move(self._final_path(handle), old, _MOVE_WRITE_THROUGH)
+                self._move(self._final_path(handle), old)
             raise NotADirectoryError(errno.ENOTDIR, error.strerror, new) from None
         finally:
             self._kernel.call("CloseHandle", handle)
@@ -351,7 +349,7 @@ class WindowsFiles:
             if code in UNSUPPORTED:
                 return False
             if code == UNABLE_TO_MOVE_REPLACEMENT_2:  # defence: half-replacement-undone =False
-                self._patiently(lambda: self._move(spare, name, _MOVE_WRITE_THROUGH))
+                self._patiently(lambda: self._move(spare, name))
             elif code not in _AGAIN or not left:
                 raise windows_error(code, name)
             self._pause(_PAUSE)
@@ -360,9 +358,10 @@ class WindowsFiles:
     def replace(self, folder: int, old: str, new: str) -> None:
         """Use ``MoveFileEx``."""
         one, other = self._below(folder, old), self._below(folder, new)
-        self._patiently(lambda: self._move(one, other, _MOVE_WRITE_THROUGH | _MOVE_REPLACE))
+        self._patiently(lambda: self._move(one, other, replaces=True))
 
-    def _move(self, old: str, new: str, flags: int) -> int:
+    def _move(self, old: str, new: str, *, replaces: bool = False) -> int:
+        flags = _MOVE_WRITE_THROUGH | (_MOVE_REPLACE if replaces else 0)
         return self._kernel.demand("MoveFileExW", old, new, flags, path=new)
 
     def link(self, _old_folder: int, _old: str, _new_folder: int, _new: str) -> None:
