@@ -127,7 +127,20 @@ def link_the_folder(system: System, case: Case) -> None:
     system.other.link(case.lies.parent, case.outside)
 
 
-@pytest.mark.parametrize(("kind", "spoil"), drawn("links", link_the_note, link_the_folder, count=3))
+def link_emptied_folders(system: System, case: Case) -> None:
+    for path in [case.lies, *case.vault.rglob("*.tmp")]:
+        with suppress(OSError):
+            system.other.remove(path)
+    for path in sorted(case.vault.rglob("*"), reverse=True):
+        with suppress(OSError):
+            if path.is_dir():
+                system.other.link(path, case.outside)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    drawn("links", link_the_note, link_the_folder, link_emptied_folders, count=4),
+)
 def test_a_link_that_is_put_in_place_before_any_call_leads_nowhere(
     system: System, tmp_path: Path, kind: str, spoil: Act
 ) -> None:

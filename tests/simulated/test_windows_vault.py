@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from mcp_notarium.errors import (
     OutcomeUnknown,
     StoreRejected,
 )
-from mcp_notarium.stores.vault import file_writer, note_writer
+from mcp_notarium.stores.vault import file_writer, listing, note_writer
 from mcp_notarium.stores.vault.folder import VaultFolder, open_folder
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.system.windows_files import WindowsFiles
@@ -160,6 +161,89 @@ def test_what_stands_for_another_name_is_no_part_of_the_vault(
     with pytest.raises(NotariumError):
         create(store, "junction/New.md")
     assert texts(vault.parent / "outside") == {"Far.md": "outside\n"}
+
+
+@pytest.mark.rule("an empty folder becomes a link", "links are followed")
+def test_an_open_folder_that_becomes_a_link_leads_nowhere(windows: Windows, vault: Path) -> None:
+    outside = vault.parent / "outside"
+    put(outside / "Note.md", "outside\n")
+    (outside / "Empty").mkdir()
+    put(vault / "Top.md", "top\n")
+    port = file_writer.SYSTEM
+    with VaultFolder(vault).opened() as root:
+        here = open_folder(root, ["Sub"])
+        windows.other.remove(vault / "Sub" / "Note.md")
+        windows.other.link(vault / "Sub", outside)
+        for act in (
+            lambda: port.look(here, "Note.md"),
+            lambda: port.open_file(here, "Note.md"),
+            lambda: port.open_folder(here, "Empty"),
+            lambda: port.create_file(here, "New.md", private=False),
+            lambda: port.make_folder(here, "New"),
+            lambda: port.unlink(here, "Note.md"),
+            lambda: port.remove_folder(here, "Empty"),
+            lambda: port.rename(here, "Note.md", here, "New.md", exchange=False),
+            lambda: port.rename(here, "Note.md", root, "New.md", exchange=False),
+            lambda: port.rename(root, "Top.md", here, "Top.md", exchange=False),
+        ):
+            with pytest.raises((FileNotFoundError, NotADirectoryError)):
+                act()
+        os.close(here)
+    windows.settle()
+    assert sorted(one.name for one in outside.iterdir()) == ["Empty", "Note.md"]
+    assert texts(vault) == {"Top.md": "top\n"}
+
+
+def refuse_to_open(windows: Windows, _patch: pytest.MonkeyPatch, *, code: int) -> None:
+    def before(call: str) -> None:
+        path, access, *_ = windows.model.calls[-1][1] if call == "CreateFileW" else ("", 0)
+        if str(path).endswith("Far.md") and access == READ:
+            raise Refused(code)
+
+    windows.model.before = before
+
+
+def refuse_to_read(_windows: Windows, patch: pytest.MonkeyPatch, *, number: int) -> None:
+    real = os.read
+
+    def read(file: int, size: int) -> bytes:
+        if Path(f"/proc/self/fd/{file}").readlink().name == "Far.md":
+            raise OSError(number, "it cannot be read")
+        return real(file, size)
+
+    patch.setattr(os, "read", read)
+
+
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        pytest.param(partial(refuse_to_open, code=362), id="provider-not-running"),
+        pytest.param(partial(refuse_to_open, code=225), id="infected"),
+        pytest.param(partial(refuse_to_read, number=errno.EINVAL), id="not-fetched"),
+        pytest.param(partial(refuse_to_read, number=errno.EIO), id="bad-disk"),
+    ],
+)
+def test_a_file_that_cannot_be_read_stays_as_it_was_and_keeps_no_other_from_being_read(
+    store: VaultStore,
+    windows: Windows,
+    vault: Path,
+    refuse: Callable[[Windows, pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(vault / "Far.md", "far\n")
+    monkeypatch.setattr(listing, "is_settled", lambda _newest: True)
+    assert listed(store) == ["Far.md", "Sub/Note.md"]
+    (vault / "Far.md").write_text("farther\n")
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(windows, patch)
+        page = store._list_page(None, 9, with_content=True)
+        assert sorted(one.id for one in page.entries) == ["Far.md", "Sub/Note.md"]
+        assert "base\n" in [one.content.text for one in page.entries if isinstance(one, Revision)]
+        with pytest.raises(NoteUnreadable) as refused:
+            store._get("Far.md")
+    assert refused.value.subcategory == "read_failed"
+    windows.model.before = lambda _call: None
+    assert store._get("Far.md").content.text == "farther\n"
 
 
 @pytest.mark.rule("placeholders are listed")

@@ -38,6 +38,7 @@ RULES = {
     "characters of names": _windows('control characters and `<>:"/\\|?*` are in no name: 123', _NAMES),
     "streams": _windows("`name:stream` is another content of the file", "File Streams"),
     "links are followed": _windows("a link in the middle of a path is followed, at its end unless FILE_FLAG_OPEN_REPARSE_POINT is set", _CREATE),
+    "an empty folder becomes a link": _windows("an empty folder becomes a link, also while it is open", "FSCTL_SET_REPARSE_POINT ([MS-FSA] 2.1.5.10.37)"),
     "share modes": _windows("a handle that does not share what another one asks for, or the reverse: 32", _CREATE),
     "attributes are always shared": _windows("a handle for attributes alone neither blocks another nor is blocked", _CREATE),
     "a folder needs backup semantics": _windows("a folder is opened with FILE_FLAG_BACKUP_SEMANTICS only: 5", _CREATE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ class Other(Protocol):
     def remove(self, path: Path) -> None: ...
 
     def link(self, path: Path, target: Path) -> None:
-        """Make a link to a file or a folder."""
+        """Make a link to a file or a folder; in the place of an empty folder, too."""
 
 
 class System(Protocol):
@@ -92,6 +93,8 @@ class Posix:
         path.unlink()
 
     def link(self, path: Path, target: Path) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.rmdir()
         path.symlink_to(target)
 
 
@@ -153,10 +156,14 @@ class OnWindows:
 
     def link(self, path: Path, target: Path) -> None:
         """Make a symbolic link to a file, or a junction, which every user may make."""
-        if os.path.lexists(path):
+        if os.path.lexists(path) and not (target.is_dir() and path.is_dir()):
             raise FileExistsError
         if target.is_dir():
-            path.mkdir()
+            if path.is_dir():
+                self._model.rule("an empty folder becomes a link")
+            path.mkdir(exist_ok=True)
+            if [*path.iterdir()]:
+                raise OSError(errno.ENOTEMPTY, "it is not empty")
             self._model.links[str(path)] = (str(target), JUNCTION)
         else:
             path.symlink_to(target)

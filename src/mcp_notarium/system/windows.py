@@ -47,7 +47,6 @@ _APPEND_ONLY = (
     0x4 | 0x100000 | 0x80 | 0x20000
 )  # FILE_APPEND_DATA, SYNCHRONIZE, READ_ATTRIBUTES, READ_CONTROL
 _CHANGE_LIST = 0x40000  # WRITE_DAC
-_MOVE_REPLACE, _MOVE_WRITE_THROUGH = 0x1, 0x8
 _LOCK_AT_ONCE, _LOCK_EXCLUSIVE = 0x1, 0x2
 _LOCK_OFFSET = 0x7FFFFFFF
 """Upper half of the offset of the one byte that is locked: far behind the end, for nobody can read a locked byte."""
@@ -75,11 +74,8 @@ class Windows(WindowsFiles):
         """Open it, and look at what was opened; other programs may still rename and remove it."""
         if follow:
             handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
-            try:
+            with self.closed_on_error(handle):
                 self.demand_regular(handle, path)
-            except BaseException:
-                self._kernel.call("CloseHandle", handle)
-                raise
         else:
             handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
         flags = os.O_RDONLY | binary()
@@ -181,12 +177,8 @@ class Windows(WindowsFiles):
 
         It changes nothing unless it succeeds. A folder has to go where nothing is.
         """
-        flags = _MOVE_WRITE_THROUGH | (0 if old.is_dir() else _MOVE_REPLACE)
-        self._patiently(
-            lambda: self._kernel.demand(
-                "MoveFileExW", long_path(old), long_path(new), flags, path=new
-            )
-        )
+        replaces = not old.is_dir()
+        self._patiently(lambda: self._move(long_path(old), long_path(new), replaces=replaces))
 
     def remove(self, path: Path) -> None:
         """Use ``DeleteFile``; try again as :meth:`move` does."""

@@ -1,8 +1,8 @@
 r"""Work on files that other programs write, on Windows.
 
-An open folder is a handle that does not share its deletion: neither it nor a folder above it can be renamed meanwhile, so
-the path that Windows tells of it is as good as the handle. Each folder below is opened by that path and its name, and must
-be no link. Paths begin with ``\\?\``: nothing in them is normalized, and names that only so are names are refused.
+An open folder is a handle that does not share its deletion: neither it nor a folder above it can be renamed meanwhile. Each
+folder below is opened by the path that Windows tells of it and one name, and must be no link. A folder that is emptied can
+become a link although it is open, so whatever was opened, made or moved by a path must lie in the folder. Paths begin with ``\\?\``: nothing in them is normalized, and names that only so are names are refused.
 
 Windows has no exchange of two files. ``ReplaceFileW`` gives the replaced one a spare name; moving it to the temporary file's
 name completes what looks like an exchange. A process that ends in between leaves the spare name behind, which tells the name
@@ -10,7 +10,7 @@ that is missing.
 
 Sources (Microsoft Learn): "CreateFileW function", "GetFinalPathNameByHandleW function", "ReplaceFileW function", "MoveFileExW
 function", "DeleteFileW function", "GetFileInformationByHandleEx function", "FILE_ID_BOTH_DIR_INFO structure",
-"FILE_BASIC_INFO structure", "BY_HANDLE_FILE_INFORMATION structure", "Reparse Point Tags", "File Attribute Constants", "Naming
+"FILE_BASIC_INFO structure", "FSCTL_SET_REPARSE_POINT" ([MS-FSA] 2.1.5.10.37), "BY_HANDLE_FILE_INFORMATION structure", "Reparse Point Tags", "File Attribute Constants", "Naming
 Files, Paths, and Namespaces". What only NTFS has is missing on FAT: then a change is seen by size and time alone.
 """
 
@@ -59,10 +59,8 @@ _SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
 """Without FILE_SHARE_DELETE nobody renames or removes a folder, nor one above it."""
 CREATE_NEW, OPEN_EXISTING, OPEN_ALWAYS = 1, 3, 4
 NO_REPARSE, NORMAL = 0x00200000, 0x80
-_FOLDERS, _NO_RECALL = (
-    0x02000000,
-    0x00100000,
-)  # FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_NO_RECALL
+_FOLDERS = 0x02000000  # FILE_FLAG_BACKUP_SEMANTICS
+_LOOK_FLAGS = _FOLDERS | NO_REPARSE | 0x00100000  # FILE_FLAG_OPEN_NO_RECALL
 _TYPE_DISK = 1
 _BASIC_INFO, _TAG_INFO, _ENTRIES, _ENTRIES_AGAIN, _ID_INFO = 0, 9, 10, 11, 18
 _DIRECTORY, _REPARSE = 0x10, 0x400
@@ -140,6 +138,10 @@ class WindowsEntry(NamedTuple):
         return self.state
 
 
+class _Elsewhere(FileNotFoundError):
+    """A path below a folder leads out of it, which has become a link."""
+
+
 class WindowsFiles:
     """Implement that part of the port; ``pause`` waits so many seconds."""
 
@@ -156,25 +158,21 @@ class WindowsFiles:
 
     def open_folder(self, above: int, name: str) -> int:
         """Open it, and look at what was opened: a link is no folder."""
-        return self._open_folder(self._below(above, name), _FOLDERS | NO_REPARSE)
+        return self._open_folder(self._below(above, name), _FOLDERS | NO_REPARSE, above)
 
-    def _open_folder(self, path: str, flags: int) -> int:
+    def _open_folder(self, path: str, flags: int, above: int | None = None) -> int:
         handle = self._patiently(
             lambda: self.create(path, _LIST, OPEN_EXISTING, flags, share=_SHARE_FOLDER),
             _FEW_TRIES,
             _BUSY,
         )
-        try:
-            self._demand_folder(handle, path)
+        with self.closed_on_error(handle):
+            if above is not None:
+                self._demand_inside(above, handle)
+            # defence: windows-folder-no-link =False
+            if not stat.S_ISDIR(self._state(handle).st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", path)
             return self._kernel.libraries.descriptor(handle, os.O_RDONLY)
-        except BaseException:
-            self._kernel.call("CloseHandle", handle)
-            raise
-
-    def _demand_folder(self, handle: int, path: str) -> None:
-        # defence: windows-folder-no-link =False
-        if not stat.S_ISDIR(self._state(handle).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", path)
 
     def open_file(self, folder: int, name: str) -> int:
         """Open it itself; other programs may still write, rename and remove it."""
@@ -182,7 +180,9 @@ class WindowsFiles:
         handle = self._patiently(
             lambda: self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None), _FEW_TRIES, _BUSY
         )
-        return self._kernel.libraries.descriptor(handle, os.O_RDONLY | binary())
+        with self.closed_on_error(handle):
+            self._demand_inside(folder, handle)
+            return self._kernel.libraries.descriptor(handle, os.O_RDONLY | binary())
 
     def create_file(self, folder: int, name: str, *, private: bool) -> int:
         """Create it with the rights that the folder hands down, or as the user's alone."""
@@ -192,18 +192,32 @@ class WindowsFiles:
                 handle = self.create(path, access, CREATE_NEW, NO_REPARSE, attributes)
         else:
             handle = self.create(path, access, CREATE_NEW, NO_REPARSE)
-        return self._kernel.libraries.descriptor(handle, os.O_WRONLY | binary())
+        with self.closed_on_error(handle):
+            try:
+                self._demand_inside(folder, handle)
+            except _Elsewhere:
+                self._kernel.call("DeleteFileW", self._final_path(handle))
+                raise
+            return self._kernel.libraries.descriptor(handle, os.O_WRONLY | binary())
 
     def make_folder(self, above: int, name: str) -> None:
         """Create it with the rights that the one above hands down."""
-        self._kernel.demand("CreateDirectoryW", self._below(above, name), None)
+        path = self._below(above, name)
+        self._kernel.demand("CreateDirectoryW", path, None)
+        try:
+            self.look(above, name)
+        except _Elsewhere:
+            self._kernel.call("RemoveDirectoryW", path)
+            raise
 
     def remove_folder(self, above: int, name: str) -> None:
         """Use ``RemoveDirectory``."""
+        self.look(above, name)
         self._kernel.demand("RemoveDirectoryW", self._below(above, name))
 
     def unlink(self, folder: int, name: str) -> None:
         """Use ``DeleteFile``; try again while another program has it open."""
+        self.look(folder, name)
         path = self._below(folder, name)
         self._patiently(lambda: self._kernel.demand("DeleteFileW", path))
 
@@ -230,14 +244,15 @@ class WindowsFiles:
 
     def look(self, folder: int, name: str) -> FileState:
         """Open it for its attributes alone, which fetches nothing. What is being deleted is gone."""
-        path, flags = self._below(folder, name), _FOLDERS | NO_REPARSE | _NO_RECALL
+        path = self._below(folder, name)
         try:
-            handle = self.create(path, _LOOK, OPEN_EXISTING, flags)
+            handle = self.create(path, _LOOK, OPEN_EXISTING, _LOOK_FLAGS)
         except OSError as error:
             if error.errno in _HELD:
                 raise FileNotFoundError(errno.ENOENT, "it is being deleted", name) from None
             raise
         try:
+            self._demand_inside(folder, handle)
             return self._state(handle)
         finally:
             self._kernel.call("CloseHandle", handle)
@@ -299,15 +314,31 @@ class WindowsFiles:
         """Use ``MoveFileEx``, or for an exchange ``ReplaceFile`` first; both try again while a program has one of them open."""
         one, other = self._below(old_folder, old), self._below(new_folder, new)
         if not exchange:
-            self._patiently(lambda: self._move(one, other, _MOVE_WRITE_THROUGH))
+            self._patiently(lambda: self._move_inside(old_folder, one, new_folder, other))
             return True
         if not self.takes_name(spare):  # too long
             return False
         between = self._below(new_folder, spare)
         if not self._replace(one, other, between):
             return False
-        self._patiently(lambda: self._move(between, one, _MOVE_WRITE_THROUGH))
+        self._patiently(lambda: self._move(between, one))
         return True
+
+    def _move_inside(self, old_folder: int, old: str, new_folder: int, new: str) -> None:
+        """Move a file, and back if the new path led elsewhere. Raises ``NotADirectoryError`` for a path that does."""
+        handle = self.create(old, _LOOK, OPEN_EXISTING, _LOOK_FLAGS)
+        moved = False
+        try:
+            self._demand_inside(old_folder, handle)
+            self._move(old, new)
+            moved = True
+            self._demand_inside(new_folder, handle)
+        except _Elsewhere as error:
+            if moved:
+                self._move(self._final_path(handle), old)
+            raise NotADirectoryError(errno.ENOTDIR, error.strerror, new) from None
+        finally:
+            self._kernel.call("CloseHandle", handle)
 
     def _replace(self, new: str, name: str, spare: str) -> bool:
         """Put a new file in the place of another, which gets the spare name; False if the file system cannot."""
@@ -318,7 +349,7 @@ class WindowsFiles:
             if code in UNSUPPORTED:
                 return False
             if code == UNABLE_TO_MOVE_REPLACEMENT_2:  # defence: half-replacement-undone =False
-                self._patiently(lambda: self._move(spare, name, _MOVE_WRITE_THROUGH))
+                self._patiently(lambda: self._move(spare, name))
             elif code not in _AGAIN or not left:
                 raise windows_error(code, name)
             self._pause(_PAUSE)
@@ -327,9 +358,10 @@ class WindowsFiles:
     def replace(self, folder: int, old: str, new: str) -> None:
         """Use ``MoveFileEx``."""
         one, other = self._below(folder, old), self._below(folder, new)
-        self._patiently(lambda: self._move(one, other, _MOVE_WRITE_THROUGH | _MOVE_REPLACE))
+        self._patiently(lambda: self._move(one, other, replaces=True))
 
-    def _move(self, old: str, new: str, flags: int) -> int:
+    def _move(self, old: str, new: str, *, replaces: bool = False) -> int:
+        flags = _MOVE_WRITE_THROUGH | (_MOVE_REPLACE if replaces else 0)
         return self._kernel.demand("MoveFileExW", old, new, flags, path=new)
 
     def link(self, _old_folder: int, _old: str, _new_folder: int, _new: str) -> None:
@@ -383,6 +415,22 @@ class WindowsFiles:
             raise FileNotFoundError(errno.ENOENT, "no file has such a name", name)
         return f"{self._final_path(self._kernel.libraries.handle(folder))}\\{name}"
 
+    def _demand_inside(self, folder: int, handle: int) -> None:
+        """Raise ``FileNotFoundError`` unless what was opened by a path below an open folder lies in it."""
+        path, above = map(self._final_path, (handle, self._kernel.libraries.handle(folder)))
+        # defence: windows-path-stays-inside =False
+        if path.rpartition("\\")[0] != above:
+            raise _Elsewhere(errno.ENOENT, "a folder has become a link", above)
+
+    @contextmanager
+    def closed_on_error(self, handle: int) -> Iterator[None]:
+        """Close a handle if the block raises."""
+        try:
+            yield
+        except BaseException:
+            self._kernel.call("CloseHandle", handle)
+            raise
+
     def _final_path(self, handle: int) -> str:
         size = _LONGEST
         while True:
@@ -408,20 +456,14 @@ class WindowsFiles:
                 kept, handle = handle, 0
                 return kept
             again = self.create(path, access, OPEN_EXISTING, NORMAL)
-            try:
+            with self.closed_on_error(again):
                 self.demand_regular(again, path)
-                self._demand_same(again, handle, path)
-            except BaseException:
-                self._kernel.call("CloseHandle", again)
-                raise
-            return again
+                if self._identity(again, path) != self._identity(handle, path):
+                    raise OSError(errno.ELOOP, "it was replaced by a link", str(path))
+                return again
         finally:
             if handle:
                 self._kernel.call("CloseHandle", handle)
-
-    def _demand_same(self, one: int, other: int, path: str | Path) -> None:
-        if self._identity(one, path) != self._identity(other, path):
-            raise OSError(errno.ELOOP, "it was replaced by a link", str(path))
 
     def create(
         self,

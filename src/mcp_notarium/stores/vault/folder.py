@@ -36,6 +36,8 @@ LONGEST_WAIT = 1.0
 _CHUNK = 1 << 20
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BUSY = (errno.EBUSY, errno.EAGAIN)
+_FAILED = (errno.EIO, errno.EINVAL, errno.ETIMEDOUT)
+"""Errors of one file. C libraries of Windows say EINVAL for what they do not know, such as what OneDrive reports."""
 _NOT_READABLE = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
 
@@ -86,6 +88,18 @@ class InUse(Evicted):
     def __init__(self) -> None:
         NotANote.__init__(
             self, "the file of this note cannot be read now: another program has it open"
+        )
+
+
+class ReadFailed(InUse):
+    """The system cannot give the content of this one file: it cannot be fetched, is infected, or the disk has a bad place."""
+
+    subcategory = "read_failed"
+    resolution_hint = "Ask the user to open the note in its own program, which says what is wrong; then repeat the call."
+
+    def __init__(self) -> None:
+        NotANote.__init__(
+            self, "the file of this note cannot be read now: the system reports an error"
         )
 
 
@@ -234,6 +248,8 @@ def open_file(parent: int, name: str, *, exact: bool = True) -> tuple[int, FileS
             raise NotANote from None
         if error.errno in _BUSY:
             raise InUse from None
+        if error.errno in _FAILED:
+            raise ReadFailed from None
         raise
     try:
         found = SYSTEM.look_at_open(file)
@@ -306,12 +322,21 @@ def missing_as(path: str) -> Iterator[None]:
 
 def _read(file: int, largest: int) -> bytes:
     chunks, size = [], 0
-    while chunk := os.read(file, _CHUNK):
+    while chunk := _read_chunk(file):
         chunks.append(chunk)
         size += len(chunk)
         if size > largest:  # it grows while we read
             raise NotANote
     return b"".join(chunks)
+
+
+def _read_chunk(file: int) -> bytes:
+    try:
+        return os.read(file, _CHUNK)
+    except OSError as error:
+        if error.errno in _FAILED:
+            raise ReadFailed from None
+        raise
 
 
 def _require_note(found: FileState) -> None:
