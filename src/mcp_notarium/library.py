@@ -22,6 +22,7 @@ from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import (
+    CacheBusy,
     NoteNotFound,
     NoteReadOnly,
     StoreError,
@@ -327,8 +328,16 @@ class Library:
     async def survey_move(
         self, old: str, new: str
     ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
-        """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first."""
-        found, files = link_survey.MoveSurvey(), sorted(await self.list_files())
+        """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first.
+
+        What is still to follow of earlier renamings follows first. Raises ``CacheBusy`` if it cannot yet.
+        """
+        await self._writer.finish_links()
+        if any(write.after for write in self._cache.journal.in_flight()):
+            raise CacheBusy("links to a renamed note are still to be changed; nothing was moved")
+        inside = note_lookup.find_in_folder(self._cache.database, old)
+        found = link_survey.MoveSurvey(inside)
+        files = sorted(await self.list_files())
         steps = link_survey.survey_move(
             self._cache.database,
             found,
@@ -338,10 +347,6 @@ class Library:
             canvases=await self._read_card_links(),
         )
         return found, files, steps
-
-    def find_in_folder(self, folder: str) -> list[str]:
-        """Return the ids of the notes outside the trash in a folder and below it, by path."""
-        return note_lookup.find_in_folder(self._cache.database, folder)
 
     async def find_file_cards(self, path: str) -> list[str]:
         """Return the canvases with cards that show a file, but for hidden ones."""

@@ -91,6 +91,20 @@ class Chooser:
             return 0
         return self.choose(f"a step of {owner}", 1 + MOST_TURNS, rate=self.rates.steps)
 
+    # What those who play every order have to know.
+
+    def observe(self, process: str, sql: str, found: object) -> None:
+        """Learn what a process has read in its database."""
+
+    def committed(self, machine: str, process: str) -> None:
+        """Learn that a process has committed something."""
+
+    def flushed(self, machine: str) -> None:
+        """Learn that the disk of a computer has all that was committed."""
+
+    def bring(self, found: object) -> None:
+        """Learn what the next event that is made brings: an answer."""
+
     def mark(self, label: str, owner: object) -> str:
         """See ``Decider.mark``: nobody asks for it."""
         del label, owner

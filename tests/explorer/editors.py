@@ -182,13 +182,25 @@ class Editors:
 
         def write_half() -> None:
             self._finish(file, "".join(lines[:1]), word="")
-            self._later("writes the rest", lambda: self._finish(file, "".join(lines), word=word))
+            self._later("writes the rest", write_all)
+
+        def write_all() -> None:
+            self._world.oracle.tags.taken_back.add(note_id)  # it was read before
+            if not self._has_name(
+                file, note_id
+            ):  # empty, it gave its tags to what stands there now
+                self._world.oracle.tags.dropped.add(note_id)
+            self._finish(file, "".join(lines), word=word)
 
         self._later("writes the first line", write_half)
 
     def _hold_open(self, note_id: str, word: str) -> None:
         text, file = self._text(note_id), self._open(note_id)
         self._later("writes", lambda: self._finish(file, added_below(text, word), word=word))
+
+    def _has_name(self, file: BinaryIO, note_id: str) -> bool:
+        path = self._path(note_id)
+        return path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino
 
     def _open(self, note_id: str) -> BinaryIO:
         file = self._path(note_id).open("r+b", buffering=0)

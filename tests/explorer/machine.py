@@ -25,6 +25,7 @@ import filelock
 
 from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
+from explorer.orders import EveryOrder
 from mcp_notarium import threads
 from mcp_notarium.storage import database_opener, driver
 from mcp_notarium.storage.cache import Cache
@@ -127,8 +128,6 @@ class Machine:
         """Called after a commit that nobody waits for the disk to have."""
         self.gone: list[Process] = []
         """Those that the loop has to drop."""
-        self.committed = 0
-        """How often something was committed."""
         self._commits = [0]
         """Sizes of the log after each commit since the last flush, which is the first one."""
 
@@ -164,17 +163,20 @@ class Machine:
     def _watch(self, database: Database, process: Process) -> None:
         process.databases.append(database)
         run, open_another, close = database.run, database.open_another, database.close
+        self._observe(database, process)
 
         def watched(sql: str, parameters: Any = ()) -> int:
             if sql != "COMMIT":
                 changed = run(sql, parameters)
                 if database._durable is None and not sql.startswith(("BEGIN", "PRAGMA")):
                     self._committed(database)
+                    self.chooser.committed(self.name, process.name)
                 return changed
             durable = database._durable
             process.place("commits")
             changed = run(sql, parameters)
             self._committed(database)
+            self.chooser.committed(self.name, process.name)
             if durable:
                 self._flushed(database)
             else:
@@ -198,6 +200,25 @@ class Machine:
         database.run = watched  # type: ignore[method-assign]
         database.open_another = another  # type: ignore[method-assign]
         database.close = closed  # type: ignore[method-assign]
+
+    def _observe(self, database: Database, process: Process) -> None:
+        """Let those who play every order know what the process reads."""
+        if not isinstance(self.chooser, EveryOrder):
+            return
+        rows, row, observe = database.rows, database.row, self.chooser.observe
+
+        def read_rows(sql: str, parameters: Any = ()) -> Any:
+            found = rows(sql, parameters)
+            observe(process.name, sql, found)
+            return found
+
+        def read_row(sql: str, parameters: Any = ()) -> Any:
+            found = row(sql, parameters)
+            observe(process.name, sql, found)
+            return found
+
+        database.rows = read_rows  # type: ignore[method-assign]
+        database.row = read_row  # type: ignore[method-assign]
 
     def lose_power(self, what: str) -> None:
         """End all processes; the disk keeps what was flushed, and perhaps some commits more."""
@@ -226,7 +247,6 @@ class Machine:
 
     def _committed(self, database: Database) -> None:
         del database  # there is one
-        self.committed += 1
         size = self._log_size()
         if size < self._commits[-1]:  # it was moved into the main file, which flushes
             self._commits = [size]
@@ -236,6 +256,7 @@ class Machine:
     def _flushed(self, database: Database) -> None:
         del database
         self._commits = [self._log_size()]
+        self.chooser.flushed(self.name)
         self.after_flush()
 
     def _log_size(self) -> int:

@@ -87,6 +87,20 @@ class Oracle:
     forgetful: bool = False
     """The store has dropped versions."""
 
+    def expects(self) -> list[str]:
+        """Return what this demands in the end, the same whatever the order was in which it has learned that."""
+        owed = [(process.name, process.dead, word) for process, word in self._owed]
+        of_servers = [(one.name, *more) for one, *more in (*self.recorded, *self.sent)]
+        covered = [(word, process.name) for word, process in self._covered.items()]
+        told = (owed, of_servers, covered, self.promised.items(), self.versions.items())
+        more = (self.taken, self.perhaps_twice, self.removed, self.touched, self._unsure)
+        texts = (self.made.items(), self.unmade, self.alike, self.last.items(), self.tags.given)
+        writers = [(one, *sorted(who)) for one, who in self.writers.items()]
+        begun = [(one, server.name) for one, (server, _) in self._begun.items()]
+        return [
+            repr(sorted(map(repr, part))) for part in (*told, *more, *texts, writers, begun)
+        ] + [self.broken]
+
     def promise(self, word: str, whom: str) -> None:
         """Expect a word to be there in the end, unless it was taken away already."""
         if word in self._covered:

@@ -1,15 +1,16 @@
 """Play every order of the events of a small world, up to the end of a process or of the power at every place, once each.
 
-Two orders that differ only in events which have nothing to do with each other come to the same. So each decision is known by
-what led to it, and the rest is not played again if that was there before. What led to it is a *mark* of each part of the world:
+Two orders that differ in nothing that anybody has seen come to the same. So a state is known by what is there and by what each
+has seen, and what follows it is not played again if it was there before:
 
-* An event of a process has to do with the process, and with the database of its computer. It leaves another mark on the
-  database only if something was committed, or a process ended.
-* The arrival of a request has to do with the store; it leaves another mark there only if a note has changed.
-* Anything else has to do with everything.
+* A process is known by its events, and by what it has read in each: rows of the database of its computer, and answers.
+* A database is known by its rows, and by the commits that the disk does not have yet. The order of records in the audit log counts for nothing.
+* The store is known by the changes of its notes in their order, each by the request.
+* An event that is waited for is known by what its process had seen when it was made; an answer, by what it says.
+* What follows the end of a process is always played.
 
-The mark of an event that is waited for holds what it was made of. Equal marks mean that the same events have
-happened, and in the same order wherever one could know of another. Time stands still and each process has its own chance, so the states are equal, too.
+Who waits for another one looks again only when something has changed, or nothing else can happen. Time stands still and each process has its
+own chance, so that such states are equal.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from explorer.choices import KILL, Chooser
+from explorer.loop import PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from explorer.loop import Event
 
 _FOREIGN = "another device: "
 _ARRIVES = " arrives"
+_DATA_VERSION = "PRAGMA data_version"
+_LOOKS_AGAIN = f" {PAUSE_SECONDS:g} s pass"
+_LAST_RECORD = "SELECT number, mac FROM audit"
 _LOST = "commits the disk still has"
 
 
@@ -49,18 +54,25 @@ class EveryOrder(Chooser):
         self.taken: list[tuple[int, int]] = []
         """What was decided, and among how many."""
         self.words: list[str] = []
-        self.commits: Callable[[str], int] = lambda _machine: 0
         self.changes: Callable[[], int] = lambda: 0
-        """How often the notes of the store have changed, and how much a computer has committed."""
+        """How often the notes of the store have changed."""
         self._store = ""
-        self._databases: dict[str, str] = {}
+        self.contents: Callable[[], str] = lambda: ""
+        """What the databases hold, what each client is at, and what it must find in the end."""
+        self._unflushed: dict[str, str] = {}
+        """Computer to what led to the commits that a loss of power may undo."""
         self._processes: dict[str, str] = {}
+        self._versions: dict[str, Any] = {}
+        """Process to the number by which it knows that somebody else has written."""
         self._event: Event | None = None
-        self._basis = ""
-        self._before: tuple[int, int] = (0, 0)
+        self._running: dict[str, Any] = {}
+        """Process to the hash of what it had seen before, and sees in this event."""
         self._made = 0
-        self._ended = ""
-        """Decisions about ends in this event."""
+        self._before = 0
+        self._changed = 0
+        """How often anything was committed, or changed at the store."""
+        self._looked: dict[str, int] = {}
+        """Mark of a pause between two looks to that number when it began."""
 
     def choose(self, label: str, options: int, *, rate: float) -> int:
         """Return the option of the prefix for the end of a process, and for what a disk has lost; the calm one otherwise."""
@@ -70,10 +82,7 @@ class EveryOrder(Chooser):
             return 0
         if ends and self._killed() >= self._kills:
             return 0
-        option = self._decide(label, options)
-        if option or not ends:
-            self._ended += f"{label} {option}\n"
-        return option
+        return self._decide(label, options)
 
     def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
         """Return that it waits for nothing but its turn."""
@@ -85,24 +94,68 @@ class EveryOrder(Chooser):
         del owner
         return 0
 
+    def observe(self, process: str, sql: str, found: object) -> None:
+        """See ``Chooser.observe``."""
+        event = self._event
+        if (
+            self.mute or event is None or _is_at_store(event)
+        ):  # what it reads there is in the answer
+            return
+        if sql == _DATA_VERSION:
+            before = self._versions.get(process)
+            self._versions[process], found = found, found != before
+        if not sql.startswith(_LAST_RECORD):
+            self._run_of(process).update(repr(found).encode())
+
+    def committed(self, machine: str, process: str) -> None:
+        """See ``Chooser.committed``."""
+        self._changed += 1
+        if self._kills and not self.mute and self._event is not None:
+            mark = self._run_of(process).hexdigest()
+            self._unflushed[machine] = _hash(self._unflushed.get(machine, ""), mark)
+
+    def flushed(self, machine: str) -> None:
+        """See ``Chooser.flushed``."""
+        self._unflushed.pop(machine, None)
+
+    def bring(self, found: object) -> None:
+        """See ``Chooser.bring``."""
+        if not self.mute:
+            self._running[""] = hashlib.sha256(repr(found).encode())
+
     def mark(self, label: str, owner: Any) -> str:
         """See ``Decider.mark``."""
         self._made += 1
-        process = "" if owner is None else self._processes.get(owner.name, "")
-        return _hash(label, self._basis, self._ended, str(self._made), process)
+        event = self._event
+        if self.mute or event is None:
+            return _hash(label)
+        if _is_at_store(event):
+            return _hash(label, self._run_of("").hexdigest())
+        name = label.partition(": ")[0] if owner is None else owner.name
+        mark = _hash(label, self._run_of(name).hexdigest(), str(self._made))
+        if label.endswith(_LOOKS_AGAIN):
+            self._looked[mark] = self._changed
+        return mark
 
     def pick(self, events: Sequence[Event]) -> int:
         """See ``Decider.pick``. Raises ``Seen``."""
         self._finish()
-        order = sorted(range(len(events)), key=lambda at: (events[at].label, events[at].mark))
+        news = [at for at, event in enumerate(events) if self._may_be_news(event)]
+        order = sorted(
+            news or range(len(events)), key=lambda at: (events[at].label, events[at].mark)
+        )
         at = order[0]
         if not self.mute and not self._killed():
-            self._require_new(events)
+            self._require_new(events, order)
             names = [events[one].label for one in order]
             if len(names) > 1:
                 at = order[self._decide(f"{names[0]} before others", len(names), names)]
         self._begin(events[at])
         return at
+
+    def _may_be_news(self, event: Event) -> bool:
+        """Tell whether an event is more than another look at what nobody has changed since the last one."""
+        return self._looked.get(event.mark) != self._changed
 
     def next_prefix(self) -> list[int] | None:
         """Return the decisions of the next schedule, None after the last one."""
@@ -126,59 +179,54 @@ class EveryOrder(Chooser):
 
     # What led to a decision.
 
-    def _require_new(self, events: Sequence[Event]) -> None:
+    def _require_new(self, events: Sequence[Event], order: Sequence[int]) -> None:
         if self._seen is None or len(self.taken) < len(self._prefix):
             return
         found = _hash(
             self._store,
-            *(f"{name} {mark}" for name, mark in sorted(self._databases.items())),
+            self.contents(),
+            *(f"{name} {mark}" for name, mark in sorted(self._unflushed.items())),
             *(f"{name} {mark}" for name, mark in sorted(self._processes.items())),
             *sorted(event.mark for event in events),
-            str(self._killed()),
+            *(events[at].mark for at in order),
         )
         if found in self._seen:
             raise Seen
         self._seen.add(found)
 
     def _begin(self, event: Event) -> None:
-        machine = _machine_of(event)
-        database = self._databases.get(machine, "")
-        if _is_at_store(event):
-            read = database if "changes" in event.label else ""  # it asks for the base of a note
-            self._basis = _hash(event.mark, self._store, read)
-        elif event.owner is not None:
-            process = self._processes.get(event.owner.name, "")
-            self._basis = _hash(event.mark, process, database)
-        else:
-            every = (*sorted(self._databases.values()), *sorted(self._processes.values()))
-            self._basis = _hash(event.mark, self._store, *every)
-        self._event, self._made, self._ended = event, 0, ""
-        self._before = self.changes(), self.commits(machine)
+        self._event, self._made, self._before = event, 0, self.changes()
+        self._running = {}
+        self._run_of(_process_of(event))
+
+    def _run_of(self, process: str) -> Any:
+        """Return what is to be the mark of a process after this event; '' stands for the store, and for nobody."""
+        if process not in self._running:
+            event = self._event
+            assert event is not None
+            before = self._store if not process else self._processes.get(process, "")
+            self._running[process] = hashlib.sha256(f"{before} {event.mark}".encode())
+        return self._running[process]
 
     def _finish(self) -> None:
-        event = self._event
+        event, self._event = self._event, None
         if event is None:
             return
-        self._event = None
-        machine, (changes, commits) = _machine_of(event), self._before
-        after = _hash(self._basis, self._ended)
-        if self.changes() != changes:
-            self._store = _hash(self._store, after)
-        if event.owner is not None and not _is_at_store(event):
-            self._processes[event.owner.name] = after
-        alone = event.owner is None and not event.label.startswith(_FOREIGN)
-        for name in {machine, *self._databases} if alone else {machine}:
-            if alone or self._ended or self.commits(machine) != commits:
-                self._databases[name] = _hash(self._databases.get(name, ""), after)
+        if self.changes() != self._before:
+            self._store = _hash(self._store, event.mark)
+            self._changed += 1
+        self._processes |= {name: run.hexdigest() for name, run in self._running.items() if name}
 
 
 def _is_at_store(event: Event) -> bool:
     return event.label.endswith(_ARRIVES) or event.label.startswith(_FOREIGN)
 
 
-def _machine_of(event: Event) -> str:
-    machine = getattr(event.owner, "machine", None)
-    return "" if machine is None else str(machine.name)
+def _process_of(event: Event) -> str:
+    """Return the process that an event is for, '' if it is for the store, or for nobody."""
+    if _is_at_store(event):
+        return ""
+    return event.label.partition(": ")[0] if event.owner is None else event.owner.name
 
 
 def _hash(*parts: str) -> str:

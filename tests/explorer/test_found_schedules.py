@@ -128,7 +128,7 @@ FOUND = {
             "a1: a thread works: late #1": 4,
             "b1: the disk refuses #10": 1,
         },
-        ("a calls manage move_folder", "b: save {'id': 'Work/note1.md', 'title'", "that are left"),
+        ("b: save {'id': 'Work/note1.md', 'title'", "are still to be changed; nothing was moved"),
     ),
     "links of a note that is written while a folder moves": (
         "vault files, folders",
@@ -140,6 +140,68 @@ FOUND = {
             "b1: the disk refuses #9": 1,
         },
         ("another device: tag hub.md", "They are left in: hub.md"),
+    ),
+    "a link that waits, in a folder that moves": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 3,
+            "act 2 of another device #1": 3,
+            "act 2 of another device comes after #1": 22,
+            "act 3 of another device #1": 7,
+            "act 1 of a #1": 7,
+            "act 1 of b #1": 7,
+            "note of another device #3": 1,
+            "kill: a1 before unlink #1": 1,
+            "act 2 of a #1": 8,
+            "act 3 of a #1": 7,
+            "act 2 of b #1": 12,
+        },
+        (
+            "In 1 note the next sync does it",
+            "0.37 s  b: manage {'action': 'move_folder'",
+        ),
+    ),
+    "a folder that moves back, with links in a note that was edited between its changes": (
+        "vault files, folders",
+        {
+            "act 2 of another device #1": 2,
+            "act 1 of b #1": 11,
+            "another device acts before b1 exchanges files #1": 3,
+        },
+        (
+            "another device: edit in place hub.md",
+            "b calls manage undo",
+            "Nothing was undone",
+        ),
+    ),
+    "a note that gets another name while the links of its folder are looked up": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 3,
+            "act 2 of another device #1": 4,
+            "act 3 of another device #1": 5,
+            "act 1 of a #1": 10,
+            "act 2 of b #1": 8,
+            "note of another device #3": 2,
+            "b renames #1": 1,
+            "act 3 of b #1": 7,
+            "act 2 of a #1": 10,
+        },
+        (
+            "In 2 notes the next sync does it",
+            "It has got another name meanwhile",
+        ),
+    ),
+    "front matter in the copy of a note that is gone": (
+        "vault files",
+        {
+            "act 1 of another device #1": 9,
+            "act 2 of another device #1": 10,
+            "act 1 of b #1": 3,
+            "kill: b1 flushes its log #1": 2,
+            "another device acts while m is dark #1": 13,
+        },
+        ("another device: copy and remove",),
     ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 import pytest
 
 from explorer.breaks import BREAKS
-from explorer.run import every_order, forget_loaded, tell
+from explorer.orders import EveryOrder
+from explorer.run import every_order, forget_loaded, play, tell
 from explorer.world import SMALL, Plan, memory
 from support.long import LONG, sample
 from support.memory_client import ROWS
 
-MOST_LONG = 3_000
+MOST_LONG = 1_500
 """Schedules of a small world with ``--all``; ``./scripts/explore --exhaustive --world NAME`` plays them all."""
 
 
@@ -18,6 +22,8 @@ def tiny(acts: dict[str, tuple[str, ...]], *, kills: int) -> Plan:
     return Plan(memory(ROWS["trilium"]), kills=kills, syncing=False, acts=1, script=acts)
 
 
+ANY = 200
+"""Orders by chance of two servers that write."""
 TINY = {
     "a server, another device": tiny(
         {"a": ("append",), "another device": ("edit the end",)}, kills=0
@@ -50,6 +56,32 @@ def test_orders_that_are_left_out_differ_in_nothing(
     assert {one.fault for one in every} == {""}
     assert len(some) < len(every)
     assert {one.ends for one in some} == {one.ends for one in every}
+    forget_loaded()
+
+
+class AnyOrder(EveryOrder):
+    """Decides by chance; seldom who is next, so that one gets ahead of the others."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__([], kills=0)
+        self._draws = random.Random(number)
+
+    def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
+        del label, names
+        return self._draws.randrange(options) if self._draws.random() < 0.3 else 0
+
+
+@pytest.mark.slow("plays orders one by one")
+@pytest.mark.skipif(not LONG, reason="the short form plays what is smaller")
+def test_any_order_of_two_writers_comes_to_what_one_that_is_played_comes_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SMALL, "two", tiny({"a": ("append",), "b": ("append",)}, kills=0))
+    played = [one.ends for one in every_order("two")]
+    by_chance = {play("two", AnyOrder(number)).ends for number in range(ANY)}
+    assert by_chance <= {*played}
+    assert len(by_chance) > 2
+    assert len(played) < ANY
     forget_loaded()
 
 

@@ -202,10 +202,12 @@ class WiredClient(MemoryClient):
         except Exception as error:  # noqa: BLE001 - it is the answer
             if method in WRITES and isinstance(error, OutcomeUnknown):
                 self._meddle(f"while {who} waits for an answer", note_id)
+            self._chooser.bring(error)
             await self._loop.gate(f"{who}: an error comes", late=strays)
             if not answer.done():
                 answer.set_exception(error)
             return
+        self._chooser.bring(found)
         await self._loop.gate(f"{who}: an answer comes", late=strays)
         if not answer.done():
             answer.set_result(found)

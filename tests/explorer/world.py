@@ -35,6 +35,23 @@ _TROUBLES = ("kill: ", "fails", "no connection", "refuses", "does not answer", "
 """What choices say about something that goes wrong."""
 _LATER_ACTS = ("hide the note", "move below", "remove and make anew")
 """Acts of another device that came after the others: schedules name acts by number."""
+_TABLES = (
+    "sync_metadata",
+    "notes",
+    "note_base",
+    "note_versions",
+    "note_aliases",
+    "note_counts",
+    "index_changes",
+    "merge_bases",
+    "hidden_notes",
+    "hidden_names",
+    "journal",
+)
+"""What a small world has in its database; other tables are empty there, or made from these."""
+_RECORDS = (
+    "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
+)
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -115,7 +132,7 @@ class World:
         """Name of a server that has ended for good: the other one has to do all that is left."""
         if isinstance(chooser, EveryOrder):
             assert isinstance(self.place, MemoryPlace), "nobody counts what happens at other stores"
-            chooser.commits, chooser.changes = self._commits, self.place.changes
+            chooser.changes, chooser.contents = self.place.changes, self._contents
         for machine in self.machines:
             machine.before_cut = partial(self._see_all, machine)
             machine.after_cut = partial(self._meddle_in_the_dark, machine)
@@ -197,8 +214,16 @@ class World:
             machine.lose_power("right after a read")
             raise Killed
 
-    def _commits(self, name: str) -> int:
-        return sum(one.committed for one in self.machines if name in ("", one.name))
+    def _contents(self) -> str:
+        """See ``EveryOrder.contents``. The order of the records in an audit log makes no difference."""
+        found: list[Any] = [(one.name, one.done, one.busy) for one in self.servers]
+        found.append(self.oracle.expects())
+        for machine in self.machines:
+            server = next(one for one in self.servers if one.machine is machine)
+            database = server.app.cache.database
+            found += [database.rows(f"SELECT * FROM {table}") for table in _TABLES]
+            found.append(sorted(database.rows(_RECORDS)))
+        return repr(found)
 
     # The parts of a run.
 

@@ -70,10 +70,11 @@ def survey(
 class MoveSurvey:
     """Hold what links must become if a folder moves: of each note, the new target and the path that it means.
 
-    ``shown``: the files in the folder that notes in it show or link to. ``moved``: the former paths of notes that an earlier
+    ``inside``: the notes in the folder. ``shown``: the files in the folder that notes in it show or link to. ``moved``: the former paths of notes that an earlier
     call has moved already; links to them are of that time.
     """
 
+    inside: Sequence[str]
     links: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)

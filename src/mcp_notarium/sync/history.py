@@ -314,11 +314,12 @@ class History:
         note = self._cache.notes.get(note_id)
         rows = [one for one in self._cache.versions.of(note_id) if not one.removed]
         run = [*takewhile(lambda row: row.change_id == change_id, rows)]
-        if note is None or not any(row.change_id == change_id for row in rows):
+        writes = sum(row.change_id == change_id for row in rows)
+        if note is None or not writes:
             raise _nothing_to_undo(note_id)
         after = (self._cache.notes.etag(note.id), *(row.etag for row in run))
         # defence: bulk-undo-stops-at-later-change
-        if not run or any(row.made != now for row, now in zip(run, after, strict=False)):
+        if len(run) < writes or any(row.made != now for row, now in zip(run, after, strict=False)):
             raise _changed_since(note_id)
         found = await self._read_kept(note.id, run[-1])
         if self._store.traits.ids.paths:

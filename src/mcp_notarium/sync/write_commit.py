@@ -495,8 +495,10 @@ class WriteCommit:
     def _copy_of(self, write: PendingWrite, *, of: Revision | None = None) -> PendingWrite:
         """Make the entry of a conflict copy: of the write's own text, or of what it has overwritten."""
         traits = self._store.traits
+        # As the note would have it: a draft may have lines above the front matter of the note.
+        ours = replace(write.content, text=self._sent(write).text)
         content = copy_content(
-            of.content if of else write.content,
+            of.content if of else ours,
             shares_by_tag=traits.shares_by_tag,
             folder=write.note_id.rpartition("/")[0] if traits.ids.paths else "",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,7 @@ class _Move:
 
     old: str
     new: str
+    inside: Sequence[str]
     files: dict[str, None] = field(default_factory=dict)
     own: dict[str, dict[Link, str | None]] = field(default_factory=lambda: defaultdict(dict))
     to: dict[str, dict[str, dict[Link, str | None]]] = field(
@@ -104,8 +105,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
     old, new = _folders(app, request)
     await require_all_notes(app, "a folder can be moved when all notes are here.")
     move = await _survey(app, old, new)
-    inside = app.library.find_in_folder(old)
-    if not (inside or move.files or app.library.find_change(digest_of(request, call))):
+    if not (move.inside or move.files or app.library.find_change(digest_of(request, call))):
         raise InvalidRequest(
             f"No note lies in a folder {quote(old)}.",
             subcategory="folder",
@@ -123,8 +123,8 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
 
     # A canvas that may only be read is in the way of the whole folder.
     scoped = move.with_cards = app.config.policy.writing.has_rules
-    plan = await make_plan(app, [*inside, *others], draft)
-    _require_whole(plan, [*inside, *(others if scoped else ())])
+    plan = await make_plan(app, [*move.inside, *others], draft)
+    _require_whole(plan, [*move.inside, *(others if scoped else ())])
     if scoped:
         await _require_files(app, move)
     move.with_cards = True
@@ -207,7 +207,7 @@ async def _survey(app: App, old: str, new: str) -> _Move:
     found, files, steps = await app.library.survey_move(old, new)
     for _ in steps:
         await asyncio.sleep(0)
-    move = _Move(old, new, moved=found.moved)
+    move = _Move(old, new, found.inside, moved=found.moved)
     shown = found.shown if app.config.policy.visibility.hides_beside_seen else None
     move.files = dict.fromkeys(
         one for one in files if move.holds(one) and (shown is None or one in shown)

@@ -115,7 +115,7 @@ def _places_error() -> InvalidRequest:
 def _folder_error(plan: Plan, old: str, new: str) -> InvalidRequest:
     """Return the error for a folder of which a note has to stay: links of that would not lead to the files that go."""
     return InvalidRequest(
-        f"{len(plan.refused)} notes that moved have changed since, so nothing was undone: {next(iter(plan.refused.values()))}",
+        f"Nothing was undone, for notes have changed since the folder moved ({len(plan.refused)}): {next(iter(plan.refused.values()))}",
         subcategory="folder",
         http_status_code=409,
         details=plan.reasons(plan.refused),
