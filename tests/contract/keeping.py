@@ -105,20 +105,28 @@ class KeepingContract(OnABench):
         store = await self.keeping(bench)
         note = await self.create(bench, "n1", "a note")
         kept = await store.keep_file(note, "plan.png", "image/png", PICTURE)
+        wrong, digest = (hashlib.sha256(one).hexdigest() for one in (OTHER, PICTURE))
+        assert not await store.discard_file(kept.id, wrong)
+        again = await store.keep_file(await store.get(note.id), "plan.png", "image/png", PICTURE)
+        assert not again.made
+        assert await store.discard_file(kept.id, digest)
+        assert not await store.discard_file(kept.id, digest)
         await self.shown(store, note.id, kept)
-        assert not await store.discard_file(kept.id, hashlib.sha256(OTHER).hexdigest())
-        assert await self.read_back(store, note.id, kept) == PICTURE
-        assert await store.discard_file(kept.id, hashlib.sha256(PICTURE).hexdigest())
         assert await self.read_back(store, note.id, kept) is None
-        assert not await store.discard_file(kept.id, hashlib.sha256(PICTURE).hexdigest())
 
     async def test_a_discarded_file_comes_back_whole_or_not_at_all(self, bench: Bench) -> None:
         store = await self.keeping(bench)
         note = await self.create(bench, "n1", "a note")
         kept = await store.keep_file(note, "plan.png", "image/png", PICTURE)
-        await self.shown(store, note.id, kept)
-        digest = hashlib.sha256(PICTURE).hexdigest()
+        wrong, digest = (hashlib.sha256(one).hexdigest() for one in (OTHER, PICTURE))
         assert await store.discard_file(kept.id, digest)
+        assert not await store.restore_file(kept.id, wrong)
         there = await store.restore_file(kept.id, digest)
+        await self.shown(store, note.id, kept)
         assert await self.read_back(store, note.id, kept) == (PICTURE if there else None)
-        assert not await store.restore_file(kept.id, hashlib.sha256(OTHER).hexdigest())
+
+    async def test_texts_that_show_a_file_have_its_mark(self, bench: Bench) -> None:
+        store = await self.keeping(bench)
+        note = await self.create(bench, "n1", "a note")
+        kept = await store.keep_file(note, "plan one.png", "image/png", PICTURE)
+        assert not kept.link or any(mark in kept.link for mark in store.marks_of(kept.id))

@@ -191,6 +191,9 @@ class KeepingStore(Store, Protocol):
         one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
         """
 
+    def marks_of(self, file_id: str) -> tuple[str, ...]:
+        """Return texts of which every note that shows the file has one. Pure."""
+
     async def discard_file(self, file_id: str, digest: str) -> bool:
         """Remove a file as the app does, into its trash if it has one; False if its bytes have another SHA-256, or it is gone.
 
