@@ -221,6 +221,9 @@ class FolderStore(Store, Protocol):
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
 
+    async def place_files(self, note_id: str) -> str:
+        """Return the folder in which the app puts the files of a note; '' is the top. Raises ``StoreRejected`` if none is shown there."""
+
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""
 
