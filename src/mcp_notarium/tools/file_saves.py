@@ -1,4 +1,4 @@
-"""Handle ``save``, also with a ``file``: keep that where the app keeps files, and link it at the end of the note or of a section.
+"""Handle ``save`` with a ``file``: keep that where the app keeps files, and link it at the end of the note or of a section.
 
 The file comes first: a call that is cut off leaves one that no note shows, and the same call again takes that and makes no second one. The
 link is an ordinary change of the note. A save that is refused takes its file back.
@@ -54,10 +54,10 @@ class _File:
     data: bytes
 
 
-async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save; see :func:`save.handle`. Raises also what keeps a file from being read or kept."""
-    if request.file is None:
-        return await save.handle(app, request, call)
+async def save_with_file(
+    app: App, request: SaveRequest, given: str, call: CallContext
+) -> SavedAnswer:
+    """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
     if not app.library.traits.keeps_files:
         raise InvalidRequest(
             "This store keeps no files.",
@@ -72,7 +72,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         )
     app.config.policy.require_edit(Field.TEXT)
     app.usage_limits.require_write()
-    file = await _read(app, request.file)
+    file = await _read(app, given)
     rest = request.model_copy(update={"file": None})
     if request.id is not None:
         return await _add(app, rest, file, call)
