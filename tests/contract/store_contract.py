@@ -8,11 +8,14 @@ from __future__ import annotations
 from contract.bench import Bench
 from contract.days import DaysContract
 from contract.failing import FailingContract
+from contract.keeping import KeepingContract
 from contract.reading import ReadingContract
 from contract.writing import WritingContract
 
 __all__ = ["Bench", "StoreContract"]
 
 
-class StoreContract(ReadingContract, WritingContract, DaysContract, FailingContract):
+class StoreContract(
+    ReadingContract, WritingContract, DaysContract, KeepingContract, FailingContract
+):
     """Subclass, give ``open_bench``, inherit the tests."""

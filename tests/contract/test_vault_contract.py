@@ -18,6 +18,7 @@ from contract.store_contract import Bench, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
+from mcp_notarium.stores.extensions import KeptFile
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.note_codec import find_tags
 from mcp_notarium.stores.vault.store import VaultStore
@@ -72,6 +73,10 @@ class ShortIds(VaultStore):
 
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         await super().delete(self.path_of(note_id), etag=etag, write_id=write_id)
+
+    async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
+        whole = replace(revision, id=self.path_of(revision.id))
+        return await super().keep_file(whole, name, kind, data)
 
 
 class VaultBench:

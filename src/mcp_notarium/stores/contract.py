@@ -161,6 +161,8 @@ class Traits:
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
     attachments: bool = False
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
+    keeps_files: bool = False
+    """Take files for notes: see ``KeepingStore``."""
     tree: bool = False
     """Have notes below notes: see ``TreeReads``."""
     moves: bool = False

@@ -164,6 +164,46 @@ class AttachmentStore(Store, Protocol):
         """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """Hold where a store has put a file.
+
+    ``id``: as ``find_attachments`` names it. ``link``: what the text of the note says to show it, in the app's own form; '' where
+    the note shows it without. ``made``: it was not there before, with these bytes.
+    """
+
+    id: str
+    link: str
+    made: bool
+
+
+class KeepingStore(Store, Protocol):
+    """Reach a store with the trait ``keeps_files``: a note can get a file, which its app then shows."""
+
+    largest_file: int
+    """Bytes of a file that is kept, at most."""
+
+    async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
+        """Put a file where the app puts files of this note, under a free name, and read it back.
+
+        ``name`` is one that :func:`~mcp_notarium.domain.file_names.clean_file_name` has made. It overwrites nothing. A file of
+        this name, or of one that was made free from it, with the same bytes is taken as it is: a repeated call makes no second
+        one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
+        """
+
+    def marks_of(self, file_id: str) -> tuple[str, ...]:
+        """Return texts of which every note that shows the file has one. Pure."""
+
+    async def discard_file(self, file_id: str, digest: str) -> bool:
+        """Remove a file as the app does, into its trash if it has one; False if its bytes have another SHA-256, or it is gone.
+
+        The caller has made sure that no note shows it.
+        """
+
+    async def restore_file(self, file_id: str, digest: str) -> bool:
+        """Bring a discarded file back under its id, overwriting nothing; True if it is there afterwards with these bytes."""
+
+
 class FolderStore(Store, Protocol):
     """Reach a store whose notes are files among others, which may name them."""
 
@@ -180,6 +220,9 @@ class FolderStore(Store, Protocol):
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
+
+    async def place_files(self, note_id: str) -> str:
+        """Return the folder in which the app puts the files of a note; '' is the top. Raises ``StoreRejected`` if none is shown there."""
 
     async def find_files(self, paths: Iterable[str]) -> set[str]:
         """Return at which of these paths there are files that are no notes, such as images."""

@@ -111,6 +111,8 @@ class LentTables:
     """Raise the numbers that the store gives to at least ``:least``, and above all that stand in its rows."""
     last_change: str
     """Read the number of the last change."""
+    files: str = ""
+    """Read how many files of notes there are, and how many bytes they take; '' if notes have none there."""
     twins: Mapping[str, str] = field(default_factory=dict)
     """Make the row of a table again from the index, by its key: a query for each."""
 
@@ -177,9 +179,10 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
     ids: Ids = Ids.RANDOM
-    """Say, as the next four do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
+    """Say, as the next five do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
+    keeps_files: bool = False
     properties: frozenset[str] = frozenset()
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     describe: Callable[[Store], Awaitable[str]] | None = None
@@ -214,6 +217,7 @@ class StoreKind:
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
         lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
+        lacking |= set() if self.keeps_files else {"file"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}

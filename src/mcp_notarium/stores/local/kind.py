@@ -5,6 +5,8 @@
 * ``made_by`` is the write that made the note: another one that asks for the same id has to take another.
 * ``properties`` is a JSON object with everything of a note that has no column of its own.
 * ``text`` stands last: a listing without content reads the index alone.
+* ``notebook_files`` says which file a note has under which name. ``discarded_at`` (epoch seconds): an undo has taken it, and may
+  be taken back. ``notebook_file_parts`` has the bytes of each digest once, in parts that a copy reads by the hundred.
 * ``notebook_removed`` has no text, and only the newest removals: a cursor from before ``forgotten`` is lost.
 
 The checks are what a verification of the database verifies.
@@ -32,7 +34,13 @@ if TYPE_CHECKING:
 
 
 TABLES = LentTables(
-    keys={"notebook": ("one",), "notebook_notes": ("id",), "notebook_removed": ("id",)},
+    keys={
+        "notebook": ("one",),
+        "notebook_notes": ("id",),
+        "notebook_removed": ("id",),
+        "notebook_files": ("note_id", "name"),
+        "notebook_file_parts": ("digest", "part"),
+    },
     statements=(
         """
         CREATE TABLE notebook (
@@ -65,8 +73,33 @@ TABLES = LentTables(
         ) STRICT, WITHOUT ROWID
         """,
         "CREATE UNIQUE INDEX notebook_removals ON notebook_removed(change)",
+        """
+        CREATE TABLE notebook_files (
+          note_id      TEXT NOT NULL,
+          name         TEXT NOT NULL CHECK (name <> ''),
+          kind         TEXT NOT NULL,
+          digest       TEXT NOT NULL CHECK (length(digest) = 64),
+          size         INTEGER NOT NULL CHECK (size >= 0),
+          kept_at      REAL NOT NULL,
+          discarded_at REAL,
+          PRIMARY KEY (note_id, name)
+        ) STRICT
+        """,
+        "CREATE INDEX notebook_files_digest ON notebook_files(digest)",
+        """
+        CREATE TABLE notebook_file_parts (
+          digest TEXT NOT NULL,
+          part   INTEGER NOT NULL CHECK (part >= 0),
+          data   BLOB NOT NULL,
+          PRIMARY KEY (digest, part)
+        ) STRICT
+        """,
     ),
     last_change="SELECT change FROM notebook",
+    files="""
+        SELECT count(*), (SELECT coalesce(sum(size), 0) FROM (SELECT size FROM notebook_files GROUP BY digest))
+        FROM notebook_files WHERE discarded_at IS NULL
+    """,
     twins={
         "notebook_notes": """
             SELECT n.id, CAST(b.etag AS INTEGER), '', '', b.created_at, b.modified_at, n.trash, n.tags,
@@ -131,6 +164,7 @@ KIND = StoreKind(
     tables=TABLES,
     titles=True,
     trash=True,
+    keeps_files=True,
     properties=frozenset({"pinned"}),
     other_properties=PropertyPlace.BESIDE,
     takes_id=is_plain_id,
@@ -147,6 +181,7 @@ MEMORY = StoreKind(
     access=_access,
     titles=True,
     trash=True,
+    keeps_files=True,
     properties=KIND.properties,
     other_properties=KIND.other_properties,
     native_toolset=KIND.native_toolset,

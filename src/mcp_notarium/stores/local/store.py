@@ -7,7 +7,9 @@ share database and index, so they see it as soon as it is committed.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from mcp_notarium.domain.note import NONE, Content, PendingWrite, Properties, Revision, Tombstone
 from mcp_notarium.errors import (
@@ -33,6 +35,8 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
+from mcp_notarium.stores.extensions import Attachment, KeptFile
+from mcp_notarium.stores.local import files
 from mcp_notarium.stores.local.kind import KIND
 
 MOST_LISTED = 500
@@ -60,11 +64,15 @@ class LocalStore:
         other_properties=KIND.other_properties,
         keeps_dates=True,
         in_database=True,
+        attachments=True,
+        keeps_files=KIND.keeps_files,
     )
     codec_version = 1
+    largest_file = files.LARGEST
 
     def __init__(self, database: LentDatabase) -> None:
         self._db = database
+        self._files = files.NoteFiles(database)
 
     async def list_page(
         self,
@@ -180,10 +188,42 @@ class LocalStore:
                     resolution_hint=TRASH_FIRST,
                 )
             self._db.run("DELETE FROM notebook_notes WHERE id = ?", (note_id,))
+            self._files.drop_note(note_id)
             self._db.run(
                 "INSERT INTO notebook_removed VALUES (?, ?)", (note_id, self._next_change())
             )
             self._forget_old_removals()
+
+    async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
+        """See ``AttachmentStore.list_attachments``."""
+        return self._files.list_shown(revision) if "](" in revision.content.text else []
+
+    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+        """See ``AttachmentStore.read_attachment``."""
+        return self._files.read(attachment.id, largest=largest)
+
+    async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
+        """See ``KeepingStore.keep_file``. It joins the caller's transaction."""
+        with self._db.join_or_begin(durable=True):
+            if self._row(revision.id) is None:
+                raise _not_found(revision.id)
+            return self._files.keep(revision, name, kind, data, largest=self.largest_file)
+
+    def marks_of(self, file_id: str) -> tuple[str, ...]:
+        """See ``KeepingStore.marks_of``."""
+        return file_id, quote(file_id)
+
+    async def discard_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.discard_file``. A file that a note shows, perhaps one that the rules hide, stays."""
+        with self._db.join_or_begin(durable=True):
+            if any(self._db.row(_SHOWING, (mark,)) for mark in self.marks_of(file_id)):
+                return False
+            return self._files.discard(file_id, digest)
+
+    async def restore_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.restore_file``."""
+        with self._db.join_or_begin(durable=True):
+            return self._files.restore(file_id, digest)
 
     async def close(self) -> None:
         """See ``Store.close``: the database is the caller's."""
@@ -238,6 +278,7 @@ def _revision(row: Any) -> Revision:
     )
 
 
+_SHOWING = "SELECT 1 FROM notebook_notes WHERE instr(text, ?) > 0"
 _PAGE = f"""
 SELECT {_COLUMNS} FROM notebook_notes WHERE :before IS NULL OR change < :before
 ORDER BY change DESC LIMIT :n

@@ -1,4 +1,4 @@
-"""Read from the settings of Obsidian and Logseq where a vault keeps its daily notes and templates.
+"""Read from the settings of Obsidian and Logseq where a vault keeps its daily notes, templates and attachments.
 
 The files are opened as notes are: no link is followed, no other file is read, and no more than a bounded part. A setting that
 is missing or cannot be read is the app's default.
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
-from mcp_notarium.errors import InvalidRequest
+from mcp_notarium.errors import InvalidRequest, StoreRejected
 from mcp_notarium.markup.edn import NotEdn, read_edn
 from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
@@ -30,6 +30,7 @@ LARGEST = 256 * 1024
 OBSIDIAN = ".obsidian"
 _PERIODIC = "periodic-notes"
 _JOURNALS, _JOURNAL_FORMAT = "journals", "yyyy_MM_dd"
+_ASSETS = "assets"
 _MARKDOWN = ".md"
 _NOT_IN_PATHS = re.compile(r'[\x00-\x1f\x7f:*?"<>|]')
 """What Obsidian puts into the name of no file."""
@@ -42,6 +43,56 @@ class _Daily:
     folder: str
     form: str
     template: str
+
+
+_Target = Literal["shortest", "relative", "absolute"]
+_FORMS: Mapping[str, _Target] = {"relative": "relative", "absolute": "absolute"}
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentSettings:
+    """Hold where the app puts attachments of a note, and how it links to them.
+
+    ``folder``: as a path from the top; '' is the top. ``wiki``: by wikilinks. ``target``: what a link names the file by. ``named``: a
+    link shows the name of the file. ``embeds_all``: also what is no picture.
+    """
+
+    folder: str
+    wiki: bool
+    target: _Target
+    named: bool
+    embeds_all: bool
+
+
+def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
+    """Return what the app's settings say for the note of this path; without an app, files lie beside their notes.
+
+    Raises ``StoreRejected`` if that is a folder that can hold no notes: what lies there is never shown.
+    """
+    beside = note.rpartition("/")[0]
+    app = read_json(root, "app.json")
+    if app is None and not _has_folder(root, OBSIDIAN):
+        logseq = _read_logseq(root) is not None
+        folder = _ASSETS if logseq else beside
+        return AttachmentSettings(folder, False, "relative", True, logseq)  # noqa: FBT003 - named above
+    said = _text(app, "attachmentFolderPath")
+    below = _join(beside, said[2:]) if said.startswith("./") or said == "." else _join("", said)
+    if below and split_path(f"{below}/any{_MARKDOWN}") is None:
+        raise StoreRejected(
+            "the settings of Obsidian put attachments into a folder in which nothing is shown",
+            subcategory="attachment_folder",
+            resolution_hint="Ask the user to choose another folder for attachments in Obsidian's settings for files and links.",
+        )
+    wiki = (app or {}).get("useMarkdownLinks") is not True
+    form = _FORMS.get(_text(app, "newLinkFormat"), "shortest")
+    return AttachmentSettings(below, wiki, form, False, True)  # noqa: FBT003 - named above
+
+
+def _has_folder(root: int, name: str) -> bool:
+    with suppress(OSError):
+        os.close(open_folder(root, [name], exact=False))
+        return True
+    return False
 
 
 def place_day(root: int, day: datetime) -> DayPlace:

@@ -66,7 +66,7 @@ class FileNames:
         if len(found) < len(set(links)) or time.monotonic() - self._listed_at > _REMEMBERED:
             named: dict[str, list[str]] = defaultdict(list)
             for file in (one for folder in folders() for one in list_files(root, folder)):
-                if _may_be_shown(file):
+                if may_be_shown(file):
                     named[name_key(file)].append(file)
             self._named, self._listed_at = named, time.monotonic()
             found = self._find(root, links, sees)
@@ -158,7 +158,7 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
     return _facts(path, found), data if whole else None
 
 
-def _may_be_shown(path: str) -> bool:
+def may_be_shown(path: str) -> bool:
     """Tell whether a file is one that an app shows: no hidden one, and none that a program left, perhaps with the text of a note."""
     name = path.rpartition("/")[2]
     left = name.startswith(".") or is_temporary(name) or _COPY_OF_NOTE.search(name) is not None

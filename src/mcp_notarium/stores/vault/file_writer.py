@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import BinaryIO
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
@@ -43,8 +44,10 @@ LEFT_BEHIND = 600.0
 RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
 CANVAS = ".canvas"
+_NO_NOTE = ".file"
+"""Ends the temporary name of a file that is no note, before it is there: it is nobody's edit."""
 _TEMPORARY = re.compile(
-    r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)(?P<ending>\.canvas)?\.tmp"
+    r"\.notarium-(?P<ours>\w+)-(?P<read>\w*)-(?P<number>\w+)(?P<ending>\.canvas|\.file)?\.tmp"
 )
 _SPARE = re.compile(
     r"\.notarium-=(?P<ours>\w*)=(?P<read>\w*)=(?P<number>\w+)=(?P<name>.+)\.tmp", re.DOTALL
@@ -193,12 +196,26 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
     ``before`` is called right before the file appears; what it raises keeps it from appearing.
     """
     temporary, written = _write_temporary(parent, data, like=None)
+    _give_name(parent, temporary, name, before)
+    return written
+
+
+def create_other_file(parent: int, name: str, data: bytes, *, before: Callable[[], None]) -> None:
+    """Create a file that is no note. See :func:`create_file`."""
+    temporary = _temporary_name(digest_of(data), "", _NO_NOTE)
+    with _temporary_file(parent, temporary, private=False) as file:
+        file.write(data)
+        SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
+        _flush(file)
+    _give_name(parent, temporary, name, before)
+
+
+def _give_name(parent: int, temporary: str, name: str, before: Callable[[], None]) -> None:
     try:
         before()
         move(parent, temporary, parent, name)
     finally:
         _remove(parent, temporary)
-    return written
 
 
 @dataclass(slots=True)
@@ -384,6 +401,9 @@ def recover(folder: int, name: str, changed: float) -> None:
             return
     if found is None or age < LEFT_BEHIND:
         return
+    if found.groupdict().get("ending") == _NO_NOTE:  # defence: half-a-file-is-no-note =False
+        _remove(folder, name)
+        return
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
@@ -465,23 +485,34 @@ def _write_temporary(
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
     name = _temporary_name(digest_of(data), like[1].digest if like else "", ending)
-    with os.fdopen(SYSTEM.create_file(parent, name, private=like is not None), "wb") as file:
+    with _temporary_file(parent, name, private=like is not None) as file:
+        file.write(data)
+        if like is None:
+            SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
+        else:
+            _copy_rights(parent, like[0], file.fileno())
+            keep_created(file.fileno(), like[1].created)
+        _flush(file)
+        made = SYSTEM.look_at_open(file.fileno())
+        identity = identity_of(file.fileno(), made)
+        noted = like[1].created if like else None
+        return name, NoteFile(data, data.decode(), made, identity, noted)
+
+
+@contextmanager
+def _temporary_file(parent: int, name: str, *, private: bool) -> Iterator[BinaryIO]:
+    """Create a file and give it; it is gone if the block fails."""
+    with os.fdopen(SYSTEM.create_file(parent, name, private=private), "wb") as file:
         try:
-            file.write(data)
-            if like is None:
-                SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
-            else:
-                _copy_rights(parent, like[0], file.fileno())
-                keep_created(file.fileno(), like[1].created)
-            file.flush()
-            os.fsync(file.fileno())
-            made = SYSTEM.look_at_open(file.fileno())
-            identity = identity_of(file.fileno(), made)
-            noted = like[1].created if like else None
-            return name, NoteFile(data, data.decode(), made, identity, noted)
+            yield file
         except BaseException:
             _remove(parent, name)
             raise
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _copy_rights(parent: int, name: str, to: int) -> None:

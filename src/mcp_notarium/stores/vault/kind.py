@@ -105,6 +105,7 @@ KIND = StoreKind(
     titles=True,
     other_properties=PropertyPlace.IN_TEXT,
     trash=True,
+    keeps_files=True,
     takes_id=_takes_id,
     describe=_describe,
     notices=_notices,

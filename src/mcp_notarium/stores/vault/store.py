@@ -15,12 +15,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CacheError,
     CursorLost,
     NoteNotFound,
+    StoreRejected,
 )
 from mcp_notarium.stores.context import ListingMemory
 from mcp_notarium.stores.contract import (
@@ -41,10 +43,11 @@ from mcp_notarium.stores.extensions import (
     Attachment,
     Beside,
     DayPlace,
+    KeptFile,
     NoteIndex,
     TemplateSettings,
 )
-from mcp_notarium.stores.vault import app_settings, attached_files, note_codec
+from mcp_notarium.stores.vault import app_settings, attached_files, kept_files, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
@@ -95,11 +98,13 @@ class VaultStore:
         days=Days.PLACED,
         templates=True,
         types_properties=True,
+        keeps_files=KIND.keeps_files,
         exact=note_codec.EXACT,
         forms=note_codec.forms,
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION
+    largest_file = kept_files.LARGEST
     shortest_pause = 2.0
     """Seconds between two looks at all files of a wait, at least; in a large vault more. A listing, or a question
     whether anything has changed, believes events for so long."""
@@ -121,6 +126,7 @@ class VaultStore:
         self._types = PropertyTypes()
         self._shown_names = attached_files.ShownNames()
         self._reading = threading.Lock()
+        self._keeping = threading.Lock()
         self._file_names = attached_files.FileNames()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -164,6 +170,50 @@ class VaultStore:
         with self._folder.opened() as root:
             return attached_files.read_file(root, path, largest=largest)
 
+    @in_thread
+    def place_files(self, note_id: str) -> str:
+        """See ``FolderStore.place_files``."""
+        with self._folder.opened() as root:
+            return app_settings.read_attachment_settings(root, note_id).folder
+
+    @in_thread
+    def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:  # noqa: ARG002 - the name tells
+        """See ``KeepingStore.keep_file``. One of two files at once looks for its name when the other has it."""
+        if len(data) > self.largest_file:
+            raise StoreRejected(
+                f"a file of {len(data)} bytes is too large: a vault takes {self.largest_file}",
+                subcategory="too_large",
+                resolution_hint="Give a smaller file, or ask the user to put it into the vault.",
+            )
+        with self._folder.opened() as root:
+            self._listing.find(root, revision.id)
+            settings = app_settings.read_attachment_settings(root, revision.id)
+            files = partial(self._all_files, root)
+            with self._keeping:
+                return kept_files.keep(
+                    root, revision.id, name, data, settings=settings, files=files
+                )
+
+    def _all_files(self, root: int) -> list[str]:
+        return [path for one in self._living_folders(root) for path in list_files(root, one)]
+
+    def marks_of(self, file_id: str) -> tuple[str, ...]:
+        """See ``KeepingStore.marks_of``."""
+        name = file_id.rpartition("/")[2]
+        return name, quote(name)
+
+    @in_thread
+    def discard_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.discard_file``."""
+        with self._folder.opened() as root:
+            return kept_files.discard(root, file_id, digest)
+
+    @in_thread
+    def restore_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.restore_file``."""
+        with self._folder.opened() as root:
+            return kept_files.restore(root, file_id, digest)
+
     def _living_folders(self, root: int) -> list[str]:
         with self._looking:
             self._look(root, within=self.shortest_pause)
@@ -178,8 +228,7 @@ class VaultStore:
     def list_beside(self) -> Beside:
         """See ``FolderStore.list_beside``."""
         with self._folder.opened() as root:
-            folders = self._living_folders(root)
-            files = [path for one in folders for path in list_files(root, one)]
+            files = self._all_files(root)
             read = canvas_files.read_links(root, files)
             shown = {canvas: files for canvas, (files, _) in read.items()}
             return Beside(files, shown, {canvas: links for canvas, (_, links) in read.items()})
