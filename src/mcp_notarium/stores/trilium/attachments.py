@@ -50,17 +50,25 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     }
     for one in _SHOWN.finditer(text):
         name = named.get(one["linked"], unquote(one["name"] or one["title"] or ""))
-        shown = (
-            f"{one['note']}/{CONTENT}"
-            if one["note"]
-            else f"{revision.id}/{one['own'] or one['linked']}"
-        )
+        shown = _id_of(revision.id, one)
         kind = kind_of_name(name)
         if shown not in found or found[shown].kind == UNKNOWN:
             found[shown] = Attachment(shown, kind)
         if len(found) == _MOST:
             break
     return [*found.values()]
+
+
+def id_of_link(note_id: str, target: str) -> str:
+    """See ``AttachmentStore.id_of_link``. Pure."""
+    found = _SHOWN.search(target)
+    return "" if found is None else _id_of(note_id, found)
+
+
+def _id_of(note_id: str, shown: re.Match[str]) -> str:
+    if shown["note"]:
+        return f"{shown['note']}/{CONTENT}"
+    return f"{note_id}/{shown['own'] or shown['linked']}"
 
 
 class AttachmentReader:

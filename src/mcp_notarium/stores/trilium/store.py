@@ -38,7 +38,7 @@ from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
-from mcp_notarium.stores.trilium.attachments import AttachmentReader, list_attachments
+from mcp_notarium.stores.trilium.attachments import AttachmentReader, id_of_link, list_attachments
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
@@ -191,6 +191,10 @@ class TriliumStore:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, name = attachment.id.partition("/")
         return await self._attachments.read(note_id, name, largest=largest)
+
+    def id_of_link(self, note_id: str, target: str) -> str:
+        """See ``AttachmentStore.id_of_link``."""
+        return id_of_link(note_id, target)
 
     # The calendar
 
