@@ -251,7 +251,7 @@ DAMAGED = {
     "the id is too long": notes_of(id="x" * 2000),
     "`activeNotes` must be a list": b'{"activeNotes": 1}',
     "`content` must be a string": b'{"activeNotes": [{"id": "a"}]}',
-    "has no source/notes.json": zipped(b"{}", "other.json"),
+    "has no notes.json or source/notes.json": zipped(b"{}", "other.json"),
     "damaged or locked": zipped(b"x" * 5000)[:60],
     "(NotImplementedError)": zipped(b"x" * 5000, method=zipfile.ZIP_LZMA),
     "(UnicodeDecodeError)": zipped(b"{}", "\u00e9.json").replace("\u00e9".encode(), b"\xff\xff"),
