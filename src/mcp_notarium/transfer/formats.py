@@ -298,6 +298,8 @@ class _DocumentExport(Export):
 
     def drop(self) -> None:
         if self._zip is not None:
+            with suppress(OSError):  # of a full disk
+                self._zip.close()
             with suppress(OSError):
                 self._file.close()
             SYSTEM.remove(self.unfinished)
@@ -332,7 +334,8 @@ class FoundExport:
         """Return the bytes of a file. Raises ``UnfitFile`` if it is damaged, or not what the notes say."""
         try:
             with self.open(file.path) as opened:
-                data = opened.read(LARGEST_FILE + 1)
+                most = min(file.size or 0, LARGEST_FILE)  # defence: file-bomb =LARGEST_FILE
+                data = opened.read(most + 1)
         except (OSError, KeyError, *_BROKEN) as error:
             raise UnfitFile(f"it cannot be read ({type(error).__name__})") from None
         if len(data) != file.size:
@@ -389,6 +392,8 @@ def _with_files(
     """Return the notes with the files that they show. Raises ``InvalidRequest`` if these are too many."""
     if len(sizes) > MOST_FILES:
         raise _too_many(f"files than {MOST_FILES:,}")
+    if not sizes and not any(note.files for note, _ in notes):
+        return [note for note, _ in notes]
     listed: defaultdict[str, list[str]] = defaultdict(list)
     for path in sizes:
         listed[name_key(path)].append(path)
@@ -405,7 +410,7 @@ def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:
     values = 0
     for note in notes:
         found.append(note)
-        values += len(note.content.tags) + len(note.content.properties)
+        values += len(note.content.tags) + len(note.content.properties) + len(note.files)
         if len(note.content.text.encode()) > LARGEST_NOTE:
             raise unreadable(f"the note {(note.content.title or note.id)[:60]!r} is too large")
         if len(found) > MOST_NOTES:

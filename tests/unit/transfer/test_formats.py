@@ -12,6 +12,7 @@ import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -390,6 +391,136 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
     nest(tmp_path / "deepest", 3000)
     assert "more than 100 folders" in refusal(tmp_path / "deepest")
     subprocess.run(["rm", "-rf", tmp_path / "deepest"], check=True)  # deeper than Python removes
+
+
+def with_files(path: Path, name: str, *files: tuple[str, bytes]) -> Path:
+    """An export of a note that links to these files."""
+    with formats.writing(name, path) as export:
+        made = [export.put_file(*one, 1e9) for one in files]
+        shown = tuple(replace(one, links=((one.path, True),)) for one in made)
+        text = "".join(f"![x]({quote(one.path)})\n" for one in made)
+        note = replace(NOTE, content=Content(text, title="Title"), folder="A/B", files=shown)
+        export.put_notes([note], lambda _done, _total: None)
+    return export.path
+
+
+@pytest.mark.parametrize("name", ["markdown", "json"])
+def test_files_are_private_named_for_every_system_and_found_again(
+    tmp_path: Path, name: str
+) -> None:
+    same = [
+        ("a/Plan.png", b"1"),
+        ("plan.PNG", b"2"),
+        ("plan.md", b"3"),
+        (".x\0..", b""),
+        ("Plan.png", b"1"),
+    ]
+    path = with_files(tmp_path / "out", name, *same)
+    found = [path, *path.rglob("*")]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in found if one.is_file()} == {0o600}
+    with formats.reading(path) as export:
+        (note,) = export.notes
+        read = {one.path: export.read_file(one) for one in note.files}
+        assert read == {
+            "files/Plan.png": b"1", "files/plan 2.PNG": b"2", "files/plan.md.txt": b"3", "files/x": b"",
+        }  # fmt: skip
+        assert all(one.links for one in note.files)
+    if name == "markdown":
+        assert "![x](../../files/plan%202.PNG)" in (path / "A" / "B" / "Title.md").read_text()
+    else:
+        assert path.name == "out.zip"
+        with pytest.raises(ConfigError, match=r"out.zip is there already|out is there already"):
+            with_files(tmp_path / "out", name, *same)
+        assert {one.name for one in tmp_path.iterdir()} == {"out.zip"}
+
+
+def changed_zip(path: Path, at: Path, **members: bytes) -> Path:
+    """The zip with other bytes in some of its files, and with its list of notes as it was."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as new:
+        for one in old.namelist():
+            new.writestr(one, members.get(one.rpartition("/")[2].partition(".")[0], old.read(one)))
+    return at
+
+
+def test_a_file_of_an_export_that_lies_is_refused_alone(tmp_path: Path) -> None:
+    good = with_files(tmp_path / "out.json", "json", ("a.bin", b"a" * 99), ("b.bin", b"b" * 99))
+    other = changed_zip(good, tmp_path / "other.zip", a=b"x" * 99)
+    bomb = changed_zip(good, tmp_path / "bomb.zip", a=b"a" * (32 << 20))
+    data = bomb.read_bytes()
+    bomb.write_bytes(data.replace((32 << 20).to_bytes(4, "little"), (99).to_bytes(4, "little")))
+    for path, why in ((other, "not the file that was exported"), (bomb, "BadZipFile")):
+        tracemalloc.start()
+        with formats.reading(path) as export:
+            first, second = export.notes[0].files
+            with pytest.raises(formats.UnfitFile, match=why):
+                export.read_file(first)
+            assert export.read_file(second) == b"b" * 99
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        tracemalloc.stop()
+
+
+def test_a_note_names_no_file_outside_the_export_and_none_behind_a_link(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    root = tmp_path / "notes"
+    (root / "sub").mkdir(parents=True)
+    (root / "link.png").symlink_to(secret)
+    (root / "folder").symlink_to(tmp_path)
+    (root / ".hidden.png").write_bytes(b"hidden")
+    (root / "own.png").write_bytes(b"own")
+    names = (
+        "../secret.png",
+        "link.png",
+        "folder/secret.png",
+        ".hidden.png",
+        str(secret),
+        "own.png",
+    )
+    text = " ".join(f"![[{one}]] ![]({one})" for one in names)
+    (root / "sub" / "a.md").write_text(text)
+    listed = "".join(f"- {one}\n" for one in names)
+    (root / "b.md").write_text(f"---\nnotarium: 1\nid: b\nfiles:\n{listed}---\n")
+    with formats.reading(root) as export:
+        shown = {one.path for note in export.notes for one in note.files if one.size is not None}
+        assert shown == {"own.png"}
+    given = tmp_path / "given.zip"
+    files = [{"path": one, "digest": ""} for one in (*names, "files/../../secret.png")]
+    given.write_bytes(zipped(notes_of(files=files), "notes.json"))
+    with formats.reading(given) as export:
+        assert {one.size for one in export.notes[0].files} == {None}
+        with pytest.raises(formats.UnfitFile):
+            export.read_file(export.notes[0].files[0])
+    for wrong in ("x", [1], [{"path": 1}], [{"path": "a", "digest": 1}]):
+        given.write_bytes(notes_of(files=wrong))
+        assert "note 1" in refusal(given)
+
+
+def test_too_many_files_or_bytes_are_refused_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = with_files(tmp_path / "out", "markdown", ("a.bin", b"a" * 99), ("b.bin", b"b" * 99))
+    monkeypatch.setattr(formats, "MOST_FILES", 1)
+    assert "more files than 1" in refusal(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(formats, "LARGEST_FILES", 197)
+    assert "more bytes of files than 197" in refusal(path)
+    monkeypatch.setattr(formats, "LARGEST_FILES", 198)
+    assert len(formats.read(path)[0].files) == 2
+
+
+def test_an_export_with_files_that_ends_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    def begin(name: str) -> None:
+        with formats.writing(name, tmp_path / "out") as export:
+            export.put_file("a.png", b"a", 1e9)
+            fail(0, 0)
+
+    for name in ("markdown", "json"):
+        with pytest.raises(KeyboardInterrupt):
+            begin(name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
