@@ -152,6 +152,13 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     )
 
 
+async def draft_of(app: App, request: SaveRequest) -> Draft:
+    """Return what a request would save, or raise why it cannot; nothing is written."""
+    _check_shape(app, request)
+    _check_permitted(app, request)
+    return await _draft(app, request)
+
+
 async def carry_out(
     app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext, *, exact: bool = False
 ) -> tuple[Draft, Note, Saved | None]:
