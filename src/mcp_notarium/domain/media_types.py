@@ -47,14 +47,6 @@ def kind_of_name(name: str) -> str:
     return _MORE.get(ending) or _TABLE.types_map[True].get(ending, UNKNOWN)
 
 
-def ending_of(kind: str) -> str:
-    """Return the ending that names of files of a kind have, with its dot; '' if none is known."""
-    if kind == UNKNOWN:
-        return ""
-    named = (ending for ending, one in _MORE.items() if one == kind)
-    return _TABLE.guess_extension(kind) or next(named, "")
-
-
 def kind_of(head: bytes, promised: str) -> str:
     """Return the kind of a file from its first ``HEAD`` bytes, else the promised one; of what is decoded only the bytes count."""
     for start, kind in _STARTS:
