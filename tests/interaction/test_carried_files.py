@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -191,6 +192,26 @@ def test_an_import_that_ends_anywhere_is_finished_by_the_next(store: str) -> Non
         assert ends_at > 8
 
 
+def test_one_file_after_another_is_in_memory(tmp_path: Path) -> None:
+    names = [f"{number}.bin" for number in range(12)]
+    fill(tmp_path, {"a.md": " ".join(f"![[{one}]]" for one in names).encode()})
+    fill(tmp_path, {one: one.encode() * (1 << 18) for one in names})
+
+    async def work() -> None:
+        async with opened("vault", tmp_path) as client:
+            assert (await export(client, "vault", tmp_path / "out.zip", "json")).files == 12
+        with formats.reading(tmp_path / "out.zip") as found:
+            async with opened("local", tmp_path / "local") as client:
+                assert (await bring(client, "local", found))[1].files == 12
+
+    tracemalloc.start()
+    try:
+        asyncio.run(work())
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20  # of 16 MB
+    finally:
+        tracemalloc.stop()
+
+
 def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -198,6 +219,13 @@ def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
         fill(folder)
         (folder / "vault").rename(folder / "export")
         with formats.reading(folder / "export") as found:
+            thrown = replace(
+                found.notes[1], id="n-2", content=replace(found.notes[1].content, trash=True)
+            )
+            for store in KEEPING:
+                async with opened(store, folder / "thrown" / store) as client:
+                    _, done = await bring(client, store, replace(found, notes=[thrown]))
+                    assert (done.files, done.refused_files) == (3, [])
             async with opened("memento", folder / "memento") as client:
                 planned, done = await bring(client, "memento", found)
                 (reason,) = planned.lost_files

@@ -77,8 +77,11 @@ class NoteTransfer:
     async def find_files(self, held: Sequence[Revision]) -> Mapping[str, list[ShownFile]]:
         """Return the files that each of these notes shows, by the id of the note; hidden files too."""
         listed, there = await self._list_files(held)
-        found = {one.id: [*_join(one, listed[one.id], there)] for one in held}
-        return {note_id: files for note_id, files in found.items() if files}
+        having = {
+            *(note_id for note_id, files in listed.items() if files),
+            *(to for _, to in there),
+        }
+        return {one.id: [*_join(one, listed[one.id], there)] for one in held if one.id in having}
 
     async def _list_files(
         self, held: Sequence[Revision]
@@ -90,6 +93,7 @@ class NoteTransfer:
             there = {
                 (target, one.id): facts
                 for one in held
+                if listed[one.id]
                 for target in map(_target_of, find_whole_links(one.content.text))
                 for facts in listed[one.id]
                 if facts.id == store.id_of_link(one.id, target)

@@ -309,7 +309,9 @@ def _entry(path: str, at: float) -> zipfile.ZipInfo:
     """Describe a file of a zip: its time is one that the format knows, and only its owner may read it."""
     seconds = min(max(at, _OLDEST_IN_ZIP.timestamp()), _NEWEST_IN_ZIP.timestamp())
     entry = zipfile.ZipInfo(path, datetime.fromtimestamp(seconds, UTC).timetuple()[:6])
-    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+    packed = path.startswith(f"{FILES}/")  # as pictures and papers are
+    entry.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o600 << 16
     return entry
 
 

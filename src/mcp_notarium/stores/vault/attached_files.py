@@ -153,7 +153,11 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
         finally:
             os.close(parent)
         with os.fdopen(file, "rb") as opened:
-            data = opened.read(largest + 1) if found.st_size <= largest else None
+            data = None
+            if found.st_size <= largest:
+                data = opened.read(found.st_size + 1)  # so many bytes are reserved
+                if len(data) > found.st_size:  # it grows
+                    data += opened.read(largest + 1 - len(data))
     whole = data is not None and len(data) <= largest
     return _facts(path, found), data if whole else None
 
