@@ -9,6 +9,7 @@ import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from io import BytesIO
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,6 +136,9 @@ def test_files_go_from_a_vault_through_every_store_that_keeps_them_and_back(form
                     assert (done.imported, done.files, done.refused_files) == (2, 3, [])
                     assert await shown_by(client, store) == {"Trip": ALL, "Other": []}
                     before = await read(client, store)
+                    if client.remote.traits.keeps_dates:
+                        held = {one.content.title: one.modified_at for one in before[0]}
+                        assert held == {one.content.title: one.modified_at for one in found.notes}
                     again, done = await bring(client, store, found)
                     assert (again.new, again.there, again.differ) == ([], 2, [])
                     assert await read(client, store) == before
@@ -278,6 +282,10 @@ def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+def crash(_path: str) -> BytesIO:
+    raise Crash
+
+
 def test_pictures_that_no_text_shows_come_along(tmp_path: Path) -> None:
     app = tmp_path / "memento" / "dev.db"
     app.parent.mkdir()
@@ -293,8 +301,10 @@ def test_pictures_that_no_text_shows_come_along(tmp_path: Path) -> None:
         assert written.endswith("\n---\nwords\n")
         with formats.reading(tmp_path / "out") as found:
             async with opened("vault", tmp_path) as client:
+                with pytest.raises(Crash):
+                    await bring(client, "vault", replace(found, open=crash))
                 _, done = await bring(client, "vault", found)
-                assert done.files == 1
+                assert (done.imported, done.files) == (0, 1)
                 assert await shown_by(client, "vault") == {"Pictures": [PLAN]}
                 again, _ = await bring(client, "vault", found)
                 assert (again.new, again.there, again.differ) == ([], 1, [])
