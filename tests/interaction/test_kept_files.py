@@ -98,21 +98,27 @@ def obsidian(**settings) -> dict[str, str | bytes]:
     return {".obsidian/app.json": json.dumps(settings)}
 
 
+def account(folder: Path, store: str) -> dict[str, str]:
+    """The environment of a server that may keep files from some folders of a home."""
+    (folder / "Pictures").mkdir()
+    (folder / "Pictures" / "day out.jpg").write_bytes(photo((800, 600)))
+    (folder / "vault" / ".obsidian").mkdir(parents=True)
+    (folder / "data").mkdir(mode=0o700)
+    rules = folder / "Pictures" / "rules.toml"
+    rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
+    rules.chmod(0o600)
+    (folder / "vault" / "own.jpg").write_bytes(PNG)
+    (folder / "data" / "own.jpg").write_bytes(PNG)
+    more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
+    more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
+    return store_environment(folder, store, **more)
+
+
 @pytest.mark.slow("it starts a server of its own for each store")
 @pytest.mark.parametrize("store", ["local", "vault"])
 async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store):
     """As typed: the policy file, a started and confined server, and the commands of a person."""
-    (tmp_path / "Pictures").mkdir()
-    (tmp_path / "Pictures" / "day out.jpg").write_bytes(photo((800, 600)))
-    (tmp_path / "vault" / ".obsidian").mkdir(parents=True)
-    (tmp_path / "data").mkdir(mode=0o700)
-    rules = tmp_path / "data" / "policy.toml"
-    rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
-    (tmp_path / "vault" / "own.jpg").write_bytes(PNG)
-    (tmp_path / "data" / "own.jpg").write_bytes(PNG)
-    rules.chmod(0o600)
-    more = {"VAULT_PATH": str(tmp_path / "vault")} if store == "vault" else {}
-    env = store_environment(tmp_path, store, NOTARIUM_DESTRUCTIVE="trust", **more)
+    env = account(tmp_path, store)
     with Server(env) as server:
         made = server.tool(
             "save", title="Trip", text="It was fine.\n", file="~/Pictures/day out.jpg"
@@ -127,7 +133,11 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
         whole = str(tmp_path / "Pictures" / "day out.jpg")
         again = server.tool("save", id=note_id, file=whole)
         assert (again["unchanged"], again["files"][0]["id"]) == (True, row["id"])
-        closed = ["~/data/own.jpg", *(["~/vault/own.jpg"] if store == "vault" else [])]
+        closed = [
+            "~/Pictures/rules.toml",
+            "~/data/own.jpg",
+            *(["~/vault/own.jpg"] if store == "vault" else []),
+        ]
         for path in (*closed, "~/Documents/x.jpg"):
             refused = server.error("save", id=note_id, file=path)
             assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("policy", True)
@@ -144,6 +154,25 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
     size = len((tmp_path / "Pictures" / "day out.jpg").read_bytes())
     expected = (1, size) if store == "local" else (None, None)
     assert (facts.get("files"), facts.get("files_bytes")) == expected
+
+
+@pytest.mark.slow("it starts two servers")
+async def test_a_file_outlives_a_new_data_key_and_goes_with_its_note(tmp_path):
+    env = account(tmp_path, "local")
+    with Server(env) as server:
+        made = server.tool("save", text="x\n", file="~/Pictures/day out.jpg")
+        assert server.leave() == 0
+    assert run(env, "rotate-key", "--reencrypt").returncode == 0
+    note_id, file_id = made["id"], made["files"][0]["id"]
+    with Server(env) as server:
+        assert server.result("get", id=file_id)["content"][-1]["type"] == "image"
+        version = server.tool("get", id=note_id)["local_version"]
+        note = server.tool("manage", action="trash", id=note_id, local_version=version)
+        gone = {"id": note_id, "local_version": note["new_local_version"], "confirm": True}
+        server.tool("manage", action="delete_permanently", **gone)
+        assert server.leave() == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["files"], facts["files_bytes"]) == (0, 0)
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])

@@ -24,7 +24,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools import answers, file_saves, get, manage, requests
+from mcp_notarium.tools import answers, get, manage, requests, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
@@ -100,7 +100,7 @@ TOOLS: tuple[Tool, ...] = (
         answer=answers.SavedAnswer,
         destructive=True,
         open_world=True,
-        handle=file_saves.handle,
+        handle=save.handle,
     ),
     Tool(
         name="manage",

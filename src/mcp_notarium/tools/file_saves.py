@@ -1,4 +1,4 @@
-"""Handle ``save``, also with a ``file``: keep that where the app keeps files, and link it at the end of the note or of a section.
+"""Handle ``save`` with a ``file``: keep that where the app keeps files, and link it at the end of the note or of a section.
 
 The file comes first: a call that is cut off leaves one that no note shows, and the same call again takes that and makes no second one. The
 link is an ordinary change of the note. A save that is refused takes its file back.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
+from mcp_notarium.config.policy_file import FILE_VARIABLE
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
 from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.policy import Field
@@ -54,10 +55,10 @@ class _File:
     data: bytes
 
 
-async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save; see :func:`save.handle`. Raises also what keeps a file from being read or kept."""
-    if request.file is None:
-        return await save.handle(app, request, call)
+async def save_with_file(
+    app: App, request: SaveRequest, given: str, call: CallContext
+) -> SavedAnswer:
+    """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
     if not app.library.traits.keeps_files:
         raise InvalidRequest(
             "This store keeps no files.",
@@ -72,7 +73,7 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         )
     app.config.policy.require_edit(Field.TEXT)
     app.usage_limits.require_write()
-    file = await _read(app, request.file)
+    file = await _read(app, given)
     rest = request.model_copy(update={"file": None})
     if request.id is not None:
         return await _add(app, rest, file, call)
@@ -150,6 +151,8 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
+    if named := os.environ.get(FILE_VARIABLE):
+        yield Path(named)
     whats: tuple[Literal["config", "data"], ...] = ("config", "data")
     for what in whats:
         try:

@@ -39,7 +39,7 @@ def schema_without(schema: dict[str, Any], gone: Collection[str]) -> dict[str, A
     rest = {name: value for name, value in schema.items() if name != "properties"}
     return (
         rest
-        | ({"properties": fields} if fields else {})
+        | ({"properties": fields} if fields or not schema.get("properties", True) else {})
         | ({"enum": values} if "enum" in schema else {})
     )
 
