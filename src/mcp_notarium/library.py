@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
+from mcp_notarium.domain.file_names import split_ending
 from mcp_notarium.domain.loss import Keeping, find_loss
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import (
     NoteNotFound,
     NoteReadOnly,
+    NotPermitted,
     StoreError,
     StoreRejected,
     VersionConflict,
@@ -39,8 +41,9 @@ from mcp_notarium.storage import (
 )
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.property_table import PropertyUse
+from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.task_table import FoundTask
-from mcp_notarium.storage.version_table import ROW_BYTES
+from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
 from mcp_notarium.sync.day_notes import DayNotes
@@ -66,6 +69,8 @@ if TYPE_CHECKING:
         Attachment,
         AttachmentStore,
         FolderStore,
+        KeepingStore,
+        KeptFile,
         NativeReads,
         RevivingStore,
         TypingStore,
@@ -75,6 +80,7 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
+_SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
 def _digest(native: bytes) -> str:
@@ -96,6 +102,20 @@ class Statistics:
     cipher_version: str | None
     size_bytes: int
     schema_version: int
+
+
+def _has_any(text: str, marks: Sequence[str]) -> bool:
+    return any(mark in text for mark in marks)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettled:
+    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``."""
+
+    gone: int = 0
+    stays: int = 0
+    back: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +337,113 @@ class Library:
                 names.update(name_key(link[0]) for link in beside.links[canvas])
         return names
 
+    @property
+    def largest_file(self) -> int:
+        """Return how many bytes a file may have that is kept; 0 if the store keeps none."""
+        return self._keeper.largest_file if self.traits.keeps_files else 0
+
+    @property
+    def _keeper(self) -> KeepingStore:
+        return cast("KeepingStore", self._store)  # its trait says so
+
+    async def keep_file(
+        self, note: Note, name: str, kind: str, data: bytes, *, act: Act | None
+    ) -> KeptFile:
+        """Put a file where the app puts files of a note, as ``act`` records before. The caller lets the note show it.
+
+        Where rules hide notes its name has digits of its own: that a name is taken would betray a hidden file. Raises what the store
+        raises, and ``NotPermitted`` for a place that is closed.
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        if (base := self._cache.notes.base(note.id)) is None:
+            raise NoteNotFound("There is no note with this id.", details={"id": note.id})
+        if self.traits.ids.paths:
+            # defence: kept-name-betrays-nothing =False
+            if self._cache.notes.visibility.rules.has_rules:
+                stem, ending = split_ending(name)
+                name = with_digits(stem, seed=f"{note.id}/{digest}") + ending
+            await self._require_open_place(note, name)
+        if act is not None:
+            act.file = digest
+            act.begin()  # defence: kept-file-recorded-first
+        kept = await self._keeper.keep_file(base, name, kind, data)
+        if kept.made:
+            now = self._cache.versions.clock()
+            since = now - self._cache.versions.limits.days * DAY
+            row = KeptFileRow(kept.id, digest, now)
+            self._cache.sync_state.add_kept_file(row, since=since)
+        return kept
+
+    async def _require_open_place(self, note: Note, name: str) -> None:
+        """Raise ``NotPermitted`` if the app puts files of the note where the rules close, or where nothing may be changed."""
+        folder = await self._folders.place_files(note.id)
+        path = f"{folder}/{name}".lstrip("/")
+        # defence: no-file-in-closed-place =False
+        if self._cache.notes.visibility.rules.closes(path):
+            raise NotPermitted(
+                "The app puts files into a folder that is closed here.",
+                resolution_hint="Ask the user to open the folder for attachments in MCP Notarium's policy file, or to choose another one in "
+                "their app.",
+            )
+        # defence: no-file-outside-scope =False
+        if not self._writer.scope.permits_path(path):
+            raise self._writer.scope.refusal(
+                "The app puts files into a folder that may only be read here."
+            )
+
+    async def drop_file(self, kept: KeptFile, digest: str) -> None:
+        """Take a file back that no note came to show."""
+        if kept.made:
+            with suppress(StoreError):
+                await self._discard(kept.id, digest)
+
+    async def settle_files(self, old: str, note: Note, *, undone: bool) -> FilesSettled:
+        """Let files that were kept from here follow the text of a note, which was ``old``: bring discarded ones back that it shows again.
+
+        ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same.
+        """
+        if not self.traits.keeps_files:
+            return FilesSettled()
+        gone = back = stays = lost = 0
+        for one in self._cache.sync_state.kept_files():
+            marks = self._keeper.marks_of(one.id)
+            shown, was = _has_any(note.text, marks), _has_any(old, marks)
+            if undone and not one.discarded and was and not shown:
+                done = await self._settle(one, self._discard)
+                gone, stays = gone + done, stays + (not done)
+            elif one.discarded and shown and not was:
+                done = await self._settle(one, self._keeper.restore_file)
+                back, lost = back + done, lost + (not done)
+        return FilesSettled(gone, stays, back, lost)
+
+    async def _settle(self, one: KeptFileRow, how: Callable[[str, str], Awaitable[bool]]) -> bool:
+        """Discard a file, or bring it back; return whether that was done. The note is saved whatever becomes of the file."""
+        with suppress(StoreError):
+            if await how(one.id, one.digest):
+                row = replace(one, discarded=not one.discarded)
+                self._cache.sync_state.add_kept_file(row, since=0.0)
+                return True
+        return False
+
+    async def _discard(self, file_id: str, digest: str) -> bool:
+        # defence: shown-file-stays -_is_shown
+        return not await self._is_shown(file_id) and await self._keeper.discard_file(
+            file_id, digest
+        )
+
+    async def _is_shown(self, file_id: str) -> bool:
+        """Tell whether any note may show a file, also one in the trash or one that is hidden; and any canvas."""
+        marks = self._keeper.marks_of(file_id)
+        if any(self._cache.database.row(_SHOWING, (mark,)) for mark in marks):
+            return True
+        if not self.traits.ids.paths:
+            return False
+        beside = await self._folders.list_beside()
+        if any(file_id in files for files in beside.shown.values()):
+            return True
+        names = await self._read_hidden_names()
+        return names is None or name_key(file_id) in names
+
     async def list_files(self) -> set[str]:
         """Return the files that are no notes, in a store with paths, but for those in closed places."""
         rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
@@ -359,6 +486,8 @@ class Library:
         if not there:
             moved: dict[str, Changes] = {one: {} for one, done in shows.items() if done}
             await self._folders.move_cards(moved, old=new, new=old)
+        else:
+            self._cache.sync_state.rename_kept_file(old, new)
         return there
 
     async def remove_folders(self, folder: str) -> list[str]:

@@ -397,8 +397,8 @@ _BEHAVIOUR = {
 * What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
 * `files` are those that the note shows or links to, at most 50: `id`, `kind` (a media type, as the name says) and, where it is known, `size`
-  in bytes. In a vault they are the files of its links and embeds, in Trilium its attachments and notes that are pictures or files, in Memento its pictures;
-  notes of Simplenote and the local notebook have none. What stands in code, or at another host, is never fetched.
+  in bytes. In a vault they are the files of its links and embeds, in Trilium its attachments and notes that are pictures or files, in Memento its pictures,
+  in the local notebook the files that `save` has kept; notes of Simplenote have none. What stands in code, or at another host, is never fetched.
 * `get` with such an `id`, in a vault also with a link as the note writes it, answers what the file shows. A PNG, JPEG, WebP or GIF (its first frame)
   is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it. A PDF is text with a heading for each page, so `section: "Page 3"` reads one; a file in UTF-8 is its text, SVG too. Both come in
   parts like a note. `files` has one row then, with `pixels` (width and height of the picture itself), `pages` and `modified_at`; of any other kind of file
@@ -470,6 +470,12 @@ _BEHAVIOUR = {
 * `note` begins with `stored differently:` if the stored text differs from what was sent. It names the
   first lines (of what was sent) that differ, and `tags`, `trash`, `title` or a property if they do. The answer is
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
+* `file` keeps a file and links it, as the app does, on a line at the end of the note, or of the `section`; beside it there may be tags and properties, and of a new note
+  title and text. It is the whole path of a file in a folder that the user's policy permits ([`import_paths`](policy.md#files-from-folders); without, no path is taken), or up to 256 KiB
+  as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database.
+  `files` of the answer has its `id`, which `get` takes. The name is cleaned, gets the ending that its first bytes call for, and a number if it is taken; where rules hide notes, eight digits
+  instead. The same call again keeps no second file. `manage` with `undo` takes the link away, and the file too if nothing else shows it and it has not changed (in a vault into
+  `.trash`); undoing that, or restoring a version that shows it, brings it back as long as it is kept. The audit log has a keyed digest of the file.
 * `template` begins a new note with a template, named by its id or its title. Templates are the notes with the tag `template` ([in Trilium](trilium.md#templates) with that label); any
   other note can be one too. `{{date}}`, `{{time}}`, `{{title}}`, `{{date:FORMAT}}` and `{{time:FORMAT}}` are filled (formats of moment.js). The note gets the template's other tags,
   and those of `tags`. Where notes have no title, the first line of `text` is the `{{title}}`.

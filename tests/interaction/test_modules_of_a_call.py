@@ -18,7 +18,7 @@ from support.whole import Server, store_environment, until
 
 MOST = {
     ("local", "list"): 31,
-    ("local", "get"): 27,
+    ("local", "get"): 29,
     ("local", "save"): 41,
     ("vault", "save"): 70,
 }

@@ -293,6 +293,12 @@ def read_last_change(database: Database, tables: LentTables) -> int:
     return database.number(tables.last_change)
 
 
+def read_file_cost(database: Database, tables: LentTables) -> tuple[int, int] | None:
+    """Return how many files the notes in a database have, and the bytes that they take; None where they have none there."""
+    row = database.row(tables.files) if tables.files else None
+    return None if row is None else (row[0], row[1])
+
+
 def _opens(copy: DatabaseCopy, data_key: DataKey) -> bool:
     """Tell by a few pages whether this data key opens a copy: re-encryption may have been cut short."""
     try:

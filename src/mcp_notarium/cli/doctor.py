@@ -175,6 +175,7 @@ async def _check_open_cache(
             *_check_differences(app),
             *_check_copy_age(app),
             *_check_place(app),
+            *_check_files(app),
             *doctor_checks.check_meaning(config, app),
             doctor_checks.check_policy_digest(app),
             _check_chain(app),
@@ -236,6 +237,11 @@ def _check_differences(app: App) -> list[Check]:
     seen = describe_differences(app.cache.sync_state)
     hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
     return [Check("texts", WARN, seen, hint)] if seen else []
+
+
+def _check_files(app: App) -> list[Check]:
+    facts = status.file_facts(app)
+    return [Check("files", OK, status.describe_files(facts))] if facts.get("files") else []
 
 
 def _check_place(app: App) -> list[Check]:

@@ -30,6 +30,7 @@ from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy, rea
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
+from mcp_notarium.files.import_folders import find_folders
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import listed
@@ -144,6 +145,7 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
     """Return every rule by its name in the file, its value, and its source."""
     policy, seen = found.policy, found.policy.visibility
     rows: list[tuple[str, Any]] = [("mode", str(policy.mode))]
+    rows.append(("import_paths", _import_folders(policy)))
     rows += [(f"tools.{tool}", tool not in policy.switched_off) for tool in TOOLS]
     rows += [
         (f"notes.{name}", None if value is None else list(value))
@@ -168,6 +170,11 @@ def rules(found: FoundPolicy) -> list[tuple[str, Any, str]]:
     ]
     shown = [(key, value, _find_origin(found, key)) for key, value in rows]
     return shown if not policy.profile else _with_outer(found, shown)
+
+
+def _import_folders(policy: Policy) -> list[str] | None:
+    folders = find_folders(policy.import_paths)
+    return [str(one.real) for one in folders] if policy.import_paths else None
 
 
 def _with_outer(found: FoundPolicy, rows: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:

@@ -29,7 +29,7 @@ from mcp_notarium.account import (
     rewrite,
     startup_hints,
 )
-from mcp_notarium.account.copies import describe_kept
+from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
@@ -231,6 +231,7 @@ def _cache_facts(app: App) -> dict[str, Any]:
         "login": _describe_login(app),
         "notes": counts.active,
         "notes_in_trash": counts.trashed,
+        **file_facts(app),
         "complete": app.scheduler.status().complete,
         "size_bytes": app.cache.database.size_bytes(),
         "schema_version": app.cache.database.user_version(),
@@ -246,6 +247,18 @@ def _cache_facts(app: App) -> dict[str, Any]:
             *([] if app.cache.notes.visibility.matches_index else [_OTHER_RULES]),
         ],
     }
+
+
+def file_facts(app: App) -> dict[str, int]:
+    """Return how many files the notes have in the database, and what they cost; nothing where they have none there."""
+    tables = app.config.store.tables
+    cost = read_file_cost(app.cache.database, tables) if tables else None
+    return {} if cost is None else {"files": cost[0], "files_bytes": cost[1]}
+
+
+def describe_files(facts: dict[str, Any]) -> str:
+    """Say the same."""
+    return f"{facts['files']:,}, {facts['files_bytes'] / 1e6:,.1f} MB"
 
 
 def _describe_login(app: App) -> str:
@@ -289,6 +302,8 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{facts['notes']:,}" + ("" if facts["complete"] else ", not all of them yet"),
         )
         yield "In the trash", f"{facts['notes_in_trash']:,}"
+        if "files" in facts:
+            yield "Files", describe_files(facts)
         yield "Last sync", _describe_sync(facts)
         yield (
             "Unfinished",

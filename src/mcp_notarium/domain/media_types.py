@@ -31,6 +31,15 @@ _MORE = {
 }
 
 
+_ENDINGS = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    PDF: ".pdf",
+}
+
+
 def kind_of_name(name: str) -> str:
     """Return the kind that a file of this name has if its content keeps to it."""
     dot = name.rfind(".")
@@ -48,3 +57,8 @@ def kind_of(head: bytes, promised: str) -> str:
     if b"%PDF-" in head:
         return PDF
     return UNKNOWN if promised in PICTURES or promised == PDF else promised
+
+
+def ending_of(kind: str) -> str:
+    """Return the usual ending of names of a kind that the first bytes tell; '' for any other."""
+    return _ENDINGS.get(kind, "")

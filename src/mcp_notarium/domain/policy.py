@@ -332,6 +332,8 @@ class Policy:
     hidden_fields: frozenset[Field] = frozenset()
     limits: Limits = field(default_factory=Limits)
     writing: WriteScope = ANYTHING
+    import_paths: tuple[tuple[str, ...], ...] = ()
+    """Hold folders from which agents may keep files: a file must lie in one of each tuple. (): there is no such folder."""
     profile: str = ""
     hourly: tuple[tuple[str, int], ...] = ()
     """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
@@ -342,6 +344,8 @@ class Policy:
 
     def narrowed(self, name: str, own: Policy) -> Policy:
         """Return the policy of a profile: it permits what this one and ``own`` permit."""
+        # defence: profile-imports-nothing-more =True
+        imports = own.import_paths if self.import_paths else ()
         return Policy(
             mode=min(self.mode, own.mode, key=[*Mode].index),
             switched_off=self.switched_off | own.switched_off,
@@ -349,6 +353,7 @@ class Policy:
             hidden_fields=self.hidden_fields | own.hidden_fields,
             limits=self.limits.narrowed(own.limits),
             writing=self.writing.narrowed(own.writing),
+            import_paths=(*self.import_paths, *imports),
             profile=name,
             hourly=(*self.hourly, *((name, most) for _, most in own.hourly)),
         )
@@ -381,6 +386,7 @@ class Policy:
             "hidden_fields": sorted(part.value for part in self.hidden_fields),
             "limits": asdict(self.limits),
             **({"writing": self.writing.meaning} if self.writing.has_rules else {}),
+            **({"import_paths": self.import_paths} if self.import_paths else {}),
             **({"profile": self.profile} if self.profile else {}),
         }
 

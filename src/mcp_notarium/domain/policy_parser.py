@@ -20,6 +20,7 @@ from mcp_notarium.errors import ConfigError
 
 LONGEST_TAG = 256
 MOST_ENTRIES = 10_000
+MOST_IMPORTS = 100
 LARGEST = 10**12
 SMALLEST_ANSWER = 1_000
 """Bytes. A smaller answer could not hold an error."""
@@ -43,7 +44,8 @@ _TABLES = {
     ),
     "limits": tuple(_LIMITS),
 }
-_PARTS = ("mode", *_TABLES)
+_IMPORTS = "import_paths"
+_PARTS = ("mode", _IMPORTS, *_TABLES)
 _TOP = (*_PARTS, "profiles")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _AT_LINE = re.compile(r"\(at line (\d+)")
@@ -124,15 +126,28 @@ class _Reader:
             visibility=self._visibility(tables["notes"]),
             hidden_fields=self._hidden_fields(tables["notes"]),
             writing=self._writing(tables["notes"]),
+            import_paths=self._read_imports(),
             limits=Limits(
                 **{name: self._number(name, tables["limits"]) for name in tables["limits"]}
             ),
         )
         if not policy.tools:
             raise self._wrong("tools", "no tool is left on", "Leave at least one on.")
-        given = [*(["mode"] if "mode" in self.found else [])]
+        given = [one for one in ("mode", _IMPORTS) if one in self.found]
         given += [f"{name}.{key}" for name, table in tables.items() for key in table]
         return policy, [f"{self.at}{key}" for key in given]
+
+    def _read_imports(self) -> tuple[tuple[str, ...], ...]:
+        """Return the folders from which files may be kept; () if nothing is said of them."""
+        if _IMPORTS not in self.found:
+            return ()
+        found, write = self.found[_IMPORTS], f'Write {_IMPORTS} = ["~/Pictures", "/srv/scans"].'
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self._wrong(_IMPORTS, "it must be a list of folders", write)
+        if len(found) > MOST_IMPORTS or not all(map(_is_folder, found)):
+            problem = f"an entry is no whole path of a folder below the home folder or a disk, or they are more than {MOST_IMPORTS}"
+            raise self._wrong(_IMPORTS, problem, write)
+        return (tuple(found),)
 
     def _table(self, name: str) -> Mapping[str, Any]:
         table = self.found.get(name, {})
@@ -276,6 +291,16 @@ def _syntax_error(said: str) -> ConfigError:
     )
 
 
+def _is_folder(path: str) -> bool:
+    """Tell whether a text is a whole path without ``..`` of something below the home folder, or below the top of a disk."""
+    parts = [part for part in re.split(r"[/\\]", path) if part]
+    whole = path.startswith(("/", "~/", "~\\")) or _DRIVE.match(path) is not None
+    least = 1 if path.startswith("/") else 2
+    clean = all(ord(one) >= ord(" ") for one in path) and not {".", ".."} & {*parts}
+    return whole and clean and len(parts) >= least and len(path) <= LONGEST_ID
+
+
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 _DOTTED = r"((?:[\"']?[A-Za-z0-9_-]+[\"']?\s*\.\s*){0,3}[\"']?[A-Za-z0-9_-]+[\"']?)"
 _TABLE_LINE = re.compile(rf"\s*\[\s*{_DOTTED}\s*\]")
 _KEY_LINE = re.compile(rf"\s*{_DOTTED}\s*=")

@@ -285,8 +285,9 @@ class Recording:
         facts = dict(log.facts) if log is not None else {}
         if self._call.approval:
             facts["approval"] = self._call.approval
-        if self._file and log is not None:
-            facts["file"] = log.digest("file", self._file)
+        file = self._file or ("" if self._act is None else self._act.file)
+        if file and log is not None:
+            facts["file"] = log.digest("file", file)
         return facts
 
     def _asked_ids(self) -> list[str]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.account_folder import AccountFolder, create_folder
+from mcp_notarium.files.import_folders import find_folders
 from mcp_notarium.sandbox import landlock, seccomp
 from mcp_notarium.system import SYSTEM
 
@@ -203,6 +204,7 @@ def find_allowed_access(config: Config, *, opens: bool = True) -> landlock.Allow
     if config.meaning_model is not None:  # also for an account in memory
         folder = config.meaning_model
         read |= {folder, *(Path(os.path.realpath(folder / name)) for name in _MODEL_FILES)}
+    read |= {one.real for one in find_folders(config.policy.import_paths)}
     return landlock.Allowed(
         read=tuple(sorted(read)), keep=tuple(keep), ports=tuple(sorted({*needed.ports}))
     )

@@ -347,7 +347,7 @@ class Act:
     """Represent a call that may change something: its first durable transaction records that it begins.
 
     ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
-    names the program that calls, '' before.
+    names the program that calls, '' before. ``file`` is the SHA-256 of the file that the call keeps; '' if it keeps none.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
@@ -355,6 +355,7 @@ class Act:
         self._entry = entry
         self.begun = 0
         self.client = ""
+        self.file = ""
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:

@@ -30,6 +30,7 @@ _METRICS = "sync.metrics"
 _CARDS = "cards."
 _CHANGES = "changes_of_many"
 _MOVED_FILES = "moved_files"
+_KEPT_FILE = "kept_file."
 _MOST_CHANGES = 8
 _Change = tuple[str, str, float, bool]
 """What was asked, the id of that change, when, and whether nothing of it is left to do."""
@@ -91,6 +92,19 @@ class SyncFacts:
     progress: LoadProgress
     metrics: Metrics
     left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFileRow:
+    """Hold a file that a call from here has made: its SHA-256, and when it was kept.
+
+    ``discarded``: an undo has taken it.
+    """
+
+    id: str
+    digest: str
+    at: float
+    discarded: bool = False
 
 
 class SyncState:
@@ -178,6 +192,25 @@ class SyncState:
         """Return the folder that a change has moved, its new path, and the files below it; None: it has moved none."""
         found = (one for one in self._moved_files() if one[0] == change_id)
         return next(((one[1], one[2], one[3]) for one in found), None)
+
+    def add_kept_file(self, one: KeptFileRow, *, since: float) -> None:
+        """Remember a file that a call from here has made; forget those from before ``since``."""
+        said = [one.digest, one.at, one.discarded]
+        with self._db.join_or_begin():
+            self._db.run(_DROP_OLD_FILES, (since,))
+            self.set(f"{_KEPT_FILE}{one.id}", json.dumps(said))
+
+    def kept_files(self) -> list[KeptFileRow]:
+        """Return the files that calls from here have made lately."""
+        rows = self._db.rows(_ALL_FILES)
+        return [KeptFileRow(key.removeprefix(_KEPT_FILE), *json.loads(one)) for key, one in rows]
+
+    def rename_kept_file(self, old: str, new: str) -> None:
+        """Remember a file under the id that it has now."""
+        if (value := self.get(f"{_KEPT_FILE}{old}")) is not None:
+            with self._db.join_or_begin():
+                self.set(f"{_KEPT_FILE}{new}", value)
+                self.set(f"{_KEPT_FILE}{old}", None)
 
     def _moved_files(self) -> list[list[Any]]:
         moves: list[list[Any]] = json.loads(self.get(_MOVED_FILES) or "[]")
@@ -375,6 +408,10 @@ WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
 # SQLite would plan a query with a bound pattern anew in each cycle.
 _ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB 'cards.*' ORDER BY key"
+_ALL_FILES = "SELECT key, value FROM sync_metadata WHERE key GLOB 'kept_file.*' ORDER BY key"
+_DROP_OLD_FILES = (
+    "DELETE FROM sync_metadata WHERE key GLOB 'kept_file.*' AND json_extract(value, '$[1]') < ?"
+)
 _PUT = """
 INSERT INTO sync_metadata(key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value

@@ -25,7 +25,7 @@ ROW_BYTES = 300
 CREATION = 0
 _COUNTED_AGAIN = 16
 """The part of the size that is kept before all versions are counted again: that takes 2 ms for 10,000."""
-_DAY = 86_400.0
+DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,9 @@ class VersionTable:
         if not self.limits.days:
             return False
         room = self.limits.size - ROW_BYTES - size - self._db.number(_COST_TO_COME)
-        if room >= self._db.number(_COST_SINCE, (now - _DAY,)):
+        if room >= self._db.number(_COST_SINCE, (now - DAY,)):
             return True  # beside all of this day
-        return room >= self._db.number(_COST_OF_STAYING, {"since": now - _DAY})
+        return room >= self._db.number(_COST_OF_STAYING, {"since": now - DAY})
 
     def removed(self, note_id: str) -> list[Removed]:
         """Return what is kept of the notes of this id that were removed from here, the last one first."""
@@ -256,7 +256,7 @@ class VersionTable:
         self._uncounted = 0
         if self._db.number(_COST) <= self.limits.size:
             return
-        staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - _DAY})}
+        staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - DAY})}
         gone = _find_excess(self._db.rows(_BY_AGE), staying, self.limits.size)
         last = [key for key in gone if self._db.row(_IS_LAST, key) is not None]
         self._db.run_many(_EMPTY, last)
@@ -265,7 +265,7 @@ class VersionTable:
     def expire(self, now: float) -> None:
         """Remove the versions that were replaced too long ago."""
         self._db.run(
-            "DELETE FROM note_versions WHERE replaced_at < ?", (now - self.limits.days * _DAY,)
+            "DELETE FROM note_versions WHERE replaced_at < ?", (now - self.limits.days * DAY,)
         )
 
     def remove(self, note_ids: Iterable[str]) -> None:

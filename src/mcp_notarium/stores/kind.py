@@ -111,6 +111,8 @@ class LentTables:
     """Raise the numbers that the store gives to at least ``:least``, and above all that stand in its rows."""
     last_change: str
     """Read the number of the last change."""
+    files: str = ""
+    """Read how many files of notes there are, and how many bytes they take; '' if notes have none there."""
     twins: Mapping[str, str] = field(default_factory=dict)
     """Make the row of a table again from the index, by its key: a query for each."""
 

@@ -295,8 +295,9 @@ class ChangedNotes(Answer):
 
 
 class SavedAnswer(NoteFields, ChangedNotes):
-    """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on."""
+    """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on. ``files``: the one that was kept."""
 
+    files: list[FileRow] | None = None
     changed: list[ChangedLines] | None = None
     merged: bool | None = None
     unchanged: bool | None = None

@@ -78,8 +78,8 @@ TOOLS: tuple[Tool, ...] = (
         name="get",
         title="Read a note",
         description=(
-            "Read a note, or one of its `files`, with the `local_version` that `save` needs. If "
-            "`text_is_partial`, go on at `next_range_line_start`."
+            "Read a note with the `local_version` that `save` needs, or one of its `files`. A partial "
+            "text goes on at `next_range_line_start`."
         ),
         request=requests.GetRequest,
         answer=answers.NoteAnswer,
@@ -92,8 +92,8 @@ TOOLS: tuple[Tool, ...] = (
         name="save",
         title="Save a note",
         description=(
-            "Create a note (`text`) or change one (`id`, or `daily:today`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
-            "properties need no reading, the rest `local_version`. Changes elsewhere are merged; a "
+            "Create a note (`text`) or change one (`id`, `daily:today`). `append`, `prepend`, `find` with `replace`, `add_tags` and "
+            "properties need no reading, the rest `local_version`. Edits elsewhere merge; a "
             "conflict writes nothing."
         ),
         request=requests.SaveRequest,

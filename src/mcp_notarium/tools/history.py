@@ -33,6 +33,7 @@ from mcp_notarium.tools.tree_moves import moved_back
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.library import FilesSettled
     from mcp_notarium.sync.history import Version
 
 ROWS = 10
@@ -326,7 +327,8 @@ async def _save(
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
         more = made.elsewhere.describe(saved) if made.elsewhere else ()
-        told = " ".join(filter(None, (told, *more)))
+        files = await app.library.settle_files(made.note.text, note, undone=status == "undone")
+        told = " ".join(filter(None, (told, *more, *_describe_files(files))))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts
@@ -340,6 +342,18 @@ async def _save(
         new_server_version=note.server_version,
         note=told,
     )
+
+
+def _describe_files(files: FilesSettled) -> Iterator[str]:
+    """Say what became of files, without their names."""
+    if files.gone:
+        yield "Its file went, too."
+    if files.stays:
+        yield "Its file stays: it has changed, or may be used elsewhere."
+    if files.back:
+        yield "Its file is back."
+    if files.lost:
+        yield "A file that it shows is gone, and cannot be brought back."
 
 
 def _has_moved(old: Note, new: Note) -> bool:

@@ -409,6 +409,7 @@ class SaveRequest(Wire):
     trash: StrictBool | None = None
     properties: PropertyChanges | None = Field(default=None, description="any; null removes")
     template: str | None = None
+    file: str | None = Field(default=None, description="path or data: URI")
     confirm: StrictBool | None = Field(default=None, description="the user has agreed")
     return_text: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
 
@@ -435,6 +436,8 @@ class TitledSaveRequest(SaveRequest):
 class PathSaveRequest(TitledSaveRequest):
     """Hold the arguments of ``save`` where the title names the note's file."""
 
+    server_version: Positive | None = Field(default=None, json_schema_extra=QUIET)
+    """Files have none."""
     title: Text | None = Field(default=None, description="Folder/Name moves")
     rewrite_links: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
     """The refusal `links_would_break` names it."""

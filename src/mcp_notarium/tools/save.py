@@ -128,6 +128,10 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.
     """
+    if request.file is not None:
+        from mcp_notarium.tools import file_saves  # noqa: PLC0415 - seldom needed, and it saves by this
+
+        return await file_saves.save_with_file(app, request, request.file, call)
     _check_shape(app, request)
     _check_permitted(app, request)
     request = await _meant(app, request)
@@ -150,6 +154,13 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         whole=bool(request.return_text),
         said=" ".join(filter(None, said)),
     )
+
+
+async def draft_of(app: App, request: SaveRequest) -> Draft:
+    """Return what a request would save, or raise why it cannot; nothing is written."""
+    _check_shape(app, request)
+    _check_permitted(app, request)
+    return await _draft(app, request)
 
 
 async def carry_out(

@@ -36,9 +36,10 @@ def schema_without(schema: dict[str, Any], gone: Collection[str]) -> dict[str, A
         if name not in gone
     }
     values = [value for value in schema.get("enum", ()) if value not in gone]
+    rest = {name: value for name, value in schema.items() if name != "properties"}
     return (
-        schema
-        | ({"properties": fields} if "properties" in schema else {})
+        rest
+        | ({"properties": fields} if fields or not schema.get("properties", True) else {})
         | ({"enum": values} if "enum" in schema else {})
     )
 

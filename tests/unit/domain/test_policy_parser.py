@@ -10,6 +10,7 @@ from mcp_notarium.errors import ConfigError
 
 WHOLE = """\
 mode = "write"            # a comment
+import_paths = ["~/Pictures", "/srv/scans"]
 
 [tools]
 manage = false
@@ -49,6 +50,7 @@ def test_everything_a_file_can_say():
             untagged=False,
         ),
         hidden_fields=frozenset({Field.TAGS}),
+        import_paths=(("~/Pictures", "/srv/scans"),),
         limits=Limits(
             notes_per_call=20,
             bytes_per_call=60_000,
@@ -58,9 +60,9 @@ def test_everything_a_file_can_say():
         ),
     )
     assert read.lines["mode"] == 1
-    assert read.lines["tools.manage"] == 4
-    assert read.lines["notes.hidden_tags"] == 8
-    assert read.lines["limits.writes_per_hour"] == 22
+    assert read.lines["tools.manage"] == 5
+    assert read.lines["notes.hidden_tags"] == 9
+    assert read.lines["limits.writes_per_hour"] == 23
 
 
 @pytest.mark.parametrize(
@@ -122,3 +124,33 @@ def test_any_text_is_a_policy_or_a_config_error(text):
     except ConfigError as error:
         said = error.message
     assert "secret-word" not in said
+
+
+def test_a_profile_imports_from_no_other_folder():
+    text = """
+import_paths = ["~/Pictures", "/srv"]
+[profiles.a]
+import_paths = ["~/Pictures/Scans", "/etc"]
+[profiles.b]
+mode = "write"
+[profiles.c]
+import_paths = []
+"""
+    read = parse_policy(text)
+    found = {
+        name: read.policy.narrowed(name, own).import_paths for name, own in read.profiles.items()
+    }
+    base = ("~/Pictures", "/srv")
+    assert found == {"a": (base, ("~/Pictures/Scans", "/etc")), "b": (base,), "c": (base, ())}
+    alone = parse_policy('[profiles.a]\nimport_paths = ["/etc"]')
+    assert alone.policy.narrowed("a", alone.profiles["a"]).import_paths == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "~", "~/", "Pictures", "../x", "/srv/../etc", "C:\\\\", "", "/a\\u0000b", "~user/x"],
+)
+def test_a_folder_for_imports_is_a_whole_path_below_the_home_folder_or_a_disk(path):
+    with pytest.raises(ConfigError) as caught:
+        parse_policy(f'import_paths = ["{path}"]')
+    assert caught.value.details == {"key": "import_paths", "line": 1}

@@ -66,7 +66,7 @@ class NoteFiles:
         if len(data) > largest:
             raise _too_large("a file", largest)
         digest, now = hashlib.sha256(data).hexdigest(), time.time()
-        self._drop_discarded("discarded_at < ?", (now - _KEPT_DISCARDED,))
+        self._drop_discarded(before=now - _KEPT_DISCARDED)
         free, held = self._find_name(revision.id, name, digest)
         made = held is None or held[2] is not None
         if made:
@@ -95,7 +95,7 @@ class NoteFiles:
         if self._db.row("SELECT 1 FROM notebook_file_parts WHERE digest = ?", (digest,)):
             return
         if self._db.number(_SIZE) + size > LARGEST_NOTEBOOK:
-            self._drop_discarded("discarded_at IS NOT NULL", ())
+            self._drop_discarded(before=time.time() + 1)
         if self._db.number(_SIZE) + size > LARGEST_NOTEBOOK:
             raise _too_large("the files of a notebook", LARGEST_NOTEBOOK)
 
@@ -118,8 +118,8 @@ class NoteFiles:
         self._db.run("DELETE FROM notebook_files WHERE note_id = ?", (note_id,))
         self._drop_unused()
 
-    def _drop_discarded(self, which: str, parameters: tuple[float, ...]) -> None:
-        if self._db.run(f"DELETE FROM notebook_files WHERE {which}", parameters):  # noqa: S608 - constants of this module
+    def _drop_discarded(self, *, before: float) -> None:
+        if self._db.run("DELETE FROM notebook_files WHERE discarded_at < ?", (before,)):
             self._drop_unused()
 
     def _drop_unused(self) -> None:

@@ -96,6 +96,10 @@ TABLES = LentTables(
         """,
     ),
     last_change="SELECT change FROM notebook",
+    files="""
+        SELECT count(*), (SELECT coalesce(sum(size), 0) FROM (SELECT size FROM notebook_files GROUP BY digest))
+        FROM notebook_files WHERE discarded_at IS NULL
+    """,
     twins={
         "notebook_notes": """
             SELECT n.id, CAST(b.etag AS INTEGER), '', '', b.created_at, b.modified_at, n.trash, n.tags,

@@ -196,7 +196,7 @@ class LocalStore:
 
     async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         """See ``AttachmentStore.list_attachments``."""
-        return self._files.list_shown(revision)
+        return self._files.list_shown(revision) if "](" in revision.content.text else []
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""

@@ -196,11 +196,7 @@ def create_file(parent: int, name: str, data: bytes, *, before: Callable[[], Non
     ``before`` is called right before the file appears; what it raises keeps it from appearing.
     """
     temporary, written = _write_temporary(parent, data, like=None)
-    try:
-        before()
-        move(parent, temporary, parent, name)
-    finally:
-        _remove(parent, temporary)
+    _give_name(parent, temporary, name, before)
     return written
 
 
@@ -211,6 +207,10 @@ def create_other_file(parent: int, name: str, data: bytes, *, before: Callable[[
         file.write(data)
         SYSTEM.permit_as(parent, file.fileno(), is_folder=False)
         _flush(file)
+    _give_name(parent, temporary, name, before)
+
+
+def _give_name(parent: int, temporary: str, name: str, before: Callable[[], None]) -> None:
     try:
         before()
         move(parent, temporary, parent, name)

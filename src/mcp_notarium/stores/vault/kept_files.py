@@ -120,9 +120,8 @@ def discard(root: int, path: str, digest: str) -> bool:
         target = file_writer.make_folders(root, (TRASH, *_parts(folder)))
         try:
             gone = _move_free(parent, name, target)
-            if (
-                gone and digest_of(target, gone) != digest
-            ):  # defence: discarded-is-what-was-kept =False
+            # defence: discarded-was-kept =False
+            if gone and digest_of(target, gone) != digest:
                 file_writer.move(target, gone, parent, name)
                 gone = ""
             file_writer.flush(target)

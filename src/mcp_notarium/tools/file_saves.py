@@ -1,0 +1,180 @@
+"""Handle ``save`` with a ``file``: keep that where the app keeps files, and link it at the end of the note or of a section.
+
+The file comes first: a call that is cut off leaves one that no note shows, and the same call again takes that and makes no second one. The
+link is an ordinary change of the note. A save that is refused takes its file back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
+
+from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
+from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.policy import Field
+from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
+from mcp_notarium.files.import_folders import find_folders, read_file
+from mcp_notarium.system import SYSTEM
+from mcp_notarium.threads import run_in_thread
+from mcp_notarium.tools import save
+from mcp_notarium.tools.answers import FileRow, SavedAnswer
+from mcp_notarium.tools.note_lookup import find_note
+from mcp_notarium.tools.requests import SaveRequest
+from mcp_notarium.tools.tool import CallContext
+
+if TYPE_CHECKING:
+    from mcp_notarium.app import App
+
+LARGEST_SENT = 256 * 1024
+"""Bytes of a file that a call brings along."""
+_DATA = re.compile(
+    r"data:(?P<kind>[\w.+-]{1,100}/[\w.+-]{1,100})?(?P<more>(?:;[^;,]{0,300}){0,9}),", re.IGNORECASE
+)
+_ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", "title")
+"""Changes of a note beside which no file is added."""
+_PLACEHOLDER = f"![]({'x' * 200})"
+"""Stands for the link while nothing is kept yet."""
+_HOW = (
+    "Give the whole path of a file, or `data:image/png;name=plan.png;base64,…` with up to 256 KiB."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    kind: str
+    data: bytes
+
+
+async def save_with_file(
+    app: App, request: SaveRequest, given: str, call: CallContext
+) -> SavedAnswer:
+    """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
+    if not app.library.traits.keeps_files:
+        raise InvalidRequest(
+            "This store keeps no files.",
+            subcategory="no_files",
+            resolution_hint="Save without `file`.",
+        )
+    others = [name for name, value in request if name in _ALONE and value is not None]
+    if request.id is not None and others:
+        raise InvalidRequest(
+            f"`{others[0]}` and `file` came in one call; the file is added at the end.",
+            resolution_hint="Make two calls.",
+        )
+    app.config.policy.require_edit(Field.TEXT)
+    app.usage_limits.require_write()
+    file = await _read(app, given)
+    rest = request.model_copy(update={"file": None})
+    if request.id is not None:
+        return await _add(app, rest, file, call)
+    made = await save.handle(app, rest, call)
+    linking = type(request)(id=made.id)
+    try:
+        added = await _add(app, linking, file, call)
+    except NotariumError as error:
+        error.details.update({"id": made.id, "local_version": made.local_version})
+        error.message = f"The note was made, and its file was not added: {error.message}"
+        raise
+    return made.model_copy(
+        update={
+            "local_version": added.local_version,
+            "server_version": added.server_version,
+            "modified_at": added.modified_at,
+            "text": added.text,
+            "text_total_lines": added.text_total_lines,
+            "files": added.files,
+        }
+    )
+
+
+async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -> SavedAnswer:
+    """Keep a file for a note that is there, and link it."""
+    note = await find_note(app, request.id or "")
+    await app.library.require_writable(note)
+    # Whatever refuses the change does so before anything is kept.
+    await save.draft_of(app, request.model_copy(update={"id": note.id, "append": _PLACEHOLDER}))
+    kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
+    note = app.library.get(note.id) or note
+    change: dict[str, Any] = {"id": note.id, "append": kept.link}
+    if (
+        not kept.link or kept.link in note.text
+    ):  # a repeated call, or the note shows it without a link
+        same = {"section": None, "text": note.text, "local_version": note.local_version}
+        change |= same | {"append": None}
+    try:
+        answer = await save.handle(app, request.model_copy(update=change), call)
+    except NotariumError as error:
+        if not isinstance(error, OutcomeUnknown):  # defence: refused-save-keeps-no-file =False
+            await app.library.drop_file(kept, hashlib.sha256(file.data).hexdigest())
+        raise
+    row = FileRow(id=kept.id, kind=file.kind, size=len(file.data))
+    return answer.model_copy(update={"files": [row]})
+
+
+async def _read(app: App, given: str) -> _File:
+    """Return the file that a call names or brings. Raises ``InvalidRequest``, ``NotPermitted``."""
+    if given[:5].lower() == "data:":
+        name, promised, data = _decode(given)
+    else:
+        name, promised, data = (
+            Path(given).name,
+            "",
+            await run_in_thread(lambda: _read_path(app, given)),
+        )
+    if not data:
+        raise InvalidRequest("The file is empty.", resolution_hint=_HOW)
+    kind = kind_of(data[:HEAD], promised or kind_of_name(name))
+    name = clean_file_name(name or UNNAMED)
+    if (ending := ending_of(kind)) and kind_of_name(name) != kind:
+        name = split_ending(name)[0] + ending
+    return _File(name, kind, data)
+
+
+def _read_path(app: App, given: str) -> bytes:
+    folders = find_folders(app.config.policy.import_paths)
+    return read_file(given, folders, closed=_closed(app), largest=app.library.largest_file)
+
+
+def _closed(app: App) -> Iterator[Path]:
+    """Yield the places of this program and of the notes: an agent must not read them as files."""
+    config = app.config
+    access = config.store.access(config.store_settings)
+    yield from (config.data_dir, config.account_dir, *access.read, *access.write)
+    yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
+    whats: tuple[Literal["config", "data"], ...] = ("config", "data")
+    for what in whats:
+        try:
+            yield SYSTEM.user_folder(what, os.environ)
+        except RuntimeError:  # no home folder
+            continue
+
+
+def _decode(given: str) -> tuple[str, str, bytes]:
+    """Return name, promised kind and bytes of a ``data:`` URI."""
+    found = _DATA.match(given)
+    more = found["more"].split(";")[1:] if found else []
+    if found is None or "base64" not in (one.strip().lower() for one in more):
+        raise InvalidRequest("This is no `data:` URI with base64.", resolution_hint=_HOW)
+    sent = "".join(given[found.end() :].split())
+    if len(sent) > 4 * (LARGEST_SENT // 3 + 1):  # defence: sent-file-is-small =False
+        raise InvalidRequest(
+            f"A file in a call may have {LARGEST_SENT // 1024} KiB.",
+            subcategory="too_large",
+            http_status_code=413,
+            resolution_hint="Give the path of the file, in a folder that the user's policy file names in `import_paths`.",
+        )
+    try:
+        data = base64.b64decode(sent + "=" * (-len(sent) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest("The base64 of the file is not valid.", resolution_hint=_HOW) from None
+    names = (one.strip()[5:] for one in more if one.strip()[:5].lower() == "name=")
+    return unquote(next(names, "")), (found["kind"] or "").lower(), data

@@ -1,0 +1,488 @@
+"""Keep files by ``save``, through a client: by path and as base64, into every store that keeps them, and back by ``undo``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from mcp_notarium.audit.chain import AuditKeys
+from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
+from mcp_notarium.domain.write_scope import WriteScope
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local.store import LocalStore
+from mcp_notarium.stores.vault import kept_files
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.toolsets import find_toolset
+from support.cache_room import make
+from support.sample_files import pdf, photo, picture
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+from support.whole import Server, run, store_environment
+
+pytestmark = pytest.mark.anyio
+PNG = picture("PNG")
+OTHER = picture("PNG", (50, 50))
+
+
+def sent(data: bytes, name: str = "plan.png", kind: str = "image/png") -> str:
+    return f"data:{kind};name={quote(name)};base64,{base64.b64encode(data).decode()}"
+
+
+class Notes:
+    """A client of an account, and what it gets."""
+
+    def __init__(self, client, harness, folder: Path) -> None:
+        self.client, self.harness, self.folder = client, harness, folder
+
+    async def call(self, tool: str, **arguments):
+        result = await self.client.call_tool(tool, arguments)
+        return json.loads(next(one.text for one in result.content if one.type == "text"))
+
+    async def text(self, note_id: str) -> str:
+        return (await self.call("get", id=note_id))["text"]
+
+    async def seen(self, file_id: str) -> bool:
+        result = await self.client.call_tool("get", {"id": file_id})
+        return any(one.type == "image" for one in result.content)
+
+    def files(self) -> dict[str, bytes]:
+        """What lies in the vault and is no note."""
+        found = (one for one in self.folder.rglob("*") if one.is_file())
+        return {
+            one.relative_to(self.folder).as_posix(): one.read_bytes()
+            for one in found
+            if one.suffix not in (".md", ".json", ".edn")
+        }
+
+
+@asynccontextmanager
+async def opened(folder, files=None, **policy):
+    """A vault with these files; None: the local notebook."""
+    keys = AuditKeys(Secret(b"1" * 32), Secret(b"2" * 32))
+    folder.mkdir(exist_ok=True)
+    vault = folder / "vault"
+    cache: Cache | None = None
+    if files is None:
+        cache = make(folder, key=None, name="cache.sqlite")
+        remote: VaultStore | LocalStore = LocalStore(cache.database)
+    else:
+        vault.mkdir(exist_ok=True)
+        for path, data in files.items():
+            place = vault / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data if isinstance(data, bytes) else data.encode())
+        remote = VaultStore(vault)
+    harness = ToolHarness(
+        folder, remote=remote, cache=cache, policy=Policy(**policy), audit_keys=keys
+    )
+    await harness.sync()
+    name = "titled" if files is None else "with_paths"
+    try:
+        async with connected(harness.opened, toolset=find_toolset(name)) as client:
+            yield Notes(client, harness, vault)
+    finally:
+        await remote.close()
+        harness.close()
+
+
+def obsidian(**settings) -> dict[str, str | bytes]:
+    return {".obsidian/app.json": json.dumps(settings)}
+
+
+@pytest.mark.slow("it starts a server of its own for each store")
+@pytest.mark.parametrize("store", ["local", "vault"])
+async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store):
+    """As typed: the policy file, a started and confined server, and the commands of a person."""
+    (tmp_path / "Pictures").mkdir()
+    (tmp_path / "Pictures" / "day out.jpg").write_bytes(photo((800, 600)))
+    (tmp_path / "vault" / ".obsidian").mkdir(parents=True)
+    (tmp_path / "data").mkdir(mode=0o700)
+    rules = tmp_path / "data" / "policy.toml"
+    rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
+    (tmp_path / "vault" / "own.jpg").write_bytes(PNG)
+    (tmp_path / "data" / "own.jpg").write_bytes(PNG)
+    rules.chmod(0o600)
+    more = {"VAULT_PATH": str(tmp_path / "vault")} if store == "vault" else {}
+    env = store_environment(tmp_path, store, NOTARIUM_DESTRUCTIVE="trust", **more)
+    with Server(env) as server:
+        made = server.tool(
+            "save", title="Trip", text="It was fine.\n", file="~/Pictures/day out.jpg"
+        )
+        note_id, [row] = made["id"], made["files"]
+        assert row["kind"] == "image/jpeg"
+        shown = server.result("get", id=row["id"])
+        assert [one["type"] for one in shown["content"]] == ["text", "image"]
+        note = server.tool("get", id=note_id)
+        assert [one["id"] for one in note["files"]] == [row["id"]]
+        assert note["text"].startswith("It was fine.\n")
+        whole = str(tmp_path / "Pictures" / "day out.jpg")
+        again = server.tool("save", id=note_id, file=whole)
+        assert (again["unchanged"], again["files"][0]["id"]) == (True, row["id"])
+        closed = ["~/data/own.jpg", *(["~/vault/own.jpg"] if store == "vault" else [])]
+        for path in (*closed, "~/Documents/x.jpg"):
+            refused = server.error("save", id=note_id, file=path)
+            assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("policy", True)
+        undone = server.tool("manage", action="undo", id=note_id, confirm=True)
+        assert undone["note"].endswith("Its file went, too.")
+        assert server.tool("get", id=note_id)["text"] == "It was fine.\n"
+        assert server.error("get", id=row["id"])["category"] == "NOT_FOUND"
+        redone = server.tool("manage", action="undo", id=note_id, confirm=True)
+        assert redone["note"].endswith("Its file is back.")
+        assert server.result("get", id=row["id"])["content"][-1]["type"] == "image"
+        assert server.leave() == 0
+    assert run(env, "audit", "verify").returncode == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    size = len((tmp_path / "Pictures" / "day out.jpg").read_bytes())
+    expected = (1, size) if store == "local" else (None, None)
+    assert (facts.get("files"), facts.get("files_bytes")) == expected
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_is_sent_as_base64_once_and_undone(tmp_path, files):
+    async with opened(tmp_path, files) as notes:
+        made = await notes.call("save", title="Plan", text="# Plan\n\n## A\n\nx\n\n## B\n\ny\n")
+        saved = await notes.call("save", id=made["id"], section="A", file=sent(PNG, "a plan.png"))
+        file_id = saved["files"][0]["id"]
+        assert await notes.seen(file_id)
+        lines = (await notes.text(made["id"])).split("\n")
+        place = next(at for at, line in enumerate(lines) if "plan.png" in line)
+        assert lines.index("## A") < place < lines.index("## B")
+        version = saved["local_version"]
+        again = await notes.call("save", id=made["id"], file=sent(PNG, "a plan.png"))
+        assert (again["unchanged"], again["local_version"]) == (True, version)
+        second = await notes.call("save", id=made["id"], file=sent(OTHER, "a plan.png"))
+        assert second["files"][0]["id"] != file_id
+        undone = await notes.call("manage", action="undo", id=made["id"], confirm=True)
+        assert undone["note"].endswith("Its file went, too.")
+        assert await notes.seen(file_id)
+        assert not await notes.seen(second["files"][0]["id"])
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_that_another_note_shows_stays(tmp_path, files):
+    async with opened(tmp_path, files) as notes:
+        one = await notes.call("save", title="One", text="one\n", file=sent(PNG))
+        text = await notes.text(one["id"])
+        await notes.call("save", title="Two", text=text)
+        undone = await notes.call("manage", action="undo", id=one["id"], confirm=True)
+        assert "Its file stays" in undone["note"]
+        if files is not None:
+            assert notes.files() == {"plan.png": PNG}
+
+
+async def test_a_file_that_a_person_put_there_is_not_discarded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n", "plan.png": PNG}) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        assert saved["files"][0]["id"] == "plan.png"
+        await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert notes.files() == {"plan.png": PNG}
+
+
+async def test_a_file_that_was_changed_since_stays(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        (notes.folder / "plan.png").write_bytes(OTHER)
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert "Its file stays" in undone["note"]
+        assert notes.files() == {"plan.png": OTHER}
+
+
+LOGSEQ = {"logseq/config.edn": "{}", "pages/a.md": "x\n"}
+PLACES = [
+    ({}, "Work/a.md", "Work/plan b.png", "![plan b.png](plan%20b.png)"),
+    (obsidian(), "Work/a.md", "plan b.png", "![[plan b.png]]"),
+    (obsidian(attachmentFolderPath="/"), "Work/a.md", "plan b.png", "![[plan b.png]]"),
+    (obsidian(attachmentFolderPath="./"), "Work/a.md", "Work/plan b.png", "![[plan b.png]]"),
+    (
+        obsidian(attachmentFolderPath="./sub", newLinkFormat="absolute"),
+        "Work/a.md",
+        "Work/sub/plan b.png",
+        "![[Work/sub/plan b.png]]",
+    ),
+    (
+        obsidian(attachmentFolderPath="Files/In", newLinkFormat="relative"),
+        "Work/a.md",
+        "Files/In/plan b.png",
+        "![[../Files/In/plan b.png]]",
+    ),
+    (
+        obsidian(attachmentFolderPath="Fi", newLinkFormat="relative", useMarkdownLinks=True),
+        "Work/a.md",
+        "Fi/plan b.png",
+        "![](../Fi/plan%20b.png)",
+    ),
+    (
+        obsidian(attachmentFolderPath="Fi") | {"old/plan b.png": OTHER},
+        "Work/a.md",
+        "Fi/plan b.png",
+        "![[Fi/plan b.png]]",
+    ),
+    (LOGSEQ, "pages/a.md", "assets/plan b.png", "![plan b.png](../assets/plan%20b.png)"),
+]
+
+
+@pytest.mark.parametrize(("settings", "note", "path", "link"), PLACES)
+async def test_a_file_goes_where_the_app_puts_files(tmp_path, settings, note, path, link):
+    async with opened(tmp_path, settings | {note: "x\n"}) as notes:
+        saved = await notes.call("save", id=note, file=sent(PNG, "plan b.png"))
+        assert saved["files"][0]["id"] == path
+        assert (notes.folder / path).read_bytes() == PNG
+        assert (await notes.text(note)).splitlines()[-1] == link
+        assert await notes.seen(path)
+        # A note that moves goes on to show its file.
+        moved = await notes.call(
+            "save",
+            id=note,
+            local_version=saved["local_version"],
+            title="Else/Where/New",
+            rewrite_links=True,
+        )
+        assert [one["id"] for one in (await notes.call("get", id=moved["id"]))["files"]] == [path]
+        assert (notes.folder / path).read_bytes() == PNG
+
+
+async def test_a_taken_name_is_left_alone_in_any_letter_case(tmp_path):
+    held = {"Note.md": "x\n", "PLAN.png": OTHER}
+    async with opened(tmp_path, held) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        assert saved["files"][0]["id"] == "plan 2.png"
+        assert notes.files() == {"PLAN.png": OTHER, "plan 2.png": PNG}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kept"),
+    [
+        ("../../.ssh/plan.png", PNG, "plan.png"),
+        ("C:\\temp\\con.png", PNG, "con_.png"),
+        (".hidden[a]#^|%.png", PNG, "hidden a.png"),
+        ("", PNG, "file.png"),
+        ("plan.jpg", PNG, "plan.png"),
+        ("plan.png", b"no picture", "plan.png"),
+        ("paper", pdf(["x"]), "paper.pdf"),
+    ],
+)
+async def test_a_name_is_one_of_a_file_and_says_what_the_bytes_are(tmp_path, name, data, kept):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(data, name))
+        assert [*notes.files()] == [saved["files"][0]["id"]] == [kept]
+        assert (saved["files"][0]["kind"] == "image/png") == (data == PNG)
+
+
+REFUSED = [
+    ({"id": "Note.md", "file": "data:image/png,abc"}, "base64,"),
+    ({"id": "Note.md", "file": "data:image/png;base64,%%%"}, "base64,"),
+    ({"id": "Note.md", "file": sent(b"")}, "base64,"),
+    ({"id": "Note.md", "file": sent(b"x" * 262_200)}, "import_paths"),
+    ({"id": "Note.md", "file": "/etc/passwd"}, "import_paths"),
+    ({"id": "Note.md", "file": sent(b"# x", "note.md", "text/markdown")}, "another name"),
+    ({"id": "Note.md", "file": sent(PNG), "append": "x"}, "two calls"),
+    ({"id": "Note.md", "file": sent(PNG), "title": "New"}, "two calls"),
+    ({"id": "Note.md", "file": sent(PNG), "section": "None"}, ""),
+    ({"id": "Nowhere.md", "file": sent(PNG)}, "`list`"),
+    ({"file": sent(PNG)}, "`id`"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "hint"), REFUSED)
+async def test_a_refusal_says_what_to_do_and_keeps_nothing(tmp_path, arguments, hint):
+    async with opened(tmp_path, {"Note.md": "# x\n"}) as notes:
+        refused = await notes.call("save", **arguments)
+        assert hint in refused["resolution_hint"]
+        assert notes.files() == {}
+        assert await notes.text("Note.md") == "# x\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "rules"),
+    [
+        ({}, {"mode": Mode.READ_ONLY}),
+        ({}, {"writing": WriteScope(paths=("Work",))}),
+        (obsidian(attachmentFolderPath="Files"), {"writing": WriteScope(paths=("Note.md",))}),
+        (
+            obsidian(attachmentFolderPath="Closed"),
+            {"visibility": Visibility(hidden_paths=("Closed",))},
+        ),
+        (obsidian(attachmentFolderPath=".hidden"), {}),
+        (obsidian(attachmentFolderPath="../out"), {}),
+    ],
+)
+async def test_no_file_goes_where_rules_or_settings_close(tmp_path, files, rules):
+    async with opened(tmp_path, files | {"Note.md": "x\n"}, **rules) as notes:
+        refused = await notes.call("save", id="Note.md", file=sent(PNG))
+        assert refused["resolution_hint"]
+        assert notes.files() == {}
+        assert not (tmp_path / "out").exists()
+
+
+async def test_the_name_of_a_hidden_file_cannot_be_told(tmp_path):
+    """A taken name would be one with a number, and a link with a path."""
+    hiding = {"visibility": Visibility(hidden_tags=("secret",))}
+    found = []
+    for at, more in enumerate(({}, {"Secret.md": "#secret ![[plan.png]]", "plan.png": OTHER})):
+        files = obsidian() | {"Note.md": "x\n"} | more
+        async with opened(tmp_path / str(at), files, **hiding) as notes:
+            saved = await notes.call("save", id="Note.md", file=sent(PNG))
+            assert await notes.seen(saved["files"][0]["id"])
+            found.append((saved["files"], await notes.text("Note.md")))
+    assert found[0] == found[1]
+
+
+async def test_a_file_that_a_hidden_note_shows_stays(tmp_path):
+    hiding = {"visibility": Visibility(hidden_tags=("secret",))}
+    async with opened(tmp_path, {"Note.md": "x\n"}, **hiding) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        name = saved["files"][0]["id"]
+        (notes.folder / "Secret.md").write_text(f"#secret ![[{name}]]\n")
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert "Its file stays" in undone["note"]
+        assert notes.files() == {name: PNG}
+
+
+async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path):
+    allowed, outside, home = tmp_path / "in", tmp_path / "out", tmp_path / "home"
+    for folder in (allowed / "sub", allowed / ".hidden", outside):
+        folder.mkdir(parents=True)
+    for place in (allowed / "sub" / "a.png", allowed / ".hidden" / "b.png", outside / "c.png"):
+        place.write_bytes(PNG)
+    (allowed / ".d.png").write_bytes(PNG)
+    (allowed / "link.png").symlink_to(outside / "c.png")
+    (allowed / "way").symlink_to(outside)
+    os.link(outside / "c.png", allowed / "hard.png")
+    os.mkfifo(allowed / "pipe.png")
+    (allowed / "other").symlink_to(allowed / "sub")
+    (tmp_path / "typed").symlink_to(allowed)
+    paths = ((str(tmp_path / "typed"), str(tmp_path / "home")),)
+    async with opened(home, {"Note.md": "x\n", "own.png": PNG}, import_paths=paths) as notes:
+        for path in (
+            *("link.png", "way/c.png", "hard.png", "pipe.png", ".hidden/b.png", ".d.png", "sub"),
+            *("other/a.png", "../out/c.png", "sub/../../out/c.png", "", "missing.png"),
+            "../home/vault/own.png",
+        ):
+            for base in (tmp_path / "typed", allowed):
+                refused = await notes.call("save", id="Note.md", file=f"{base}/{path}")
+                assert refused["resolution_hint"], path
+                assert str(tmp_path) not in json.dumps(refused)
+        assert notes.files() == {"own.png": PNG}
+        for base in (tmp_path / "typed", allowed):
+            saved = await notes.call("save", id="Note.md", file=f"{base}/sub/a.png")
+            assert saved["files"][0]["id"] == "a.png"
+
+
+async def test_a_closed_place_is_closed_wherever_it_lies(tmp_path):
+    home = tmp_path / "wide" / "home"
+    home.mkdir(parents=True)
+    (tmp_path / "wide" / "open.png").write_bytes(PNG)
+    paths = ((str(tmp_path / "wide"),),)
+    async with opened(home, {"Note.md": "x\n", "own.png": PNG}, import_paths=paths) as notes:
+        for path in ("home/vault/own.png", "home/cache.sqlite"):
+            refused = await notes.call("save", id="Note.md", file=f"{tmp_path}/wide/{path}")
+            assert refused["subcategory"] == "policy"
+        assert (await notes.call("save", id="Note.md", file=f"{tmp_path}/wide/open.png"))["files"]
+
+
+async def test_what_a_file_is_kept_for_is_recorded_before(tmp_path, monkeypatch):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        log, store = notes.harness.app.audit, notes.harness.remote
+        keep, seen = store.keep_file, []
+
+        async def watched(*call):
+            log.flush(wait=True)
+            seen.append([json.loads(one.facts) for one in log.table.records()])
+            return await keep(*call)
+
+        monkeypatch.setattr(store, "keep_file", watched)
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        log.flush(wait=True)
+        [begun], done = seen[0], [json.loads(one.facts) for one in log.table.records()]
+        assert begun["file"] == done[-1]["file"]
+        assert begun["file"] != hashlib.sha256(PNG).hexdigest()  # nobody can look for a file by it
+
+
+async def test_a_save_that_is_refused_keeps_no_file(tmp_path):
+    once = Limits(writes_per_session=1)
+    async with opened(tmp_path, obsidian(), limits=once) as notes:
+        refused = await notes.call("save", title="New", text="x\n", file=sent(PNG))
+        assert "The note was made" in refused["message"]
+        assert refused["details"]["id"] == "New.md"
+        assert notes.files() == {".trash/plan.png": PNG}
+
+
+async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        move, others = kept_files.file_writer.move, [OTHER]
+
+        def exchanged(*call):
+            if others:
+                (notes.folder / "plan.png").write_bytes(others.pop())
+            move(*call)
+
+        monkeypatch.setattr(kept_files.file_writer, "move", exchanged)
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert "Its file stays" in undone["note"]
+        assert notes.files() == {"plan.png": OTHER}
+
+
+async def test_half_a_file_that_a_killed_server_has_left_is_no_note(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_files.file_writer, "LEFT_BEHIND", 0.0)
+    name = f".notarium-{'a' * 64}--0123abcd.file.tmp"
+    async with opened(tmp_path, {"Note.md": "x\n", name: b"\x89PNG half"}):
+        pass
+    assert [one.name for one in (tmp_path / "vault").iterdir()] == ["Note.md"]
+
+
+async def test_a_file_that_moved_with_its_folder_is_still_the_one_that_was_kept(tmp_path):
+    files = obsidian(attachmentFolderPath="./") | {"Work/Note.md": "x\n"}
+    async with opened(tmp_path, files) as notes:
+        await notes.call("save", id="Work/Note.md", file=sent(PNG))
+        rows = notes.harness.app.cache.sync_state
+        assert [one.id for one in rows.kept_files()] == ["Work/plan.png"]
+        moving = {"action": "move_folder", "folder": "Work", "new_folder": "Old"}
+        await notes.call("manage", **moving, confirm=True)
+        assert notes.files() == {"Old/plan.png": PNG}
+        assert [one.id for one in rows.kept_files()] == ["Old/plan.png"]
+
+
+async def test_the_local_notebook_has_bounds(tmp_path, monkeypatch):
+    async with opened(tmp_path) as notes:
+        note = (await notes.call("save", title="A", text="a\n", file=sent(PNG)))["id"]
+        monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PNG) + 1)
+        refused = await notes.call("save", id=note, file=sent(OTHER, "other.png"))
+        assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("too_large", True)
+        monkeypatch.setattr(local_files, "LARGEST_NOTEBOOK", len(PNG) + 1)
+        same = await notes.call("save", title="B", text="b\n", file=sent(PNG))
+        assert same["files"]  # the same bytes are stored once
+        other = await notes.call("save", title="C", text="c\n", file=sent(OTHER))
+        assert other["subcategory"] == "too_large"
+        assert "The note was made" in other["message"]
+        database = notes.harness.app.cache.database
+        assert database.number("SELECT count(DISTINCT digest) FROM notebook_file_parts") == 1
+
+
+async def test_files_of_the_local_notebook_go_with_their_note(tmp_path):
+    async with opened(tmp_path) as notes:
+        made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
+        note, file_id = made["id"], made["files"][0]["id"]
+        await notes.call("manage", action="trash", id=note, local_version=made["local_version"])
+        assert await notes.seen(file_id)
+        library = notes.harness.app.library
+        await library.remove(library.get(note), act=None)
+        database = notes.harness.app.cache.database
+        assert database.number("SELECT count(*) FROM notebook_files") == 0
+        assert database.number("SELECT count(*) FROM notebook_file_parts") == 0
+
+
+async def test_a_damaged_file_is_not_shown(tmp_path):
+    async with opened(tmp_path) as notes:
+        made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
+        notes.harness.app.cache.database.run("UPDATE notebook_file_parts SET data = ?", (OTHER,))
+        assert not await notes.seen(made["files"][0]["id"])
