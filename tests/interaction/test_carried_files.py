@@ -9,8 +9,8 @@ import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from io import BytesIO
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
