@@ -17,11 +17,13 @@ _WIKI_ENDS = ("[[", "]]")
 class FileLink:
     """Hold a link to a file: its target, and whether it is a wikilink; None: as the link that it replaces.
 
-    A target that begins with ``#`` is no address of a picture.
+    A target that begins with ``#`` is no address of a picture. ``embeds``: it shows the file, also where the link that it replaces
+    does not.
     """
 
     target: str
     wiki: bool | None = None
+    embeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def read_link(written: str) -> FileLink | None:
         return None
     link = found.link
     target = link.target or f"#{link.part}"
-    return FileLink(target, link.form == "wiki")
+    return FileLink(target, link.form == "wiki", found.embeds)
 
 
 def find_whole_links(text: str) -> Iterator[WholeLink]:
@@ -109,10 +111,12 @@ def _write(text: str, whole: WholeLink, wanted: FileLink) -> str:
     encoded = _encode(wanted.target) + part
     if whole.shown is None:
         return encoded
-    mark = "!" if whole.embeds and not wanted.target.startswith("#") else ""
+    mark = "!" if (whole.embeds or wanted.embeds) and not wanted.target.startswith("#") else ""
     if link.form != "wiki":  # Obsidian finds a target in such a link as it does in its own
         begin = link.start if link.target else link.part_start - 1
         before = text[whole.start + whole.embeds : begin]
+        if mark and not whole.embeds and whole.shown == link.target:  # what stands for no words
+            before = f"[{before[1 + len(whole.shown) :]}"
         if whole.embeds and not mark and not whole.shown:  # nothing of it would be seen
             before = f"[{link.target.rpartition('/')[2]}{before[1:]}"
         return f"{mark}{before}{encoded}{text[_find_end(link) : whole.end]}"

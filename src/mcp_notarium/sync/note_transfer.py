@@ -124,8 +124,11 @@ class NoteTransfer:
             _, data = await cast("FolderStore", self._store).read_file(facts.id, largest=largest)
         if data is None:
             return None
-        kind = kind_of(data[:HEAD], facts.kind)
-        return file.name + ("" if split_ending(file.name)[1] else ending_of(kind)), data
+        name = file.name
+        if self.traits.attachments and not split_ending(name)[1]:
+            name = await cast("AttachmentStore", self._store).find_name(facts) or name
+        ending = ending_of(kind_of(data[:HEAD], facts.kind))
+        return name + ("" if split_ending(name)[1] else ending), data
 
     @property
     def largest_file(self) -> int:

@@ -181,6 +181,9 @@ async def bring_in(
     refused: list[tuple[NoteFile, str]] = []
     wanted: dict[Link, FileLink] = {}
     added: list[str] = []
+    # A store may hold a picture that it does not serve as a link.
+    links = find_whole_links(new.content.text)
+    embedded = {link_key(one.link) for one in links if one.embeds}
     for one in new.files:
         name = one.path.rpartition("/")[2]
         try:
@@ -190,7 +193,9 @@ async def bring_in(
             continue
         leading = [link for link, to in new.links.items() if to.path == one.path]
         if (link := read_link(kept.link)) is not None:
-            wanted |= dict.fromkeys(leading, link)
+            wanted |= {
+                key: replace(link, embeds=link.embeds and key in embedded) for key in leading
+            }
         if kept.link and not leading:
             added.append(kept.link)
 

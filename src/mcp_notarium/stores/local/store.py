@@ -202,6 +202,10 @@ class LocalStore:
         """See ``AttachmentStore.read_attachment``."""
         return self._files.read(attachment.id, largest=largest)
 
+    async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
+        """See ``AttachmentStore.find_name``."""
+        return ""
+
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - a link names the note as well
         """See ``AttachmentStore.id_of_link``."""
         return target

@@ -197,6 +197,11 @@ class TriliumStore:
         note_id, _, name = attachment.id.partition("/")
         return await self._attachments.read(note_id, name, largest=largest)
 
+    async def find_name(self, attachment: Attachment) -> str:
+        """See ``AttachmentStore.find_name``."""
+        note_id, _, name = attachment.id.partition("/")
+        return await self._attachments.find_title(note_id, name)
+
     def id_of_link(self, note_id: str, target: str) -> str:
         """See ``AttachmentStore.id_of_link``."""
         return id_of_link(note_id, target)
