@@ -175,7 +175,7 @@ def _mime(kind: str, data: bytes) -> str:
         try:
             data.decode()
         except UnicodeDecodeError:
-            return UNKNOWN  # defence: bytes-kept-as-bytes return-kind
+            return UNKNOWN  # defence: bytes-kept-as-bytes
     return kind
 
 
