@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from notarium_devtools.simperium import Simulator
+from notarium_devtools.trilium import TriliumSimulator
 from support.sample_files import pdf, picture
+from support.services import running
 from support.whole import Server, environment, run, start, store_environment, until
 
 COUNT = 12
@@ -123,8 +125,8 @@ def test_a_person_reads_before_an_import_what_becomes_of_folders_tags_dates_and_
     assert "  - b\n  - c\n" in (vault / "x.md").read_text()
 
 
-@pytest.mark.slow("ten processes, one after another")
-def test_files_go_with_the_notes_also_through_a_rotated_notebook_and_its_backup(
+@pytest.mark.slow("a dozen processes, one after another")
+def test_files_go_with_the_notes_through_a_rotated_notebook_its_backup_and_trilium(
     tmp_path: Path,
 ) -> None:
     vault, back = tmp_path / "vault", tmp_path / "back"
@@ -155,9 +157,18 @@ def test_files_go_with_the_notes_also_through_a_rotated_notebook_and_its_backup(
     assert restored.returncode == 0, restored.stderr
     assert output(other, "export", str(tmp_path / "out.json"))["path"] == str(tmp_path / "out.zip")
     here = store_environment(tmp_path, "vault", VAULT_PATH=str(back))
-    assert output(here, "import", str(tmp_path / "out.zip"), "--yes")["files_imported"] == 2
-    again = output(here, "import", str(tmp_path / "out.zip"), "--yes")
-    assert (again["new"], again["there"], again["files"]) == (0, 1, 0)
+    service = TriliumSimulator()
+    with running(service):
+        trilium = store_environment(
+            tmp_path, "trilium", TRILIUM_URL=service.url, TRILIUM_TOKEN=service.token
+        )
+        for env, given in ((trilium, "out.zip"), (here, "trilium")):
+            assert output(env, "import", str(tmp_path / given), "--yes")["files_imported"] == 2
+            again = output(env, "import", str(tmp_path / given), "--yes")
+            assert (again["new"], again["there"], again["files"]) == (0, 1, 0)
+            if env is trilium:
+                assert output(env, "export", str(tmp_path / "trilium"))["files"] == 2
+    assert (back / "Trip.md").read_text() == "![](plan.png) [paper](a%20paper.pdf)"
     assert {one.name: one.read_bytes() for one in back.rglob("*.p*")} == {
         Path(path).name: data for path, data in shown.items()
     }
