@@ -23,6 +23,7 @@ from mcp_notarium.stores.vault import kept_files
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
+from support.local_notebook import OtherProcess
 from support.sample_files import pdf, photo, picture
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -72,7 +73,8 @@ async def opened(folder, files=None, **policy):
     vault = folder / "vault"
     cache: Cache | None = None
     if files is None:
-        cache = make(folder, key=None, name="cache.sqlite")
+        rules = Policy(**policy).visibility.stored
+        cache = make(folder, key=None, name="cache.sqlite", rules=rules)
         remote: VaultStore | LocalStore = LocalStore(cache.database)
     else:
         vault.mkdir(exist_ok=True)
@@ -365,15 +367,29 @@ async def test_the_name_of_a_hidden_file_cannot_be_told(tmp_path):
     assert found[0] == found[1]
 
 
-async def test_a_file_that_a_hidden_note_shows_stays(tmp_path):
-    hiding = {"visibility": Visibility(hidden_tags=("secret",))}
-    async with opened(tmp_path, {"Note.md": "x\n"}, **hiding) as notes:
-        saved = await notes.call("save", id="Note.md", file=sent(PNG))
-        name = saved["files"][0]["id"]
-        (notes.folder / "Secret.md").write_text(f"#secret ![[{name}]]\n")
-        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
-        assert "Its file stays" in undone["note"]
-        assert notes.files() == {name: PNG}
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_that_a_hidden_note_shows_stays_and_nothing_tells_so(tmp_path, files):
+    hiding, told = {"visibility": Visibility(hidden_tags=("secret",))}, []
+    for shown in (False, True):
+        async with opened(tmp_path / str(shown), files, **hiding) as notes:
+            note = await notes.call("save", title="Note", text="x\n", file=sent(PNG))
+            name = note["files"][0]["id"]
+            if shown and files is None:
+                OtherProcess(notes.harness.app.cache).put(
+                    "5ec4e7aa", f"![]({name})", tags=("secret",)
+                )
+            elif shown:
+                (notes.folder / "Secret.md").write_text(f"#secret ![[{name}]]\n")
+            undone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
+            assert (await notes.call("get", id=name))["category"] == "NOT_FOUND"
+            if files is not None:
+                assert name in notes.files() or not shown
+            redone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
+            told.append([undone["note"], redone["note"]])
+            database = notes.harness.app.cache.database
+            kept = "SELECT count(*) FROM notebook_files WHERE discarded_at IS NULL"
+            assert notes.files() == {name: PNG} if files is not None else database.number(kept)
+    assert told[0] == told[1]
 
 
 async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path):
