@@ -152,10 +152,15 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
             raise
         finally:
             os.close(parent)
-        with os.fdopen(file, "rb") as opened:
-            data = opened.read(largest + 1) if found.st_size <= largest else None
-    whole = data is not None and len(data) <= largest
-    return _facts(path, found), data if whole else None
+        try:
+            read = read_settled(file, largest=largest)
+        except NotANote as error:
+            if type(error) is not NotANote:
+                raise
+            return _facts(path, found), None
+        finally:
+            os.close(file)
+    return _facts(path, read.found), read.data
 
 
 def may_be_shown(path: str) -> bool:
