@@ -152,14 +152,15 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
             raise
         finally:
             os.close(parent)
-        with os.fdopen(file, "rb") as opened:
-            data = None
-            if found.st_size <= largest:
-                data = opened.read(found.st_size + 1)  # so many bytes are reserved
-                if len(data) > found.st_size:  # it grows
-                    data += opened.read(largest + 1 - len(data))
-    whole = data is not None and len(data) <= largest
-    return _facts(path, found), data if whole else None
+        try:
+            read = read_settled(file, largest=largest)
+        except NotANote as error:
+            if type(error) is not NotANote:
+                raise
+            return _facts(path, found), None
+        finally:
+            os.close(file)
+    return _facts(path, read.found), read.data
 
 
 def may_be_shown(path: str) -> bool:
