@@ -134,13 +134,6 @@ def guess(path: Path) -> str:
     return FORMAT.name if suffix == ".json" else markdown_folder.NAME
 
 
-def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) -> Path:
-    """Write an export without files to ``path``; see :func:`writing`. Return where it is."""
-    with writing(name, path) as export:
-        export.put_notes(notes, report)
-    return export.path
-
-
 @contextmanager
 def writing(name: str, path: Path) -> Iterator[Export]:
     """Give an export to fill: it appears at its path whole and private when the block ends, or nothing does.
@@ -313,12 +306,6 @@ def _entry(path: str, at: float) -> zipfile.ZipInfo:
     entry.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
     entry.external_attr = 0o600 << 16
     return entry
-
-
-def read(path: Path) -> list[ArchivedNote]:
-    """Return the notes of an export of any format. Raises ``InvalidRequest``."""
-    with reading(path) as found:
-        return found.notes
 
 
 class UnfitFile(InvalidRequest):

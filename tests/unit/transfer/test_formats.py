@@ -20,19 +20,20 @@ from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.domain.note_archive import ArchivedNote, free_name
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.transfer import formats
+from support import exports
 
 NOTE = ArchivedNote("n-0001", Content("text\n", ("a",), title="Title"), 1e9, 1.1e9)
 NO_TITLE = replace(NOTE, content=Content("First: line/\nx", ("two words", "b"), trash=True))
 
 
 def write(path: Path, *notes: ArchivedNote, name: str = "markdown") -> Path:
-    formats.write(name, path, notes, lambda _done, _total: None)
+    exports.write(name, path, notes)
     return path
 
 
 def refusal(path: Path) -> str:
     with pytest.raises(InvalidRequest) as raised:
-        formats.read(path)
+        exports.read(path)
     assert "nothing was imported" in raised.value.message
     return raised.value.message
 
@@ -56,7 +57,7 @@ def test_what_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        formats.write("markdown", tmp_path / "out", [NOTE], fail)
+        exports.write("markdown", tmp_path / "out", [NOTE], fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,7 +101,7 @@ def test_the_app_gets_dates_in_milliseconds_and_we_all_of_them(tmp_path: Path) -
     with zipfile.ZipFile(path) as file:
         (fields,) = json.loads(file.read("source/notes.json"))["activeNotes"]
     assert fields["creationDate"] == "2001-09-09T01:46:40.123Z"
-    assert formats.read(path) == [exact]
+    assert exports.read(path) == [exact]
 
 
 def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("../../evil.txt", "x")
         file.writestr("source/notes.json", json.dumps({"activeNotes": [note], "trashedNotes": []}))
-    (read,) = formats.read(path)
+    (read,) = exports.read(path)
     content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=flags("pinned"))
     assert read == ArchivedNote("n1", content, 1577934245.678, 1609556645.0)
 
@@ -126,7 +127,7 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (root / "sub" / "Plan B.md").write_text("---\ntags: [x]\n---\ntext")
     (root / "picture.png").write_bytes(b"\xff")
     (root / "link.md").symlink_to("/etc/passwd")
-    (read,) = formats.read(root)
+    (read,) = exports.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
     assert read.content.tags == ("x",)
@@ -150,19 +151,19 @@ def test_tags_in_the_front_matter_of_another_program_are_tags_and_stay_in_the_te
 ) -> None:
     text = f"---\n{block}\n---\nBody.\n"
     (tmp_path / "a.md").write_text(text)
-    (read,) = formats.read(tmp_path)
+    (read,) = exports.read(tmp_path)
     assert (read.content.text, read.content.tags) == (text, tags)
 
 
 def test_the_front_matter_of_another_program_says_when_a_note_was_made(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\ncreated: 2019-05-06\n---\nBody.\n")
     os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
-    (read,) = formats.read(tmp_path)
+    (read,) = exports.read(tmp_path)
     assert (read.created_at, read.modified_at, read.dated) == (1557100800.0, 1.6e9, True)
     for block in ("created: someday", "title: x"):
         (tmp_path / "a.md").write_text(f"---\n{block}\n---\nBody.\n")
         os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
-        (read,) = formats.read(tmp_path)
+        (read,) = exports.read(tmp_path)
         assert (read.created_at, read.dated) == (1.6e9, False), block
 
 
@@ -183,7 +184,7 @@ def test_files_lie_in_the_folders_of_their_notes(tmp_path: Path) -> None:
         "Untitled/Untitled/Title.md",
     }
     assert {stat.S_IMODE(one.stat().st_mode) for one in path.rglob("*") if one.is_dir()} == {0o700}
-    assert sorted(formats.read(path), key=lambda note: note.id) == sorted(
+    assert sorted(exports.read(path), key=lambda note: note.id) == sorted(
         given, key=lambda note: note.id
     )
 
@@ -192,7 +193,7 @@ def test_a_note_that_a_person_has_put_into_a_folder_is_in_that_folder(tmp_path: 
     path = write(tmp_path / "out", NOTE)
     (path / "Work").mkdir()
     (path / "Title.md").rename(path / "Work" / "Title.md")
-    assert formats.read(path) == [replace(NOTE, folder="Work")]
+    assert exports.read(path) == [replace(NOTE, folder="Work")]
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
@@ -202,7 +203,7 @@ def test_front_matter_is_known_after_an_editor_has_changed_the_line_ends(
     write(tmp_path / "out", NOTE)
     (file,) = (tmp_path / "out").iterdir()
     file.write_bytes(f"{mark}{file.read_text()}".replace("\n", "\r\n").encode())
-    (read,) = formats.read(tmp_path / "out")
+    (read,) = exports.read(tmp_path / "out")
     assert read == replace(NOTE, content=replace(NOTE.content, text="text\r\n"))
 
 
@@ -212,7 +213,7 @@ def test_of_a_folder_only_files_are_read_and_all_of_them(
     (tmp_path / "sub.md").mkdir()
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "note.md").write_text("text")
-    assert [one.id for one in formats.read(tmp_path)] == ["note.md"]
+    assert [one.id for one in exports.read(tmp_path)] == ["note.md"]
     scandir = os.scandir
 
     def closed(path: str) -> object:
@@ -303,7 +304,7 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     (tmp_path / "note.json").write_bytes(notes_of(text="x" * 1001))
     assert "note 'a' is too large" in refusal(tmp_path / "note.json")
     largest = write(tmp_path / "largest", replace(NOTE, content=Content("x" * 1000)))
-    assert len(formats.read(largest)) == 1
+    assert len(exports.read(largest)) == 1
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")
@@ -342,7 +343,7 @@ def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.Monke
     text = ', [{ \\" \n,' * 1000
     written = write(tmp_path / "out.json", replace(NOTE, content=Content(text)), name="json")
     monkeypatch.setattr(formats, "MOST_VALUES", 10)
-    assert [one.content.text for one in formats.read(written)] == [text]
+    assert [one.content.text for one in exports.read(written)] == [text]
     monkeypatch.setattr(formats, "MOST_VALUES", 7)
     assert "more values than 7" in refusal(written)
 
@@ -385,7 +386,7 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
         os.close(here)
 
     nest(tmp_path / "fits", formats.DEEPEST)
-    assert [one.content.title for one in formats.read(tmp_path / "fits")] == ["note"]
+    assert [one.content.title for one in exports.read(tmp_path / "fits")] == ["note"]
     nest(tmp_path / "deep", formats.DEEPEST + 1)
     assert "more than 100 folders" in refusal(tmp_path / "deep")
     nest(tmp_path / "deepest", 3000)
@@ -505,7 +506,7 @@ def test_too_many_files_or_bytes_are_refused_before_any_is_read(
     monkeypatch.setattr(formats, "LARGEST_FILES", 197)
     assert "more bytes of files than 197" in refusal(path)
     monkeypatch.setattr(formats, "LARGEST_FILES", 198)
-    assert len(formats.read(path)[0].files) == 2
+    assert len(exports.read(path)[0].files) == 2
 
 
 def test_an_export_with_files_that_ends_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
@@ -536,7 +537,7 @@ def test_a_document_is_in_memory_as_text_and_as_values_and_no_third_time(
     monkeypatch.setattr(formats, "LARGEST_DOCUMENT", size)  # a buffer of this size is reserved
     tracemalloc.start()
     try:
-        assert len(formats.read(tmp_path / "out.json")) == len(notes)
+        assert len(exports.read(tmp_path / "out.json")) == len(notes)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
