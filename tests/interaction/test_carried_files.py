@@ -29,6 +29,7 @@ from mcp_notarium.transfer import formats, import_plan, note_files
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 from mcp_notarium.transfer.note_files import TakenFiles
+from mcp_notarium.transfer.store_files import StoreFiles
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
@@ -83,7 +84,9 @@ def transfer(client: Client) -> NoteTransfer:
 async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
     held = [one async for one in transfer(client).read_all()]
     paths = registry.kind(store).ids.paths
-    return [archive(one, paths=paths) for one in held], await transfer(client).find_files(held)
+    return [archive(one, paths=paths) for one in held], await StoreFiles(
+        transfer(client)
+    ).find_files(held)
 
 
 async def export(client: Client, store: str, path: Path, form: str = "markdown") -> TakenFiles:
@@ -111,7 +114,8 @@ async def shown_by(client: Client, store: str) -> dict[str, list[bytes]]:
     found = {}
     for note in notes:
         read_files = [
-            await transfer(client).read_file(one, largest=1 << 20) for one in shown.get(note.id, ())
+            await StoreFiles(transfer(client)).read_file(one, largest=1 << 20)
+            for one in shown.get(note.id, ())
         ]
         found[note.content.title or ""] = sorted(one[1] for one in read_files if one)
     return found

@@ -28,11 +28,11 @@ from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.sync.note_transfer import ShownFile
 from mcp_notarium.transfer import formats, import_plan, note_files
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 from mcp_notarium.transfer.note_files import TakenFiles
+from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
 
 _PAGE = 500
 """Notes whose files are looked for together."""
@@ -108,7 +108,7 @@ async def _read_notes(app: App) -> tuple[list[ArchivedNote], dict[str, list[Show
     page: list[Revision] = []
 
     async def find_files() -> None:
-        shown.update(await transfer.find_files(page))
+        shown.update(await StoreFiles(transfer).find_files(page))
         page.clear()
 
     with console.progress("Reading the notes") as report:

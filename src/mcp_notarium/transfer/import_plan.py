@@ -43,6 +43,7 @@ from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addr
 from mcp_notarium.transfer import note_files
 from mcp_notarium.transfer.formats import FoundExport, Report
 from mcp_notarium.transfer.note_files import NewNote
+from mcp_notarium.transfer.store_files import StoreFiles
 
 _T = TypeVar("_T")
 _FOLDER = "folder:"
@@ -182,7 +183,9 @@ async def plan(
         if draft is None or content is None:
             planned.left_out += 1
         else:
-            files = note_files.sort_files(note, transfer.largest_file, planned.lost_files)
+            files = note_files.sort_files(
+                note, StoreFiles(transfer).largest_file, planned.lost_files
+            )
             new = replace(draft, content=content, files=files)
             note_id, held = await _find_place(new, transfer, kind, names)
             names.give(note_id)

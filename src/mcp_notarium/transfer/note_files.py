@@ -29,8 +29,9 @@ from mcp_notarium.markup.file_links import (
 )
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
-from mcp_notarium.sync.note_transfer import NoteTransfer, ShownFile
+from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
+from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
 
 _TRIES = 3
 """Files one after another that the store does not answer for, before no more are asked for."""
@@ -88,7 +89,7 @@ async def take_out(
         if unanswered == _TRIES:
             return "the note store does not answer"
         try:
-            found = await transfer.read_file(file, largest=LARGEST_FILE)
+            found = await StoreFiles(transfer).read_file(file, largest=LARGEST_FILE)
         except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
             return error.message
         except StoreUnavailable as error:
@@ -164,7 +165,7 @@ def sort_files(
 async def lacks_files(new: NewNote, held: Revision, transfer: NoteTransfer) -> bool:
     """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not shown."""
     files, links = new.files, new.links
-    shown = (await transfer.find_files([held])).get(held.id, ())
+    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
     leads = {(link, one.facts.size) for one in shown for link in one.links}
     written = {link_key(one.link) for one in find_whole_links(held.content.text)}
     for link, one in links.items():
@@ -187,7 +188,7 @@ async def bring_in(
     for one in new.files:
         name = one.path.rpartition("/")[2]
         try:
-            kept = await transfer.keep_file(new.id, name, export.read_file(one))
+            kept = await StoreFiles(transfer).keep_file(new.id, name, export.read_file(one))
         except (UnfitFile, StoreRejected, NoteNotFound) as error:
             refused.append((one, error.message))
             continue
