@@ -157,6 +157,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
+        self.keeping = asyncio.Lock()
+        """Is held while a file is kept and linked: each may be large, and the same one at once would be linked twice."""
         self._decoding = asyncio.Semaphore(2)
         """Files that are read and decoded at once: each may take a gigabyte."""
         self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)

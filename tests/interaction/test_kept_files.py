@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -15,6 +16,7 @@ import pytest
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
+from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local import files as local_files
@@ -196,6 +198,29 @@ async def test_a_file_is_sent_as_base64_once_and_undone(tmp_path, files):
         assert undone["note"].endswith("Its file went, too.")
         assert await notes.seen(file_id)
         assert not await notes.seen(second["files"][0]["id"])
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_call_that_was_cut_off_after_its_file_is_made_again(tmp_path, files, monkeypatch):
+    async with opened(tmp_path, files) as notes:
+        note = (await notes.call("save", title="Plan", text="x\n"))["id"]
+        store = notes.harness.remote
+        keep = store.keep_file
+
+        async def cut(*call):
+            await keep(*call)
+            raise OutcomeUnknown("cut off")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "keep_file", cut)
+            assert (await notes.call("save", id=note, file=sent(PNG)))["resolution_hint"]
+        assert await notes.text(note) == "x\n"
+        both = [notes.call("save", id=note, file=sent(PNG)) for _ in range(2)]
+        first, second = await asyncio.gather(*both)
+        assert first["files"] == second["files"]
+        text = await notes.text(note)
+        assert len(text.split("plan.png](")) == 2
+        assert len(notes.files()) == (0 if files is None else 1)
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])

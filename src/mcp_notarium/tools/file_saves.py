@@ -73,12 +73,16 @@ async def save_with_file(
         )
     app.config.policy.require_edit(Field.TEXT)
     app.usage_limits.require_write()
+    async with app.library.keeping:
+        return await _save(app, request.model_copy(update={"file": None}), given, call)
+
+
+async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> SavedAnswer:
     file = await _read(app, given)
-    rest = request.model_copy(update={"file": None})
-    if request.id is not None:
+    if rest.id is not None:
         return await _add(app, rest, file, call)
     made = await save.handle(app, rest, call)
-    linking = type(request)(id=made.id)
+    linking = type(rest)(id=made.id, return_text=rest.return_text)
     try:
         added = await _add(app, linking, file, call)
     except NotariumError as error:
