@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
+    from mcp_notarium.storage.database import Database
     from mcp_notarium.storage.note_links import LinkedNotes
     from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, TagPage, Twin
     from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
@@ -110,12 +111,16 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``."""
+    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``.
+
+    ``unsure``: a file that is gone may be shown by what nobody may tell of.
+    """
 
     gone: int = 0
     stays: int = 0
     back: int = 0
     lost: int = 0
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
+        self.keeping = asyncio.Lock()
+        """Is held while a file is kept and linked: each may be large, and the same one at once would be linked twice."""
         self._decoding = asyncio.Semaphore(2)
         """Files that are read and decoded at once: each may take a gigabyte."""
         self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
@@ -414,7 +421,8 @@ class Library:
             elif one.discarded and shown and not was:
                 done = await self._settle(one, self._keeper.restore_file)
                 back, lost = back + done, lost + (not done)
-        return FilesSettled(gone, stays, back, lost)
+        unsure = self._cache.notes.visibility.rules.has_rules
+        return FilesSettled(gone, stays, back, lost, unsure=unsure)
 
     async def _settle(self, one: KeptFileRow, how: Callable[[str, str], Awaitable[bool]]) -> bool:
         """Discard a file, or bring it back; return whether that was done. The note is saved whatever becomes of the file."""
@@ -426,21 +434,37 @@ class Library:
         return False
 
     async def _discard(self, file_id: str, digest: str) -> bool:
-        # defence: shown-file-stays -_is_shown
-        return not await self._is_shown(file_id) and await self._keeper.discard_file(
-            file_id, digest
-        )
+        """Discard a file that nothing shows.
+
+        Return whether it is gone to the caller: where rules hide notes, a file is also if only a hidden note shows it.
+        """
+        # defence: shown-file-stays =False
+        if await self._is_shown(file_id):
+            return False
+        # defence: hidden-file-stays =False
+        if await self._may_be_hidden(file_id):
+            return True
+        done = await self._keeper.discard_file(file_id, digest)
+        return done or self._cache.notes.visibility.rules.has_rules
 
     async def _is_shown(self, file_id: str) -> bool:
-        """Tell whether any note may show a file, also one in the trash or one that is hidden; and any canvas."""
-        marks = self._keeper.marks_of(file_id)
-        if any(self._cache.database.row(_SHOWING, (mark,)) for mark in marks):
+        """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""
+        if self._is_named(self._cache.database, file_id):
             return True
         if not self.traits.ids.paths:
             return False
-        beside = await self._folders.list_beside()
-        if any(file_id in files for files in beside.shown.values()):
+        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
+        return any(file_id in files for one, files in beside.shown.items() if rules.sees(one, ()))
+
+    def _is_named(self, database: Database, file_id: str) -> bool:
+        return any(database.row(_SHOWING, (one,)) for one in self._keeper.marks_of(file_id))
+
+    async def _may_be_hidden(self, file_id: str) -> bool:
+        """Tell whether a note or canvas that the rules hide may show a file."""
+        if self._is_named(self._cache.stored.database, file_id):
             return True
+        if not (self.traits.ids.paths and self._cache.notes.visibility.rules.has_rules):
+            return False
         names = await self._read_hidden_names()
         return names is None or name_key(file_id) in names
 

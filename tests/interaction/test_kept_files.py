@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -15,6 +16,7 @@ import pytest
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
+from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.local import files as local_files
@@ -23,6 +25,7 @@ from mcp_notarium.stores.vault import kept_files
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
+from support.local_notebook import OtherProcess
 from support.sample_files import pdf, photo, picture
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -72,7 +75,8 @@ async def opened(folder, files=None, **policy):
     vault = folder / "vault"
     cache: Cache | None = None
     if files is None:
-        cache = make(folder, key=None, name="cache.sqlite")
+        rules = Policy(**policy).visibility.stored
+        cache = make(folder, key=None, name="cache.sqlite", rules=rules)
         remote: VaultStore | LocalStore = LocalStore(cache.database)
     else:
         vault.mkdir(exist_ok=True)
@@ -98,21 +102,27 @@ def obsidian(**settings) -> dict[str, str | bytes]:
     return {".obsidian/app.json": json.dumps(settings)}
 
 
+def account(folder: Path, store: str) -> dict[str, str]:
+    """The environment of a server that may keep files from some folders of a home."""
+    (folder / "Pictures").mkdir()
+    (folder / "Pictures" / "day out.jpg").write_bytes(photo((800, 600)))
+    (folder / "vault" / ".obsidian").mkdir(parents=True)
+    (folder / "data").mkdir(mode=0o700)
+    rules = folder / "Pictures" / "rules.toml"
+    rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
+    rules.chmod(0o600)
+    (folder / "vault" / "own.jpg").write_bytes(PNG)
+    (folder / "data" / "own.jpg").write_bytes(PNG)
+    more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
+    more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
+    return store_environment(folder, store, **more)
+
+
 @pytest.mark.slow("it starts a server of its own for each store")
 @pytest.mark.parametrize("store", ["local", "vault"])
 async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store):
     """As typed: the policy file, a started and confined server, and the commands of a person."""
-    (tmp_path / "Pictures").mkdir()
-    (tmp_path / "Pictures" / "day out.jpg").write_bytes(photo((800, 600)))
-    (tmp_path / "vault" / ".obsidian").mkdir(parents=True)
-    (tmp_path / "data").mkdir(mode=0o700)
-    rules = tmp_path / "data" / "policy.toml"
-    rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
-    (tmp_path / "vault" / "own.jpg").write_bytes(PNG)
-    (tmp_path / "data" / "own.jpg").write_bytes(PNG)
-    rules.chmod(0o600)
-    more = {"VAULT_PATH": str(tmp_path / "vault")} if store == "vault" else {}
-    env = store_environment(tmp_path, store, NOTARIUM_DESTRUCTIVE="trust", **more)
+    env = account(tmp_path, store)
     with Server(env) as server:
         made = server.tool(
             "save", title="Trip", text="It was fine.\n", file="~/Pictures/day out.jpg"
@@ -127,7 +137,11 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
         whole = str(tmp_path / "Pictures" / "day out.jpg")
         again = server.tool("save", id=note_id, file=whole)
         assert (again["unchanged"], again["files"][0]["id"]) == (True, row["id"])
-        closed = ["~/data/own.jpg", *(["~/vault/own.jpg"] if store == "vault" else [])]
+        closed = [
+            "~/Pictures/rules.toml",
+            "~/data/own.jpg",
+            *(["~/vault/own.jpg"] if store == "vault" else []),
+        ]
         for path in (*closed, "~/Documents/x.jpg"):
             refused = server.error("save", id=note_id, file=path)
             assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("policy", True)
@@ -144,6 +158,25 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
     size = len((tmp_path / "Pictures" / "day out.jpg").read_bytes())
     expected = (1, size) if store == "local" else (None, None)
     assert (facts.get("files"), facts.get("files_bytes")) == expected
+
+
+@pytest.mark.slow("it starts two servers")
+async def test_a_file_outlives_a_new_data_key_and_goes_with_its_note(tmp_path):
+    env = account(tmp_path, "local")
+    with Server(env) as server:
+        made = server.tool("save", text="x\n", file="~/Pictures/day out.jpg")
+        assert server.leave() == 0
+    assert run(env, "rotate-key", "--reencrypt").returncode == 0
+    note_id, file_id = made["id"], made["files"][0]["id"]
+    with Server(env) as server:
+        assert server.result("get", id=file_id)["content"][-1]["type"] == "image"
+        version = server.tool("get", id=note_id)["local_version"]
+        note = server.tool("manage", action="trash", id=note_id, local_version=version)
+        gone = {"id": note_id, "local_version": note["new_local_version"], "confirm": True}
+        server.tool("manage", action="delete_permanently", **gone)
+        assert server.leave() == 0
+    facts = json.loads(run(env, "status", "--json").stdout)
+    assert (facts["files"], facts["files_bytes"]) == (0, 0)
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
@@ -165,6 +198,29 @@ async def test_a_file_is_sent_as_base64_once_and_undone(tmp_path, files):
         assert undone["note"].endswith("Its file went, too.")
         assert await notes.seen(file_id)
         assert not await notes.seen(second["files"][0]["id"])
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_call_that_was_cut_off_after_its_file_is_made_again(tmp_path, files, monkeypatch):
+    async with opened(tmp_path, files) as notes:
+        note = (await notes.call("save", title="Plan", text="x\n"))["id"]
+        store = notes.harness.remote
+        keep = store.keep_file
+
+        async def cut(*call):
+            await keep(*call)
+            raise OutcomeUnknown("cut off")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "keep_file", cut)
+            assert (await notes.call("save", id=note, file=sent(PNG)))["resolution_hint"]
+        assert await notes.text(note) == "x\n"
+        both = [notes.call("save", id=note, file=sent(PNG)) for _ in range(2)]
+        first, second = await asyncio.gather(*both)
+        assert first["files"] == second["files"]
+        text = await notes.text(note)
+        assert len(text.split("plan.png](")) == 2
+        assert len(notes.files()) == (0 if files is None else 1)
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
@@ -336,15 +392,29 @@ async def test_the_name_of_a_hidden_file_cannot_be_told(tmp_path):
     assert found[0] == found[1]
 
 
-async def test_a_file_that_a_hidden_note_shows_stays(tmp_path):
-    hiding = {"visibility": Visibility(hidden_tags=("secret",))}
-    async with opened(tmp_path, {"Note.md": "x\n"}, **hiding) as notes:
-        saved = await notes.call("save", id="Note.md", file=sent(PNG))
-        name = saved["files"][0]["id"]
-        (notes.folder / "Secret.md").write_text(f"#secret ![[{name}]]\n")
-        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
-        assert "Its file stays" in undone["note"]
-        assert notes.files() == {name: PNG}
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_that_a_hidden_note_shows_stays_and_nothing_tells_so(tmp_path, files):
+    hiding, told = {"visibility": Visibility(hidden_tags=("secret",))}, []
+    for shown in (False, True):
+        async with opened(tmp_path / str(shown), files, **hiding) as notes:
+            note = await notes.call("save", title="Note", text="x\n", file=sent(PNG))
+            name = note["files"][0]["id"]
+            if shown and files is None:
+                OtherProcess(notes.harness.app.cache).put(
+                    "5ec4e7aa", f"![]({name})", tags=("secret",)
+                )
+            elif shown:
+                (notes.folder / "Secret.md").write_text(f"#secret ![[{name}]]\n")
+            undone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
+            assert (await notes.call("get", id=name))["category"] == "NOT_FOUND"
+            if files is not None:
+                assert name in notes.files() or not shown
+            redone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
+            told.append([undone["note"], redone["note"]])
+            database = notes.harness.app.cache.database
+            kept = "SELECT count(*) FROM notebook_files WHERE discarded_at IS NULL"
+            assert notes.files() == {name: PNG} if files is not None else database.number(kept)
+    assert told[0] == told[1]
 
 
 async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path):

@@ -17,6 +17,7 @@ from pathlib import Path
 from mcp_notarium.errors import InvalidRequest, NotPermitted
 from mcp_notarium.files import os_errors
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.port import FileState
 
 _LINKED = (
     "It must be a regular file on this computer, with one name, in a folder that is not hidden, and no part of its path below the "
@@ -77,10 +78,25 @@ def read_file(
 
 
 def _identities(places: Iterable[Path]) -> Iterable[tuple[int, int]]:
+    """Yield what tells these files and folders from all others; not of those that cannot be reached, which cannot be read either."""
     for place in places:
         with suppress(OSError):
-            found = place.stat()
+            found = _look_at(place)
             yield found.st_dev, found.st_ino
+
+
+def _look_at(place: Path) -> FileState:
+    with suppress(NotADirectoryError):
+        here = SYSTEM.open_top(place)
+        try:
+            return SYSTEM.look_at_open(here)
+        finally:
+            os.close(here)
+    here = SYSTEM.open_top(place.parent)
+    try:
+        return SYSTEM.look(here, place.name)
+    finally:
+        os.close(here)
 
 
 def _read_below(

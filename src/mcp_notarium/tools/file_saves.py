@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
+from mcp_notarium.config.policy_file import FILE_VARIABLE
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
 from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.policy import Field
@@ -72,12 +73,16 @@ async def save_with_file(
         )
     app.config.policy.require_edit(Field.TEXT)
     app.usage_limits.require_write()
+    async with app.library.keeping:
+        return await _save(app, request.model_copy(update={"file": None}), given, call)
+
+
+async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> SavedAnswer:
     file = await _read(app, given)
-    rest = request.model_copy(update={"file": None})
-    if request.id is not None:
+    if rest.id is not None:
         return await _add(app, rest, file, call)
     made = await save.handle(app, rest, call)
-    linking = type(request)(id=made.id)
+    linking = type(rest)(id=made.id, return_text=rest.return_text)
     try:
         added = await _add(app, linking, file, call)
     except NotariumError as error:
@@ -150,6 +155,8 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
+    if named := os.environ.get(FILE_VARIABLE):
+        yield Path(named)
     whats: tuple[Literal["config", "data"], ...] = ("config", "data")
     for what in whats:
         try:

@@ -347,7 +347,7 @@ async def _save(
 def _describe_files(files: FilesSettled) -> Iterator[str]:
     """Say what became of files, without their names."""
     if files.gone:
-        yield "Its file went, too."
+        yield "Its file is shown here no more." if files.unsure else "Its file went, too."
     if files.stays:
         yield "Its file stays: it has changed, or may be used elsewhere."
     if files.back:

@@ -74,6 +74,7 @@ def test_everything_a_file_can_say():
         ('mode = "full"\nmode = "full"\n[notes]', "not TOML (line 2"),
         ('mode = "rw"', "line 1, `mode`"),
         ("mode = 7", "line 1, `mode`"),
+        ('import_paths = "/srv"', "line 1, `import_paths`"),
         ('\nmoed = "full"', "line 2, `moed`"),
         ("notes = 7", "line 1, `notes`"),
         ("[note]\nx = 1", "line 1, `note`"),
