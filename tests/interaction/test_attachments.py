@@ -190,6 +190,8 @@ HIDING = {
     "Html.md": "#secret <img width=3 src='b/of%20html.png'>",
     "Properties.md": "---\ntags: secret\ncover: [b/in list.png, c.png]\n---\n",
     "Forms.md": "#secret ![]( blank.png )\n[a]:\nbelow.png\n\n    ![[code.png]]\n<p style='background: url(css.png)'>",
+    "Odd.md": "#secret ![](o((x)).png) ![](o\\(y.png) ![](o&#x20;z.png)",
+    "Values.md": '---\ntags: secret\ncover: "caf\\u00e9.png"\nmore: {x: "my \\\n  plan.png"}\n---\n',
     "Latin.md": b"#secret \xe4 ![[latin.png]]",
     "Wide.md": "#secret ![[wide.png]]".encode("utf-16"),
     ".trash/Gone.md": "#secret ![[gone.png]]",
@@ -207,6 +209,7 @@ HIDES = (
         "c.png",
     ),
     *("blank.png", "below.png", "code.png", "css.png"),
+    *("o((x)).png", "o(y.png", "o z.png", "café.png", "my plan.png"),
     *("latin.png", "wide.png", "gone.png", "is/moved.png", "card.png", "text.png"),
 )
 
