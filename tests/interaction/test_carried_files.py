@@ -208,6 +208,30 @@ def test_an_import_that_ends_anywhere_is_finished_by_the_next(
             asyncio.run(work(folder, ends_at))
 
 
+def test_a_link_that_has_the_name_of_another_file_by_now_is_left_alone(tmp_path: Path) -> None:
+    """Where an app keeps files in a folder called as that of an export, a link of before may look like one of after."""
+    with formats.writing("markdown", tmp_path / "export") as made:
+        one, two = made.put_file("plan.png", PLAN, 1e9), made.put_file("plan 2.png", PAPER, 1e9)
+        text = f"![[{one.path}]] ![[{two.path}]]\n"
+        shown = tuple(replace(file, links=((file.path, False),)) for file in (one, two))
+        note = ArchivedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
+        made.put_notes([note], lambda _done, _total: None)
+    there = {"attachmentFolderPath": "files", "newLinkFormat": "absolute"}
+    fill(tmp_path, {".obsidian/app.json": json.dumps(there).encode(), "files/plan.png": b"mine"})
+
+    async def work() -> None:
+        with formats.reading(tmp_path / "export") as found:
+            for _ in range(3):
+                async with opened("vault", tmp_path) as client:
+                    _, done = await bring(client, "vault", found)
+                    text = (tmp_path / "vault" / "Trip.md").read_text()
+                    assert text == "![[files/plan 2.png]] ![[files/plan 2 2.png]]\n"
+                    assert done.refused_files == []
+
+    asyncio.run(work())
+    assert (tmp_path / "vault" / "files" / "plan 2.png").read_bytes() == PLAN
+
+
 def test_one_file_after_another_is_in_memory(tmp_path: Path) -> None:
     names = [f"{number}.bin" for number in range(12)]
     fill(tmp_path, {"a.md": " ".join(f"![[{one}]]" for one in names).encode()})

@@ -94,10 +94,17 @@ def _find_opening(text: str, close: int) -> int:
     return -1
 
 
-def relink(text: str, links: Mapping[Link, FileLink]) -> str:
-    """Return the text with other links in the place of those of these keys."""
+def find_unchanged(text: str, given: str) -> Iterator[WholeLink]:
+    """Yield the links of a text that mean what the link at their place in the given text means."""
+    for whole, other in zip(find_whole_links(text), find_whole_links(given), strict=False):
+        if link_key(whole.link) == link_key(other.link):
+            yield whole
+
+
+def relink(text: str, links: Mapping[Link, FileLink], *, given: str | None = None) -> str:
+    """Return the text with other links in the place of those of these keys; ``given``: of those that stand in that text as well."""
     kept, at = [], 0
-    for whole in find_whole_links(text) if links else ():
+    for whole in find_unchanged(text, text if given is None else given) if links else ():
         if (wanted := links.get(link_key(whole.link))) is not None:
             written = _write(text, whole, wanted)
             kept += [text[at : whole.start], written]

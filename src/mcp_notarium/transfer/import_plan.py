@@ -195,7 +195,7 @@ async def plan(
                 planned.there += 1
                 if not note_files.is_same(new, held.content, would.content):
                     planned.differ.append(held.id)
-                elif files and await note_files.lacks_files(new, held, transfer):
+                elif files and await note_files.lacks_files(new, held, would.content, transfer):
                     planned.new.append(new)
                 continue
             lost += _find_losses(note, draft.content, would, transfer.traits)

@@ -21,6 +21,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.markup.file_links import (
     FileLink,
+    find_unchanged,
     find_whole_links,
     link_key,
     read_link,
@@ -162,12 +163,13 @@ def sort_files(
     return kept
 
 
-async def lacks_files(new: NewNote, held: Revision, transfer: NoteTransfer) -> bool:
+async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: NoteTransfer) -> bool:
     """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not shown."""
     files, links = new.files, new.links
     shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
     leads = {(link, one.facts.size) for one in shown for link in one.links}
-    written = {link_key(one.link) for one in find_whole_links(held.content.text)}
+    unchanged = find_unchanged(held.content.text, would.text)
+    written = {link_key(one.link) for one in unchanged}
     for link, one in links.items():
         if one in files and link in written and not leads & {(link, one.size), (link, None)}:
             return True
@@ -200,8 +202,10 @@ async def bring_in(
         if kept.link and not leading:
             added.append(kept.link)
 
+    given = transfer.preview(new.id, new.content, now=0.0).content.text
+
     def change(text: str) -> str:
-        text = relink(text, wanted)
+        text = relink(text, wanted, given=given)
         more = [link for link in added if link not in text]
         return (
             "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
