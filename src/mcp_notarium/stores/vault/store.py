@@ -126,6 +126,7 @@ class VaultStore:
         self._types = PropertyTypes()
         self._shown_names = attached_files.ShownNames()
         self._reading = threading.Lock()
+        self._keeping = threading.Lock()
         self._file_names = attached_files.FileNames()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -188,7 +189,10 @@ class VaultStore:
             self._listing.find(root, revision.id)
             settings = app_settings.read_attachment_settings(root, revision.id)
             files = partial(self._all_files, root)
-            return kept_files.keep(root, revision.id, name, data, settings=settings, files=files)
+            with self._keeping:
+                return kept_files.keep(
+                    root, revision.id, name, data, settings=settings, files=files
+                )
 
     def _all_files(self, root: int) -> list[str]:
         return [path for one in self._living_folders(root) for path in list_files(root, one)]
