@@ -46,10 +46,14 @@ async def test_a_file_becomes_an_attachment_of_a_trilium_note_and_goes_by_undo(t
         assert (again["unchanged"], len(document.attachments_of(note_id))) == (True, 2)
         undone = await call(place, "manage", action="undo", id=note_id, confirm=True)
         assert undone["note"].endswith("Its file went, too.")
-        assert [held.title for held in document.attachments_of(note_id)] == ["plan.png"]
         assert document.notes[note_id].content.decode() == TEXT.replace("x</p>", f"x</p>{image}")
+        paper = next(held for held in document.attachments_of(note_id) if held.role == "file")
+        assert paper.unused_since is not None
+        assert "NOT_FOUND" in str(await call(place, "get", id=f"{note_id}/{paper.id}"))
         redone = await call(place, "manage", action="undo", id=note_id, confirm=True)
-        assert redone["note"].endswith("A file that it shows is gone, and cannot be brought back.")
+        assert redone["note"].endswith("Its file is back.")
+        assert paper.unused_since is None
+        assert "files" in await call(place, "get", id=f"{note_id}/{paper.id}")
 
 
 async def test_what_a_person_writes_while_a_file_goes_to_trilium_stays(tmp_path):

@@ -226,7 +226,7 @@ class TriliumStore:
         return await self._files.discard(note_id, name, digest)
 
     async def restore_file(self, file_id: str, digest: str) -> bool:
-        """See ``KeepingStore.restore_file``: the API brings no attachment back."""
+        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there."""
         note_id, _, name = file_id.partition("/")
         return await self._files.has(note_id, name, digest)
 
