@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from notarium_devtools.simperium import Simulator
+from notarium_devtools.trilium import TriliumSimulator
+from support.sample_files import pdf, picture
+from support.services import running
 from support.whole import Server, environment, run, start, store_environment, until
 
 COUNT = 12
@@ -120,3 +123,56 @@ def test_a_person_reads_before_an_import_what_becomes_of_folders_tags_dates_and_
     ]
     assert (vault / "x.md").is_file()
     assert "  - b\n  - c\n" in (vault / "x.md").read_text()
+
+
+@pytest.mark.slow("a dozen processes, one after another")
+def test_files_go_with_the_notes_through_a_rotated_notebook_its_backup_and_trilium(
+    tmp_path: Path,
+) -> None:
+    vault, back = tmp_path / "vault", tmp_path / "back"
+    back.mkdir()
+    shown = {"assets/plan.png": picture(), "assets/a paper.pdf": pdf(["a page"])}
+    for path, data in shown.items():
+        (vault / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault / path).write_bytes(data)
+    (vault / "Trip.md").write_text("![[plan.png]] [paper](assets/a%20paper.pdf)\n")
+    size = sum(map(len, shown.values()))
+    place = store_environment(tmp_path, "vault", VAULT_PATH=str(vault))
+    local = store_environment(tmp_path, "local")
+    left = output(place, "export", str(tmp_path / "app.zip"))["files_left_out"]
+    assert [one[1:] for one in left] == [
+        [path, "a simplenote export has no files"] for path in shown
+    ]
+    facts = output(place, "export", str(tmp_path / "out"))
+    assert (facts["files"], facts["file_bytes"], facts["files_left_out"]) == (2, size, [])
+    told = run(local, "import", str(tmp_path / "out"), "--dry-run")
+    assert "2 files (0.0 MB) come along." in told.stderr
+    assert not list((tmp_path / "data").rglob("*.png"))
+    done = output(local, "import", str(tmp_path / "out"), "--yes")
+    assert (done["files"], done["file_bytes"], done["files_imported"]) == (2, size, 2)
+    assert run(local, "rotate-key", "--reencrypt").returncode == 0
+    assert run(local, "backup", str(tmp_path / "notes.backup")).returncode == 0
+    other = local | {"NOTARIUM_DATA_DIR": str(tmp_path / "elsewhere")}
+    restored = run(other, "restore", "--backup", str(tmp_path / "notes.backup"), "--yes")
+    assert restored.returncode == 0, restored.stderr
+    assert output(other, "export", str(tmp_path / "out.json"))["path"] == str(tmp_path / "out.zip")
+    here = store_environment(tmp_path, "vault", VAULT_PATH=str(back))
+    service = TriliumSimulator()
+    with running(service):
+        trilium = store_environment(
+            tmp_path, "trilium", TRILIUM_URL=service.url, TRILIUM_TOKEN=service.token
+        )
+        for env, given in ((trilium, "out.zip"), (here, "trilium")):
+            assert output(env, "import", str(tmp_path / given), "--yes")["files_imported"] == 2
+            again = output(env, "import", str(tmp_path / given), "--yes")
+            assert (again["new"], again["there"], again["files"]) == (0, 1, 0)
+            if env is trilium:
+                assert output(env, "export", str(tmp_path / "trilium"))["files"] == 2
+    assert (back / "Trip.md").read_text() == "![](plan.png) [paper](a%20paper.pdf)"
+    assert {one.name: one.read_bytes() for one in back.rglob("*.p*")} == {
+        Path(path).name: data for path, data in shown.items()
+    }
+    with Server(here) as server:
+        rows = server.tool("get", id="Trip.md")["files"]
+        assert sorted(row["size"] for row in rows) == sorted(map(len, shown.values()))
+        assert server.leave() == 0

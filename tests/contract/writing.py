@@ -139,15 +139,18 @@ class WritingContract(OnABench):
         assert answer.revision.created_at == base.created_at
         assert answer.revision.modified_at == 1_700_000_500 or not bench.store.traits.dates
 
-    async def test_a_new_note_takes_the_dates_that_it_has_elsewhere(self, bench: Bench) -> None:
+    async def test_a_note_takes_the_dates_that_it_has_elsewhere(self, bench: Bench) -> None:
         if not bench.store.traits.keeps_dates:
             return
         content = Content("t\n", dates=(1_000_000_000.25, 1_100_000_000.5))
         made = (await bench.store.push(self.write(bench.store, "n1", content))).revision
         stored = await bench.store.get(made.id)
         assert (stored.created_at, stored.modified_at) == content.dates
-        changed = replace(content, text="u\n")
+        changed = replace(content, text="u\n", dates=(1.0, 1_200_000_000.5))
         write = self.write(bench.store, made.id, changed, base=stored, write_id="0b")
+        later = (await bench.store.push(write)).revision
+        assert (later.created_at, later.modified_at) == (1_000_000_000.25, 1_200_000_000.5)
+        write = self.write(bench.store, made.id, Content("v\n"), base=later, write_id="0c")
         later = (await bench.store.push(write)).revision
         assert later.created_at == 1_000_000_000.25
         assert later.modified_at > 1_600_000_000

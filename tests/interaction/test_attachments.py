@@ -17,6 +17,7 @@ from mcp_notarium.attachments import decoding
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.vault import folder
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.memento_file import MementoFile
@@ -189,6 +190,8 @@ HIDING = {
     "Html.md": "#secret <img width=3 src='b/of%20html.png'>",
     "Properties.md": "---\ntags: secret\ncover: [b/in list.png, c.png]\n---\n",
     "Forms.md": "#secret ![]( blank.png )\n[a]:\nbelow.png\n\n    ![[code.png]]\n<p style='background: url(css.png)'>",
+    "Odd.md": "#secret ![](o((x)).png) ![](o\\(y.png) ![](o&#x20;z.png)",
+    "Values.md": '---\ntags: secret\ncover: "caf\\u00e9.png"\nmore: {x: "my \\\n  plan.png"}\n---\n',
     "Latin.md": b"#secret \xe4 ![[latin.png]]",
     "Wide.md": "#secret ![[wide.png]]".encode("utf-16"),
     ".trash/Gone.md": "#secret ![[gone.png]]",
@@ -206,6 +209,7 @@ HIDES = (
         "c.png",
     ),
     *("blank.png", "below.png", "code.png", "css.png"),
+    *("o((x)).png", "o(y.png", "o z.png", "café.png", "my plan.png"),
     *("latin.png", "wide.png", "gone.png", "is/moved.png", "card.png", "text.png"),
 )
 
@@ -235,6 +239,23 @@ async def test_what_no_app_shows_and_what_programs_leave_are_no_files_of_notes(t
         assert "files" not in (await notes.get("Mine.md"))[0]
         for name in LEFT:
             assert await notes.is_missing(name), name
+
+
+async def test_a_file_that_is_just_being_written_is_read_whole(tmp_path, monkeypatch):
+    async with vault(tmp_path) as notes:
+        place, read = tmp_path / "vault" / "assets" / "photo.jpg", folder._read
+        place.write_bytes(PHOTO[: len(PHOTO) // 2])
+
+        def read_half(file, largest):
+            monkeypatch.setattr(folder, "_read", read)
+            half = read(file, largest)
+            place.write_bytes(PHOTO)
+            return half
+
+        monkeypatch.setattr(folder, "_read", read_half)
+        answer, shown = await notes.get("assets/photo.jpg")
+        assert answer["files"][0]["size"] == len(PHOTO)
+        assert Image.open(BytesIO(shown)).size == (40, 30)
 
 
 async def test_no_file_is_looked_for_of_which_no_shown_note_speaks(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import formats, import_plan
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator
+from support import exports
 from support.long import sample
 from support.memento_file import MementoFile
 from support.simplenote_client import open_store
@@ -173,8 +174,8 @@ async def from_one_to_the_other(source: str, target: str, folder: Path) -> None:
     async with opened(source, folder / "source") as one, opened(target, folder / "target") as other:
         await bring(NOTES, one, source)
         path, held = folder / "export", await read(one, source)
-        formats.write(FORMATS[source], path, held, lambda _done, _total: None)
-        notes = formats.read(path)
+        exports.write(FORMATS[source], path, held)
+        notes = exports.read(path)
         assert {one.id: one.content for one in notes} == {one.id: one.content for one in held}
         await bring(notes, other, target)
 

@@ -13,6 +13,7 @@ from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
 from mcp_notarium.transfer import formats, import_plan
+from support import exports
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     [
@@ -71,8 +72,8 @@ def _key(note: ArchivedNote) -> tuple[object, ...]:
 def test_every_note_comes_back(name: str, notes: list[ArchivedNote]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "export")
-        formats.write(name, path, notes, lambda _done, _total: None)
-        found = formats.read(path)
+        exports.write(name, path, notes)
+        found = exports.read(path)
     assert sorted(found, key=_key) == sorted(notes, key=_key)
 
 

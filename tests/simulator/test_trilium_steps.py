@@ -143,7 +143,8 @@ class Steps:
         for name, value in headers.items():
             sent[name] = self.tokens.resolve(value.replace("<TOKEN>", self._token))
         text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-        content = None if body is None else self.tokens.resolve(text).encode()
+        sent_bytes = self.tokens.resolve(text).encode("utf-8", "surrogateescape")
+        content = None if body is None else sent_bytes
         return await self._http.request(
             method, self.tokens.resolve(path), content=content, headers=sent
         )

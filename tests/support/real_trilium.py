@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.markup import html_codec
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.contract import ChangePage, ListingPage, VersionPage
+from mcp_notarium.stores.extensions import Attachment, KeptFile
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import is_loopback
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -157,6 +158,20 @@ class Renaming:
         answer = await self._store.push(replace(write, note_id=_far(write.note_id)))
         return replace(answer, revision=_renamed(answer.revision))
 
+    @property
+    def largest_file(self) -> int:
+        return self._store.largest_file
+
+    @largest_file.setter
+    def largest_file(self, value: int) -> None:
+        self._store.largest_file = value
+
+    async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
+        return await self._store.keep_file(_moved_away(revision), name, kind, data)
+
+    async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
+        return await self._store.list_attachments(_moved_away(revision))
+
     async def make_day(self, day: str) -> str:
         note_id = await self._store.make_day(day)
         _PREFIX.days.add(note_id)
@@ -191,6 +206,10 @@ def _far(note_id: str) -> str:
 
 def _near(note_id: str) -> str:
     return note_id.removeprefix(_PREFIX.now)
+
+
+def _moved_away(revision: Revision) -> Revision:
+    return replace(revision, id=_far(revision.id))
 
 
 def _renamed(revision: Revision) -> Revision:

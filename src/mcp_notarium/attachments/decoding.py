@@ -8,7 +8,7 @@ What comes back is checked as anything from outside.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.media_types import HEAD, PDF, PICTURES, kind_of
@@ -24,8 +24,10 @@ _MEMORY = 768 * 1024 * 1024
 """Bytes that decoding may take: a picture of the most pixels has three or four for each, and once more while it is turned."""
 _BROKEN = "The file is damaged, or needs more time or memory than decoding may take."
 _TOO_MANY_PIXELS = "The picture has more pixels than are decoded here."
+_MOST_NAMED = 20
 _LOCKED = "The PDF opens with a password only."
 _NO_TEXT = "The PDF has no text: its pages are pictures."
+_UNREAD = "Pages that are damaged, or larger than is decoded here, could not be read:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def _decode_picture(data: bytes, kind: str) -> Decoded:
 
     def work() -> Iterator[bytes]:
         try:
-            made, made_kind, size = pictures.shrink(data, kind)
+            made, made_kind, size = pictures.shrink(data, kind, memory_limited=SYSTEM.limits_memory)
         except pictures.TooManyPixels:
             yield _line({"problem": _TOO_MANY_PIXELS})
             return
@@ -108,21 +110,33 @@ def _decode_pdf(data: bytes) -> Decoded:
     rows = [_facts(line) for line in answer.split(b"\n")[:-1]]
     if rows and isinstance(problem := rows[-1].get("problem"), str):
         return Decoded(PDF, problem=problem)
-    texts: list[str] = []
+    pages: list[str | None] = []
     total = 0
     for row in rows:
         match row:
-            case {"page": int(number), "pages": int(total), "text": str(text)} if (
-                number == len(texts) + 1
+            case {"page": int(number), "pages": int(total), "text": str() | None as text} if (
+                number == len(pages) + 1
             ):
-                texts.append(text)
-    if not texts:
+                pages.append(text)
+    if not pages:
         return Decoded(PDF, problem=_BROKEN)
-    joined = "".join(f"# Page {at}\n\n{text}\n\n" for at, text in enumerate(texts, 1))
-    problem = "" if len(texts) == total and whole else _cut(len(texts), total)
-    if not any(map(str.strip, texts)):
-        return Decoded(PDF, pages=total, problem=" ".join(filter(None, (_NO_TEXT, problem))))
+    problem = " ".join(_problems(pages, total, whole=whole))
+    if not any(text and text.strip() for text in pages):
+        return Decoded(PDF, pages=total, problem=problem)
+    joined = "".join(f"# Page {at}\n\n{text or ''}\n\n" for at, text in enumerate(pages, 1))
     return Decoded(PDF, text=joined, pages=total, problem=problem)
+
+
+def _problems(pages: Sequence[str | None], total: int, *, whole: bool) -> Iterator[str]:
+    """Yield what keeps text back; None stands for a page that could not be read."""
+    unread = [str(at) for at, text in enumerate(pages, 1) if text is None]
+    if len(unread) < len(pages) and not any(text and text.strip() for text in pages):
+        yield _NO_TEXT
+    if unread:
+        more = ", ..." if len(unread) > _MOST_NAMED else ""
+        yield f"{_UNREAD} {', '.join(unread[:_MOST_NAMED])}{more}."
+    if len(pages) < total or not whole:
+        yield _cut(len(pages), total)
 
 
 def _cut(read: int, total: int) -> str:

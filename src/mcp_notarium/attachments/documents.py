@@ -24,10 +24,10 @@ class Locked(ValueError):
     """The file is encrypted, and opens only with a password."""
 
 
-def read_pages(data: bytes) -> Iterator[tuple[int, int, str]]:
+def read_pages(data: bytes) -> Iterator[tuple[int, int, str | None]]:
     """Yield the number of each page (from 1), how many there are, and its text, with blanks before what looks like markup.
 
-    A page that cannot be read has no text. Raises ``Locked``, and whatever a broken file makes pypdf raise.
+    The text of a page that is broken, or over a limit of pypdf's, is None. Raises ``Locked``, and whatever a broken file makes pypdf raise.
     """
     reader = PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
@@ -37,11 +37,11 @@ def read_pages(data: bytes) -> Iterator[tuple[int, int, str]]:
         yield number, total, _text_of(reader, number)
 
 
-def _text_of(reader: PdfReader, number: int) -> str:
+def _text_of(reader: PdfReader, number: int) -> str | None:
     try:
         text = reader.pages[number - 1].extract_text()
     except (PyPdfError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
-        return ""
+        return None
     text = _NOT_SHOWN.sub("", text).encode("utf-8", "replace").decode()
     return _MARKUP.sub("\\\\", text.strip("\n"))
 

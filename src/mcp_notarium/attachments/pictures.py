@@ -26,8 +26,9 @@ MOST_BYTES = 750_000
 """Bytes of a picture that is shown: 1,000,000 as base64."""
 MOST_PIXELS = 64_000_000
 """Pixels that are decoded; of a large JPEG only an eighth of each side is. More are a bomb, or a scan that takes a gigabyte."""
-_MOST_COMPRESSED = 8 * MOST_PIXELS
-"""Pixels of the file itself: a progressive JPEG is unpacked as a whole before it is made smaller."""
+_MOST_COMPRESSED, _MOST_UNLIMITED = 8 * MOST_PIXELS, 2 * MOST_PIXELS
+"""Pixels of the file itself; the second, where no system limits memory: a JPEG of several scans is unpacked as a whole before it is made
+smaller, with up to eight bytes for each pixel."""
 _QUALITIES = (85, 70, 50, 30)
 _WHITE = "white"
 _LOADED = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin)
@@ -41,13 +42,21 @@ class TooManyPixels(ValueError):
     """The picture has more pixels than are decoded."""
 
 
-def shrink(data: bytes, kind: str) -> tuple[bytes, str, tuple[int, int]]:
+def shrink(
+    data: bytes, kind: str, *, memory_limited: bool = True
+) -> tuple[bytes, str, tuple[int, int]]:
     """Return the first frame as the bytes of a small PNG or JPEG, its kind, and the size of the original in pixels.
 
-    Raises ``TooManyPixels``, and whatever a broken file makes Pillow raise.
+    ``memory_limited``: nothing but this process is lost if the picture takes too much. Raises ``TooManyPixels``, and whatever a broken file makes Pillow raise.
     """
+    # Opening a WebP takes the memory of its canvas.
+    if kind == "image/webp" and _canvas(data) > MOST_PIXELS:  # defence: canvas-before-open =False
+        raise TooManyPixels
     with Image.open(BytesIO(data), formats=[PICTURES[kind]]) as found:
         width, height = found.size
+        # defence: fewer-pixels-without-limit =False
+        if not memory_limited and width * height > _MOST_UNLIMITED:
+            raise TooManyPixels
         if width * height > _MOST_COMPRESSED:
             raise TooManyPixels
         found.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
@@ -68,6 +77,23 @@ def shrink(data: bytes, kind: str) -> tuple[bytes, str, tuple[int, int]]:
             return made, "image/jpeg", size
     flat.thumbnail((LONGEST_SIDE // 2, LONGEST_SIDE // 2))
     return _save(flat, "JPEG", quality=_QUALITIES[-1]) or b"", "image/jpeg", size
+
+
+def _canvas(data: bytes) -> int:
+    """Return the pixels that a WebP says to have; 0 if it says none."""
+    sizes = data[20:30]
+    match data[12:16]:
+        case b"VP8X":
+            width, height = (int.from_bytes(sizes[at : at + 3], "little") for at in (4, 7))
+        case b"VP8L":
+            bits = int.from_bytes(sizes[1:5], "little")
+            width, height = bits & 0x3FFF, bits >> 14 & 0x3FFF
+        case b"VP8 ":
+            width, height = (int.from_bytes(sizes[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+            return width * height
+        case _:
+            return 0
+    return (width + 1) * (height + 1)
 
 
 def _plain(found: Image.Image) -> Image.Image:

@@ -22,14 +22,20 @@ from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.transfer import formats, import_plan
+from mcp_notarium.transfer import formats, import_plan, note_files
+from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer.note_files import TakenFiles
+from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
 
+_PAGE = 500
+"""Notes whose files are looked for together."""
 _MOST_NAMED = 10
 _MOST_SHOWN = 3
 _MOST_LOSSES = 20
@@ -43,9 +49,18 @@ async def _export(args: argparse.Namespace) -> int:
     form = args.format or formats.guess(path)
     async with _open(config) as app:
         with command_context.record_command(app, "cli.export", changes=False):
-            notes = await _read_notes(app)
-            with console.progress("Writing the notes") as report:
-                formats.write(form, path, notes, report)
+            notes, shown = await _read_notes(app)
+            with formats.writing(form, path) as export:
+                if export.takes_files:
+                    with console.progress("Reading their files") as report:
+                        notes, taken = await note_files.take_out(
+                            notes, shown, app.library.transfer, export, report
+                        )
+                else:
+                    taken = note_files.leave_out(shown, f"a {form} export has no files")
+                with console.progress("Writing the notes") as report:
+                    export.put_notes(notes, report)
+            path = export.path
             signals.note_change(f"The export is complete: {path}")
         hidden = app.library.transfer.hides and not app.library.traits.in_database
     trash = sum(note.content.trash for note in notes)
@@ -57,29 +72,66 @@ async def _export(args: argparse.Namespace) -> int:
         "You alone can read it, and it is not encrypted.",
         f"To bring it into another account: mcp-notarium --account NAME import {path}",
     ]
+    if taken.files:
+        lines.insert(1, f"{counted(taken.files, 'file')} ({_size(taken.size)}) came along.")
     if hidden:
         lines.append("Notes that your policy hides are not in the database, so they were left out.")
     facts = {"path": str(path), "format": form, "notes": len(notes), "trash": trash}
-    print_data(facts | {"hidden_left_out": hidden}, "\n".join(lines), as_json=args.json)
-    return 0
+    facts |= {"hidden_left_out": hidden, "files": taken.files, "file_bytes": taken.size}
+    facts["files_left_out"] = [list(one) for one in taken.left_out]
+    lines += _describe_left_out(taken)
+    print_data(facts, "\n".join(lines), as_json=args.json)
+    return 1 if taken.unread else 0
 
 
-async def _read_notes(app: App) -> list[ArchivedNote]:
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _describe_left_out(taken: TakenFiles) -> list[str]:
+    by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    for _, file, why in taken.left_out:
+        by_reason[why].append(file)
+    return [
+        f"{counted(len(files), 'file was', 'files were')} left out, {one_line(why)}: "
+        f"{one_line(', '.join(files[:_MOST_SHOWN]))}{', ... --json names all' if len(files) > _MOST_SHOWN else ''}"
+        for why, files in by_reason.items()
+    ]
+
+
+async def _read_notes(app: App) -> tuple[list[ArchivedNote], dict[str, list[ShownFile]]]:
+    """Return the notes, and the files that they show by the ids of the notes."""
     transfer, status = app.library.transfer, app.library.status()
     total = status.total or status.loaded
     notes: list[ArchivedNote] = []
+    shown: dict[str, list[ShownFile]] = {}
+    page: list[Revision] = []
+
+    async def find_files() -> None:
+        shown.update(await StoreFiles(transfer).find_files(page))
+        page.clear()
+
     with console.progress("Reading the notes") as report:
         async for held in transfer.read_all():
             notes.append(archive(held, paths=app.config.store.ids.paths))
+            page.append(held)
+            if len(page) == _PAGE:
+                await find_files()
             report(len(notes), max(total, len(notes)))
-    return sorted(notes, key=lambda note: (note.created_at, note.id))
+        await find_files()
+    return sorted(notes, key=lambda note: (note.created_at, note.id)), shown
 
 
 async def _import(args: argparse.Namespace) -> int:
     """Show what an import would do, ask, and do it; exit code 1 if a note was refused."""
     config = _config(args)
     config.policy.require_use("save")
-    notes = formats.read(args.path)
+    with formats.reading(args.path) as export:
+        return await _import_notes(args, config, export)
+
+
+async def _import_notes(args: argparse.Namespace, config: Config, export: FoundExport) -> int:
+    notes = export.notes
     async with _open(config, complete=True) as app:
         transfer = app.library.transfer
         with console.progress("Comparing the notes") as report:
@@ -91,7 +143,8 @@ async def _import(args: argparse.Namespace) -> int:
         if args.dry_run or not planned.new:
             print_data(_facts(planned, None), "Nothing was written.", as_json=args.json)
             return 0
-        if not (args.yes or ask_yes(f"Import {counted(len(planned.new), 'note')}?")):
+        files = f" and {counted(len(planned.files), 'file')}" if planned.files else ""
+        if not (args.yes or ask_yes(f"Import {counted(len(planned.fresh), 'note')}{files}?")):
             talk(_NOT_DONE)
             return 1
         signals.note_change(
@@ -99,16 +152,19 @@ async def _import(args: argparse.Namespace) -> int:
         )
         began = time.monotonic()
         with command_context.record_command(app, "cli.import"):
-            done = await _carry_out(app, config.store, planned)
+            done = await _carry_out(app, config.store, planned, export)
     rate = done.imported / max(time.monotonic() - began, 0.001)
     print_data(_facts(planned, done), _summary(done, rate), as_json=args.json)
-    return 1 if done.refused else 0
+    return 1 if done.refused or done.refused_files else 0
 
 
-async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportResult:
+async def _carry_out(
+    app: App, kind: StoreKind, planned: ImportPlan, export: FoundExport
+) -> ImportResult:
     try:
         with console.progress("Importing the notes") as report:
-            return await import_plan.carry_out(planned, app.library.transfer, kind, report)
+            transfer = app.library.transfer
+            return await import_plan.carry_out(planned, transfer, kind, report, export)
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "
@@ -118,8 +174,14 @@ async def _carry_out(app: App, kind: StoreKind, planned: ImportPlan) -> ImportRe
 
 
 def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
-    counts = f"{len(planned.new):,} new here, {planned.there:,} there already, {planned.left_out:,} left out"
+    counts = f"{len(planned.fresh):,} new here, {planned.there:,} there already, {planned.left_out:,} left out"
     lines = [f"{counted(found, 'note')} in the export: {counts}."]
+    if files := planned.files:
+        late = len(planned.new) - len(planned.fresh)
+        more = f"; {counted(late, 'note')} there already lacked some" if late else ""
+        lines.append(
+            f"{counted(len(files), 'file')} ({_size(sum(files.values()))}) come along{more}."
+        )
     if len(planned.differ) == 1:
         lines.append(
             f"1 of those there differs from the export, and stays as it is: {planned.differ[0]}"
@@ -139,6 +201,12 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
             titles = planned.titles if loss == import_plan.OTHER_TITLE else ()
             named = f" ({_name_some(notes, titles)})" if told else ""
             lines.append(f"  {counted(len(notes), 'note')}: {loss}{named}")
+    for reason, lost in planned.lost_files.items():
+        sizes = {file.path: file.size or 0 for _, file in lost}
+        named = ", ".join([*sizes][:_MOST_SHOWN]) + (", ..." if len(sizes) > _MOST_SHOWN else "")
+        lines.append(
+            f"{counted(len(sizes), 'file')} ({_size(sum(sizes.values()))}) left out, {reason}: {named}"
+        )
     return lines
 
 
@@ -154,6 +222,8 @@ def _name_some(notes: Sequence[ArchivedNote], titles: Sequence[str] = ()) -> str
 
 def _summary(done: ImportResult, rate: float) -> str:
     lines = [f"{counted(done.imported, 'note was', 'notes were')} imported ({rate:,.0f} a second)."]
+    if done.files:
+        lines.append(f"{counted(done.files, 'file')} came along.")
     if done.hidden:
         lines.append(
             f"{counted(done.hidden, 'more was', 'more were')} imported that your policy hides from agents."
@@ -167,13 +237,21 @@ def _summary(done: ImportResult, rate: float) -> str:
         lines.append(
             f"{counted(len(notes), 'was', 'were')} refused, {one_line(why)}: {one_line(_name_some(notes))}"
         )
+    unfit: defaultdict[str, list[str]] = defaultdict(list)
+    for _, file, why in done.refused_files:
+        unfit[why].append(file.path)
+    for why, paths in unfit.items():
+        lines.append(
+            f"{counted(len(paths), 'file was', 'files were')} not brought, {one_line(why)}: "
+            f"{one_line(', '.join(paths[:_MOST_SHOWN]))}"
+        )
     lines.append("See them: ask an assistant to list your notes.")
     return "\n".join(lines)
 
 
 def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
     return {
-        "new": len(planned.new),
+        "new": len(planned.fresh),
         "there": planned.there,
         "differ": planned.differ,
         "left_out": planned.left_out,
@@ -187,6 +265,16 @@ def _facts(planned: ImportPlan, done: ImportResult | None) -> dict[str, Any]:
         "imported": done.imported if done else 0,
         "hidden": done.hidden if done else 0,
         "refused": [[note.id, why] for note, why in done.refused] if done else [],
+        "files": len(planned.files),
+        "file_bytes": sum(planned.files.values()),
+        "files_left_out": {
+            reason: [[note.id, file.path] for note, file in lost]
+            for reason, lost in planned.lost_files.items()
+        },
+        "files_imported": done.files if done else 0,
+        "files_refused": [[note.id, file.path, why] for note, file, why in done.refused_files]
+        if done
+        else [],
     }
 
 

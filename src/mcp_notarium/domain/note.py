@@ -129,7 +129,7 @@ class Content:
     ``properties``: those that stand beside the text; which there can be, says ``Traits.properties``.
     ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
     its codec reads. It is never merged, stands in no table, and no store returns one.
-    ``dates``: when a new note was created and last changed elsewhere, for stores that can set both
+    ``dates``: when a note was created and last changed elsewhere, for stores that can set both
     (``Traits.keeps_dates``). They are not compared.
     """
 

@@ -10,16 +10,21 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.domain.note import LONGEST_ID, Content, Properties, Revision, Value, read_values
 from mcp_notarium.errors import InvalidRequest
 
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Link
+
+FILES = "files"
+"""The folder of an export with the files that notes show, and the field of a note that names its own."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds()
 _LAST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()
-FIELDS = frozenset({"id", "folder", "title", "created", "modified", "tags", "trash", "text"})
+FIELDS = frozenset({"id", "folder", "title", "created", "modified", "tags", "trash", "text", FILES})
 """Names that mean something else than a property."""
 _WRITER = "notarium"
 _PREFIX = "property:"
@@ -34,6 +39,19 @@ TIDY_TAGS = "tags in another form: no blanks around them, no `#`, no comma, none
 UNREAD_TAGS = "no tags: the front matter cannot be read; it stays in the text"
 _MADE = "created"
 _CHANGED = "modified"
+
+
+@dataclass(frozen=True, slots=True)
+class NoteFile:
+    """Hold a file that a note shows: its path below the export, its size in bytes, and the links of the text that lead to it.
+
+    ``digest``: the SHA-256 of its bytes; '' where an export does not say it. ``size`` None: the export lacks the file.
+    """
+
+    path: str
+    size: int | None
+    digest: str = ""
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,7 @@ class ArchivedNote:
     folder: str = ""
     dated: bool = True
     changed: tuple[str, ...] = ()
+    files: tuple[NoteFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +155,21 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
     )
     folder = replace_surrogates(read_string(fields.get("folder") or "", where, "folder"))
     created, modified = (dates or [0.0])[0], (dates or [0.0])[-1]
-    return ArchivedNote(note_id, content.cleaned(), created, modified, folder, bool(dates))
+    files = tuple(_read_files(fields.get(FILES, []), where))
+    return ArchivedNote(
+        note_id, content.cleaned(), created, modified, folder, bool(dates), files=files
+    )
+
+
+def _read_files(value: Any, where: str) -> Iterator[NoteFile]:
+    """Read what a note says of its files: paths, or objects with path and digest. Raises ``InvalidRequest``."""
+    for one in value if isinstance(value, list) else [None]:
+        said = {"path": one} if isinstance(one, str) else one
+        if not isinstance(said, dict):
+            raise unreadable(f"{where}: `{FILES}` must be a list of files")
+        path = read_string(said.get("path"), where, "path")
+        digest = read_string(said.get("digest", ""), where, "digest")
+        yield NoteFile(replace_surrogates(path), None, digest)
 
 
 def property_fields(properties: Mapping[str, Value]) -> dict[str, Any]:

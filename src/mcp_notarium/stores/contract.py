@@ -144,7 +144,7 @@ class Traits:
     dates: bool = True
     """Take the date of a change from the write, and show it in an answer."""
     keeps_dates: bool = False
-    """Give a new note the dates of ``Content.dates``."""
+    """Give a note the dates of ``Content.dates``: both of them to a new one, the second to a changed one."""
     fixed_creation: bool = False
     """Keep the date of making: an answer with another one is about another note."""
     in_database: bool = False
@@ -377,7 +377,7 @@ class Store(Protocol):
         """Compose the exact body that turns ``base`` into ``content`` (pure).
 
         Unknown fields stay as they are, the modification time is ``now`` (epoch seconds), the creation time is set only
-        for a new note, which takes ``content.dates`` if ``keeps_dates``. Content equal to the base's gives the base's
+        for a new note. A store that ``keeps_dates`` takes ``content.dates`` instead. Content equal to the base's gives the base's
         own body: nothing was edited, so nothing may look edited. Raises ``StoreRejected`` for an edit that the store
         cannot hold, never for a new note with the content of a revision.
         """

@@ -163,6 +163,12 @@ class AttachmentStore(Store, Protocol):
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
 
+    async def find_name(self, attachment: Attachment) -> str:
+        """Ask what the app calls a file; '' if its id says it. Raises ``NoteNotFound``."""
+
+    def id_of_link(self, note_id: str, target: str) -> str:
+        """Return the id of the file to which a link in the text of a note leads; '' if it leads to none. Pure."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError, NoteNotFound
@@ -14,17 +15,20 @@ _PAGE = 500
 
 
 class NoteTransfer:
-    """Reach all notes of one account, also those that the policy hides from agents if they are in the database."""
+    """Reach all notes of one account, also those that the policy hides from agents if they are in the database.
+
+    ``store`` has them, and their files.
+    """
 
     def __init__(self, cache: Cache, store: Store, writer: Writer) -> None:
         self._cache = cache
-        self._store = store
+        self.store = store
         self._writer = writer
 
     @property
     def traits(self) -> Traits:
         """Return what the store can do."""
-        return self._store.traits
+        return self.store.traits
 
     @property
     def hides(self) -> bool:
@@ -33,21 +37,31 @@ class NoteTransfer:
 
     async def read_all(self) -> AsyncIterator[Revision]:
         """Yield every note that the database has: hidden ones too, if the notes are nowhere else."""
-        if not self._store.traits.in_database:
+        if not self.store.traits.in_database:
             for note_id in self._cache.notes.etags():
                 if (held := self._cache.notes.base(note_id)) is not None:
                     yield held
             return
         mark: str | None = None
         while True:
-            page = await self._store.list_page(
-                since=None, mark=mark, limit=_PAGE, with_content=True
-            )
+            page = await self.store.list_page(since=None, mark=mark, limit=_PAGE, with_content=True)
             for entry in page.entries:
                 if isinstance(entry, Revision):
                     yield entry
             if (mark := page.next_mark) is None:
                 return
+
+    async def change_text(
+        self, note_id: str, change: Callable[[str], str], dates: tuple[float, float]
+    ) -> None:
+        """Change the text of a note, through the journal; it keeps the date where the store keeps dates. Raises as :meth:`Writer.save`."""
+        note = self._cache.notes.get(note_id)
+        if note is None:
+            raise NoteNotFound("the note is gone, or hidden", details={"id": note_id})
+        text = change(note.text)
+        if text != note.text:
+            content = replace(note.content, text=text, dates=dates)
+            await self._writer.save(note=note, content=content, exact=True)
 
     def ids(self) -> Iterable[str]:
         """Return the ids of all notes that the index has."""
@@ -59,18 +73,18 @@ class NoteTransfer:
         if held is not None or not self.hides:
             return held
         try:
-            return await self._store.get(note_id)
+            return await self.store.get(note_id)
         except NoteNotFound:
             return None
 
     def preview(self, note_id: str, content: Content, *, now: float) -> Revision:
         """Return what the store would hold of a new note."""
-        body = self._store.compose(None, content, now=now)
-        return self._store.revision_of(note_id, body)
+        body = self.store.compose(None, content, now=now)
+        return self.store.revision_of(note_id, body)
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Return an id that the store would give; the same for the same seed."""
-        return self._store.new_id(content, seed=seed, attempt=attempt)
+        return self.store.new_id(content, seed=seed, attempt=attempt)
 
     async def create(self, note_id: str, content: Content) -> None:
         """Create a note under this id, through the journal. Raises as :meth:`Writer.revive`."""

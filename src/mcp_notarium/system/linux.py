@@ -49,6 +49,7 @@ class Linux(Posix):
     """Implement the port with Linux' own calls."""
 
     can_confine = True
+    limits_memory = True
     _flush_content = staticmethod(os.fdatasync)
 
     def is_group_private(self, path: Path, found: os.stat_result) -> bool:

@@ -379,6 +379,11 @@ class Processes(Protocol):
         """Tell whether no process of this number runs; False where that cannot be told."""
         ...
 
+    @property
+    def limits_memory(self) -> bool:
+        """Tell whether ``run_apart`` can hold work to its ``memory``."""
+        ...
+
     def run_apart(
         self,
         work: Callable[[], Iterable[bytes]],

@@ -41,6 +41,7 @@ class Posix:
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
     pager = "less -R"
     can_pass_descriptors = True
+    limits_memory = False
     can_select_streams = True
     _flush_content = staticmethod(os.fsync)
 

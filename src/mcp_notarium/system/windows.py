@@ -68,6 +68,7 @@ class Windows(WindowsFiles):
     editors = ("notepad",)
     pager = "more"
     can_pass_descriptors = False
+    limits_memory = False
     can_select_streams = False
 
     def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:

@@ -1,11 +1,12 @@
 """List the formats of exports, JSON among them; write an export to new private files, and read one whatever it holds.
 
-A zip file is not extracted: its document alone is read, up to a limit. In a folder links are not followed.
+A zip file is not extracted: its document is read, and the files that this names, each up to a limit. In a folder links are not followed.
 """
 
 from __future__ import annotations
 
-import io
+import errno
+import hashlib
 import json
 import os
 import re
@@ -13,16 +14,22 @@ import shutil
 import stat
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
+from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.domain.note_archive import (
+    FILES,
     ArchivedFile,
     ArchivedNote,
     DocumentFormat,
+    NoteFile,
+    free_name,
     from_fields,
     to_fields,
     unreadable,
@@ -37,6 +44,7 @@ from mcp_notarium.files.private_files import (
     remove_unfinished,
     sync_folder,
 )
+from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores import registry
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.transfer import markdown_folder
@@ -46,8 +54,17 @@ _VERSION = 1
 
 def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
     """Return the document of these notes."""
-    listed = [to_fields(note) | {"text": note.content.text} for note in notes]
+    listed = [
+        to_fields(note)
+        | ({FILES: [_file_fields(one) for one in note.files]} if note.files else {})
+        | {"text": markdown_folder.link_files(note, "")}
+        for note in notes
+    ]
     return {"format": "mcp-notarium notes", "version": _VERSION, "notes": listed}
+
+
+def _file_fields(file: NoteFile) -> dict[str, Any]:
+    return {"path": file.path, "size": file.size, "digest": file.digest}
 
 
 def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
@@ -72,6 +89,10 @@ LARGEST_DOCUMENT = 128 * 1024 * 1024
 """Bytes. It is in memory as text and as values while it is read: three times as much."""
 LARGEST_NOTE = 16 * 1024 * 1024
 _LARGEST_FILE = LARGEST_NOTE + markdown_folder.LARGEST_BLOCK
+LARGEST_FILE = 256 * 1024 * 1024
+"""Bytes of a file that a note shows: one is in memory while it is exported or imported."""
+LARGEST_FILES = 16 * 1024 * 1024 * 1024
+MOST_FILES = 200_000
 LARGEST_FOLDER = 1024 * 1024 * 1024
 MOST_NOTES = 200_000
 MOST_VALUES = 4_000_000
@@ -87,6 +108,9 @@ _BROKEN = (
 _OF_A_BACKUP = "notarium_keys.json"
 _QUOTE = ord('"')
 _ZIP = b"PK\x03\x04"
+_ZIP_ENDING = ".zip"
+_DOCUMENT = "notes.json"
+"""The document in a zip file of ours."""
 _OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC)
 _NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC)
 
@@ -110,96 +134,263 @@ def guess(path: Path) -> str:
     return FORMAT.name if suffix == ".json" else markdown_folder.NAME
 
 
-def write(name: str, path: Path, notes: Sequence[ArchivedNote], report: Report) -> None:
-    """Write an export to ``path``, where nothing is yet: whole and private, or nothing.
+@contextmanager
+def writing(name: str, path: Path) -> Iterator[Export]:
+    """Give an export to fill: it appears at its path whole and private when the block ends, or nothing does.
 
-    Raises ``ConfigError``.
+    Raises ``ConfigError``, also if something is there.
     """
     form = next((one for one in documents() if one.name == name), None)
+    export = _FolderExport(path) if form is None else _DocumentExport(path, form)
     with output_errors(path, "the export"):
-        if os.path.lexists(path):  # defence: export-overwrites-nothing
-            raise FileExistsError(path)
-        if form is None:
-            _write_folder(path, markdown_folder.encode(notes), len(notes), report)
-        else:
-            data = json.dumps(form.encode(notes), ensure_ascii=False, indent=2).encode()
-            if len(data) > LARGEST_DOCUMENT:
-                raise ConfigError(
-                    f"the document would have more than {LARGEST_DOCUMENT >> 20} MB, which `import` does not "
-                    "read; nothing was written",
-                    resolution_hint="Export to a folder: --format markdown.",
-                )
-            create_private(path, _zip(form, data, notes, report) if form.member else data)
+        _require_nothing(path)
+        remove_unfinished(path)
+        try:
+            yield export
+            export.finish()
+        except BaseException:
+            export.drop()
+            raise
 
 
-def _write_folder(path: Path, files: Iterator[ArchivedFile], total: int, report: Report) -> None:
-    remove_unfinished(path)
-    unfinished = name_unfinished(path)
-    SYSTEM.make_private_folder(unfinished)
-    try:
-        for number, file in enumerate(files, 1):
-            to = unfinished / file.path
-            _make_folder(to.parent)
-            # defence: export-private 0o600=0o644
-            with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
-                out.write(file.data)
-            os.utime(to, (file.modified_at, file.modified_at))
-            report(number, total)
-        SYSTEM.flush_below(unfinished)
-        SYSTEM.move(unfinished, path)
-        sync_folder(path.parent)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing
-        raise
+def _require_nothing(path: Path) -> None:
+    if os.path.lexists(path):  # defence: export-overwrites-nothing
+        raise FileExistsError(path)
 
 
-def _make_folder(path: Path) -> None:
-    if not path.is_dir():
-        _make_folder(path.parent)
-        path.mkdir(mode=0o700)
+class Export:
+    """Take files and notes of an export that is not at its ``path`` yet. Files come first: each under a free name, once."""
+
+    takes_files = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.unfinished = name_unfinished(path)
+        self._files: dict[tuple[str, str], NoteFile] = {}
+        self._taken: dict[str, int] = {}
+
+    def put_file(self, name: str, data: bytes, modified_at: float) -> NoteFile:
+        """Write a file, unless it is there under this name, and return what notes say of it."""
+        name = clean_file_name(name)
+        if name.lower().endswith(markdown_folder.ENDING):  # else it would be a note
+            name += ".txt"
+        digest = hashlib.sha256(data).hexdigest()
+        if (digest, name) not in self._files:
+            stem, ending = split_ending(name)
+            path = free_name(f"{FILES}/", stem, ending, self._taken)
+            self.put(path, data, modified_at)
+            self._files[digest, name] = NoteFile(path, len(data), digest)
+        return self._files[digest, name]
+
+    def put(self, path: str, data: bytes, modified_at: float) -> None:
+        """Write a file of the export."""
+        raise NotImplementedError
+
+    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+        """Write the notes."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Let the export appear at its path."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Remove what is written."""
+        raise NotImplementedError
 
 
-def _zip(form: DocumentFormat, data: bytes, notes: Sequence[ArchivedNote], report: Report) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        newest = max((note.modified_at for note in notes), default=0.0)
-        file.writestr(_entry(form.member, newest), data)
-        for number, other in enumerate(form.others(notes), 1):
-            file.writestr(_entry(other.path, other.modified_at), other.data)
+class _FolderExport(Export):
+    def put(self, path: str, data: bytes, modified_at: float) -> None:
+        to = self.unfinished / path
+        self._make_folder(to.parent)
+        # defence: export-private 0o600=0o644
+        with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            out.write(data)
+        os.utime(to, (modified_at, modified_at))
+
+    def _make_folder(self, path: Path) -> None:
+        if path == self.unfinished and not path.is_dir():
+            SYSTEM.make_private_folder(path)
+        elif not path.is_dir():
+            self._make_folder(path.parent)
+            path.mkdir(mode=0o700)
+
+    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+        for number, file in enumerate(markdown_folder.encode(notes), 1):
+            self.put(file.path, file.data, file.modified_at)
             report(number, len(notes))
-    return out.getvalue()
+
+    def finish(self) -> None:
+        self._make_folder(self.unfinished)
+        SYSTEM.flush_below(self.unfinished)
+        SYSTEM.move(self.unfinished, self.path)
+        sync_folder(self.path.parent)
+
+    def drop(self) -> None:
+        shutil.rmtree(self.unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing
+
+
+class _DocumentExport(Export):
+    """One JSON document, or a zip file with it and other files: a JSON export that has files becomes one."""
+
+    def __init__(self, path: Path, form: DocumentFormat) -> None:
+        super().__init__(path)
+        self.takes_files = not form.member
+        self._form = form
+        self._document = b""
+        self._zip: zipfile.ZipFile | None = None
+        self._file: IO[bytes]
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._zip is None:
+            if not self._form.member and self.path.suffix.lower() != _ZIP_ENDING:
+                self.path = self.path.with_name(f"{self.path.stem}{_ZIP_ENDING}")
+                _require_nothing(self.path)
+                remove_unfinished(self.path)
+                self.unfinished = name_unfinished(self.path)
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            self._file = os.fdopen(SYSTEM.open_private(self.unfinished, flags), "w+b")
+            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED)
+        return self._zip
+
+    def put(self, path: str, data: bytes, modified_at: float) -> None:
+        self._open().writestr(_entry(path, modified_at), data)
+
+    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+        data = json.dumps(self._form.encode(notes), ensure_ascii=False, indent=2).encode()
+        if len(data) > LARGEST_DOCUMENT:
+            raise ConfigError(
+                f"the document would have more than {LARGEST_DOCUMENT >> 20} MB, which `import` does not "
+                "read; nothing was written",
+                resolution_hint="Export to a folder: --format markdown.",
+            )
+        if self._form.member or self.path.suffix.lower() == _ZIP_ENDING:
+            self._open()
+        if self._zip is None:
+            self._document = data
+            return
+        newest = max((note.modified_at for note in notes), default=0.0)
+        self.put(self._form.member or _DOCUMENT, data, newest)
+        for number, other in enumerate(self._form.others(notes), 1):
+            self.put(other.path, other.data, other.modified_at)
+            report(number, len(notes))
+
+    def finish(self) -> None:
+        if self._zip is None:
+            create_private(self.path, self._document)
+            return
+        self._zip.close()
+        with self._file as file:
+            file.flush()
+            SYSTEM.flush(file.fileno())
+            with zipfile.ZipFile(file) as written:
+                if written.testzip() is not None:
+                    raise OSError(errno.EIO, "it reads back differently from the disk")
+        SYSTEM.move(self.unfinished, self.path)
+        sync_folder(self.path.parent)
+
+    def drop(self) -> None:
+        if self._zip is not None:
+            with suppress(OSError):  # of a full disk
+                self._zip.close()
+            with suppress(OSError):
+                self._file.close()
+            SYSTEM.remove(self.unfinished)
 
 
 def _entry(path: str, at: float) -> zipfile.ZipInfo:
     """Describe a file of a zip: its time is one that the format knows, and only its owner may read it."""
     seconds = min(max(at, _OLDEST_IN_ZIP.timestamp()), _NEWEST_IN_ZIP.timestamp())
     entry = zipfile.ZipInfo(path, datetime.fromtimestamp(seconds, UTC).timetuple()[:6])
-    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+    packed = path.startswith(f"{FILES}/")  # as pictures and papers are
+    entry.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o600 << 16
     return entry
 
 
-def read(path: Path) -> list[ArchivedNote]:
-    """Read an export of any format. Raises ``InvalidRequest``."""
-    try:
-        if path.is_dir():
-            return _require_size(markdown_folder.decode(_read_folder(path)))
-        with open_regular(path, follow=True) as file:
-            zipped = file.read(len(_ZIP)) == _ZIP
-            file.seek(0)
-            document = _parse(_read_zipped(file) if zipped else file.read(LARGEST_DOCUMENT + 1))
-            at = os.fstat(file.fileno()).st_mtime
-    except OSError as error:
-        raise InvalidRequest(
-            f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
-            resolution_hint="Give the folder, JSON or zip file of an export.",
-        ) from error
+class UnfitFile(InvalidRequest):
+    """Report a file of an export that is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundExport:
+    """Hold the notes of an export, and ``open``, which opens one of its files by path."""
+
+    notes: list[ArchivedNote]
+    open: Callable[[str], IO[bytes]]
+
+    def read_file(self, file: NoteFile) -> bytes:
+        """Return the bytes of a file. Raises ``UnfitFile`` if it is damaged, or not what the notes say."""
+        try:
+            with self.open(file.path) as opened:
+                most = min(file.size or 0, LARGEST_FILE)  # defence: file-bomb =LARGEST_FILE
+                data = opened.read(most + 1)
+        except (OSError, KeyError, *_BROKEN) as error:
+            raise UnfitFile(f"it cannot be read ({type(error).__name__})") from None
+        if len(data) != file.size:
+            raise UnfitFile("it has another size than the export says")
+        # defence: imported-file-is-the-exported
+        if file.digest not in ("", hashlib.sha256(data).hexdigest()):
+            raise UnfitFile("it is not the file that was exported")
+        return data
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[FoundExport]:
+    """Open an export of any format. Raises ``InvalidRequest``."""
+    with ExitStack() as stack:
+        try:
+            found = _read_folder(path) if path.is_dir() else _read_document(path, stack)
+        except OSError as error:
+            raise InvalidRequest(
+                f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
+                resolution_hint="Give the folder, JSON or zip file of an export.",
+            ) from error
+        yield found
+
+
+def _read_document(path: Path, stack: ExitStack) -> FoundExport:
+    file = stack.enter_context(open_regular(path, follow=True))
+    zipped = file.read(len(_ZIP)) == _ZIP
+    file.seek(0)
+    archive = stack.enter_context(_open_zip(file)) if zipped else None
+    document = _parse(_read_zipped(archive) if archive else file.read(LARGEST_DOCUMENT + 1))
+    at = os.fstat(file.fileno()).st_mtime
     form = next((one for one in documents() if one.key in document), None)
     if form is None:
         raise unreadable("it is not a list of notes in a form that is known")
-    return _require_size(
+    notes = _require_size(
         note if note.dated else replace(note, created_at=at, modified_at=at)
         for note in form.decode(document)
     )
+    sizes = {one.filename: one.file_size for one in archive.infolist()} if archive else {}
+    named = {one.path for note in notes for one in note.files}
+    sizes = {name: size for name, size in sizes.items() if name in named}
+
+    def open_member(name: str) -> IO[bytes]:
+        if archive is None or archive.getinfo(name).compress_type > zipfile.ZIP_DEFLATED:
+            raise KeyError(name)
+        return archive.open(name)
+
+    return FoundExport(_with_files([(note, "") for note in notes], sizes), open_member)
+
+
+def _with_files(
+    notes: Sequence[tuple[ArchivedNote, str]], sizes: Mapping[str, int]
+) -> list[ArchivedNote]:
+    """Return the notes with the files that they show. Raises ``InvalidRequest`` if these are too many."""
+    if len(sizes) > MOST_FILES:
+        raise _too_many(f"files than {MOST_FILES:,}")
+    if not sizes and not any(note.files for note, _ in notes):
+        return [note for note, _ in notes]
+    listed: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sizes:
+        listed[name_key(path)].append(path)
+    found = [markdown_folder.find_files(note, path, listed, sizes) for note, path in notes]
+    shown = {one.path: one.size or 0 for note in found for one in note.files}
+    if sum(shown.values()) > LARGEST_FILES:  # defence: import-files-in-all
+        raise _too_many(f"bytes of files than {LARGEST_FILES:,}")
+    return found
 
 
 def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:
@@ -208,7 +399,7 @@ def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:
     values = 0
     for note in notes:
         found.append(note)
-        values += len(note.content.tags) + len(note.content.properties)
+        values += len(note.content.tags) + len(note.content.properties) + len(note.files)
         if len(note.content.text.encode()) > LARGEST_NOTE:
             raise unreadable(f"the note {(note.content.title or note.id)[:60]!r} is too large")
         if len(found) > MOST_NOTES:
@@ -225,8 +416,25 @@ def _too_many(what: str) -> InvalidRequest:
     )
 
 
-def _read_folder(root: Path) -> Iterator[ArchivedFile]:
-    """Yield the notes of a folder in order, those of hidden folders left out. Raises ``OSError``."""
+def _read_folder(root: Path) -> FoundExport:
+    """Read the notes of a folder, and find its files. Raises ``OSError``."""
+    sizes: dict[str, int] = {}
+    places: list[str] = []
+
+    def decoded() -> Iterator[ArchivedNote]:
+        for note, path in markdown_folder.decode(_list_folder(root, sizes)):
+            places.append(path)
+            yield note
+
+    notes = _with_files([*zip(_require_size(decoded()), places, strict=True)], sizes)
+    return FoundExport(notes, lambda path: open_regular(root / path))
+
+
+def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
+    """Yield the notes of a folder in order, those of hidden folders left out; put the ``sizes`` of other files.
+
+    Raises ``OSError``.
+    """
     left = LARGEST_FOLDER
     # defence: unreadable-folder-told -_raise
     for folder, below, files in os.walk(root, onerror=_raise):
@@ -235,16 +443,19 @@ def _read_folder(root: Path) -> Iterator[ArchivedFile]:
             raise unreadable(f"it has more than {DEEPEST} folders, one in another")
         for name in sorted(files):
             at = Path(folder, name)
-            if name.startswith(".") or at.suffix.lower() != markdown_folder.ENDING:
+            found = at.lstat()
+            # defence: import-follows-no-link
+            if name.startswith(".") or not stat.S_ISREG(found.st_mode):
                 continue
-            if not stat.S_ISREG(at.lstat().st_mode):  # defence: import-follows-no-link
+            path = str(PurePosixPath(*at.relative_to(root).parts))
+            if at.suffix.lower() != markdown_folder.ENDING:
+                sizes[path] = found.st_size
                 continue
             with open_regular(at) as file:
                 data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
             left -= len(data)
             if len(data) > _LARGEST_FILE or left < 0:
                 raise unreadable(f"{name} is too large, or the folder is")
-            path = PurePosixPath(*at.relative_to(root).parts)
             yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
 
 
@@ -252,23 +463,33 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _read_zipped(file: Any) -> bytes:
-    """Read the document of a zip file; its declared size is not believed. Raises ``InvalidRequest``."""
-    members = {one.member for one in documents() if one.member}
+def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:
     try:
-        with zipfile.ZipFile(file) as archive:
-            for name in sorted(members & {*archive.namelist()}):
-                if archive.getinfo(name).compress_type > zipfile.ZIP_DEFLATED:
-                    raise NotImplementedError  # the others raise errors of their own
-                with archive.open(name) as document:
-                    return document.read(LARGEST_DOCUMENT + 1)
-            if _OF_A_BACKUP in archive.namelist():
-                raise InvalidRequest(
-                    "this is a backup, not an export; nothing was imported",
-                    resolution_hint="`mcp-notarium restore --backup FILE` brings it back.",
-                )
+        return zipfile.ZipFile(file)
     except _BROKEN as error:
-        raise unreadable(f"the zip file is damaged or locked ({type(error).__name__})") from None
+        raise _broken_zip(error) from None
+
+
+def _broken_zip(error: Exception) -> InvalidRequest:
+    return unreadable(f"the zip file is damaged or locked ({type(error).__name__})")
+
+
+def _read_zipped(archive: zipfile.ZipFile) -> bytes:
+    """Read the document of a zip file; its declared size is not believed. Raises ``InvalidRequest``."""
+    members = {_DOCUMENT, *(one.member for one in documents() if one.member)}
+    try:
+        for name in sorted(members & {*archive.namelist()}):
+            if archive.getinfo(name).compress_type > zipfile.ZIP_DEFLATED:
+                raise NotImplementedError  # the others raise errors of their own
+            with archive.open(name) as document:
+                return document.read(LARGEST_DOCUMENT + 1)
+    except _BROKEN as error:
+        raise _broken_zip(error) from None
+    if _OF_A_BACKUP in archive.namelist():
+        raise InvalidRequest(
+            "this is a backup, not an export; nothing was imported",
+            resolution_hint="`mcp-notarium restore --backup FILE` brings it back.",
+        )
     raise unreadable(f"the zip file has no {' or '.join(sorted(members))}")
 
 

@@ -16,15 +16,17 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, format_date
+from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, NoteFile, format_date
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import (
     NotariumError,
@@ -38,8 +40,12 @@ from mcp_notarium.stores.contract import SEEDED, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind, Truth
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addresses
-from mcp_notarium.transfer.formats import Report
+from mcp_notarium.transfer import note_files
+from mcp_notarium.transfer.formats import FoundExport, Report
+from mcp_notarium.transfer.note_files import NewNote
+from mcp_notarium.transfer.store_files import StoreFiles
 
+_T = TypeVar("_T")
 _FOLDER = "folder:"
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f]+")
 _NOT_IN_FOLDERS = re.compile(r"[^\w./-]+")
@@ -86,23 +92,16 @@ NO_TAGS = "the tags are lost, which this store does not have"
 OTHER_TAGS = "other tags, or fewer: this store writes or reads them differently"
 OTHER_TITLE = "another title: this store writes or shortens it differently"
 OTHER_TEXT = "another form of text"
+HIDDEN = "your policy hides the note; without that rule, the same command brings its files"
 _NOT_IN_WORDS = re.compile(r"\W+")
-
-
-@dataclass(frozen=True, slots=True)
-class NewNote:
-    """Hold a note that is to be written under this id, and what it is in the export."""
-
-    id: str
-    content: Content
-    source: ArchivedNote
 
 
 @dataclass(slots=True)
 class ImportPlan:
     """Hold what is to be written, and what is not. ``losses``: what is lost or changed, of which notes.
 
-    ``titles``: those that the notes of the loss ``OTHER_TITLE`` get, in its order.
+    ``titles``: those that the notes of the loss ``OTHER_TITLE`` get, in its order. ``lost_files``: files that the store does not get,
+    by the reason. ``new`` has notes that lack files only, too.
     """
 
     new: list[NewNote] = field(default_factory=list)
@@ -111,6 +110,17 @@ class ImportPlan:
     left_out: int = 0
     losses: defaultdict[str, list[ArchivedNote]] = field(default_factory=lambda: defaultdict(list))
     titles: list[str] = field(default_factory=list)
+    lost_files: dict[str, list[tuple[ArchivedNote, NoteFile]]] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> list[NewNote]:
+        """Return the notes that are not there yet."""
+        return [one for one in self.new if not one.written]
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Return the files that are to be brought, by their path in the export, with their sizes."""
+        return {file.path: file.size or 0 for one in self.new for file in one.files}
 
 
 class _Names:
@@ -166,20 +176,31 @@ async def plan(
         lost = list(note.changed)
         wanted = adapt(note, transfer.traits, lost)
         wanted = wanted and _keep_folder(note, wanted, transfer, lost, now=now)
-        content = wanted and _fit(note, wanted, transfer, lost, now=now)
-        if wanted is None or content is None:
+        draft = None if wanted is None else note_files.draft(note, wanted, transfer.traits)
+        content = None
+        if draft is not None:
+            content = _fit(note, draft.content, transfer, lost, now=now)
+        if draft is None or content is None:
             planned.left_out += 1
         else:
-            note_id, held = await _find_place(note, content, transfer, kind, names)
+            files = note_files.sort_files(
+                note, StoreFiles(transfer).largest_file, planned.lost_files
+            )
+            new = replace(draft, content=content, files=files)
+            note_id, held = await _find_place(new, transfer, kind, names)
             names.give(note_id)
             would = transfer.preview(note_id, content, now=now)
+            new = replace(new, id=note_id, written=held is not None)
             if held is not None:
                 planned.there += 1
-                planned.differ += [held.id] if held.content != would.content else []
+                if not note_files.is_same(new, held.content, would.content):
+                    planned.differ.append(held.id)
+                elif files and await note_files.lacks_files(new, held, would.content, transfer):
+                    planned.new.append(new)
                 continue
-            lost += _find_losses(note, wanted, would, transfer.traits)
+            lost += _find_losses(note, draft.content, would, transfer.traits)
             planned.titles += [would.content.title or ""] if OTHER_TITLE in lost else []
-            planned.new.append(NewNote(note_id, content, note))
+            planned.new.append(new)
         for loss in lost:
             planned.losses[loss].append(note)
     return planned
@@ -275,9 +296,10 @@ def _fit(
 
 
 async def _find_place(
-    note: ArchivedNote, content: Content, transfer: NoteTransfer, kind: StoreKind, names: _Names
+    new: NewNote, transfer: NoteTransfer, kind: StoreKind, names: _Names
 ) -> tuple[str, Revision | None]:
     """Return the id for a note, and the note that is imported already."""
+    note, content = new.source, new.content
     words = (note.id,) if note.id else (content.title or "", content.text)
     said = "\n".join((*words, format_date(note.created_at) if note.dated else ""))
     seed = hashlib.sha256(said.encode()).hexdigest()
@@ -287,8 +309,7 @@ async def _find_place(
         if names.is_free(note.id) if held is None else _is_same(note, would, held, transfer.traits):
             return note.id, held
     if transfer.traits.ids.named:
-        folder = _folder_of(note, transfer.traits)
-        return await _find_name(folder, content, seed, transfer, names)
+        return await _find_name(new, seed, transfer, names)
     seed += names.count(seed)  # defence: import-same-id-two-notes
     made = random_id(seed)
     made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
@@ -296,8 +317,9 @@ async def _find_place(
 
 
 async def _find_name(
-    folder: str, content: Content, seed: str, transfer: NoteTransfer, names: _Names
+    new: NewNote, seed: str, transfer: NoteTransfer, names: _Names
 ) -> tuple[str, Revision | None]:
+    content, folder = new.content, _folder_of(new.source, transfer.traits)
     named = replace(content, title=f"{folder}/{content.title or ''}") if folder else content
     for attempt in range(SEEDED):
         made = transfer.make_id(named, seed=seed, attempt=attempt)
@@ -306,7 +328,9 @@ async def _find_name(
         held = await transfer.find(made)
         if held is None and names.is_free(made):
             return made, None
-        if held is not None and held.content == names.preview(made, content).content:
+        if held is not None and note_files.is_same(
+            new, held.content, names.preview(made, content).content
+        ):
             return made, held
     made = transfer.make_id(named, seed=seed, attempt=SEEDED)
     return made, await transfer.find(made)
@@ -347,37 +371,50 @@ _LONGEST_PAUSE = 300.0
 
 @dataclass(slots=True)
 class ImportResult:
-    """Count what was written. ``refused``: notes that the store does not take, and why."""
+    """Count what was written. ``refused``: notes that the store does not take, and why; ``refused_files`` likewise.
+
+    ``done``: how many notes were dealt with.
+    """
 
     imported: int = 0
     there: int = 0
     hidden: int = 0
+    files: int = 0
+    done: int = 0
     refused: list[tuple[ArchivedNote, str]] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """Return how many notes were dealt with."""
-        return self.imported + self.there + self.hidden + len(self.refused)
+    refused_files: list[tuple[ArchivedNote, NoteFile, str]] = field(default_factory=list)
 
 
 async def carry_out(
-    planned: ImportPlan, transfer: NoteTransfer, kind: StoreKind, report: Report
+    planned: ImportPlan,
+    transfer: NoteTransfer,
+    kind: StoreKind,
+    report: Report,
+    export: FoundExport | None = None,
 ) -> ImportResult:
-    """Write the new notes. Raises what ends the import for more than one note; then repeat it."""
+    """Write the new notes, and their files, which are in the ``export``. Raises what ends the import for more than one note; then repeat it."""
     done, total = ImportResult(), len(planned.new)
+
+    async def finish(one: NewNote, error: NotariumError | None) -> None:
+        written = one.written or await _count(done, one, error, transfer)
+        if written and one.files and export is not None:
+            await _bring_files(done, one, transfer, export)
+        done.done += 1
+        report(done.done, total)
+
     if transfer.traits.in_database:
         for portion in _portions(planned.new):
-            errors = transfer.create_all([(one.id, one.content) for one in portion])
-            for one, error in zip(portion, errors, strict=True):
-                await _count(done, one, error, transfer)
-            report(done.total, total)
+            fresh = [one for one in portion if not one.written]
+            made = transfer.create_all([(one.id, one.content) for one in fresh])
+            errors = dict(zip((one.id for one in fresh), made, strict=True))
+            for one in portion:
+                await finish(one, errors.get(one.id))
         return done
     waiting = iter(planned.new)
 
     async def write_next() -> None:
         for one in waiting:
-            await _count(done, one, await _create(one, transfer), transfer)
-            report(done.total, total)
+            await finish(one, None if one.written else await _create(one, transfer))
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -386,6 +423,14 @@ async def carry_out(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return done
+
+
+async def _bring_files(
+    done: ImportResult, note: NewNote, transfer: NoteTransfer, export: FoundExport
+) -> None:
+    refused = await _patiently(partial(note_files.bring_in, note, transfer, export))
+    done.files += len(note.files) - len(refused)
+    done.refused_files += [(note.source, *one) for one in refused]
 
 
 def _portions(notes: Iterable[NewNote]) -> Iterator[list[NewNote]]:
@@ -403,25 +448,28 @@ def _portions(notes: Iterable[NewNote]) -> Iterator[list[NewNote]]:
 
 
 async def _create(note: NewNote, transfer: NoteTransfer) -> NotariumError | None:
-    """Create a note, and wait where the service asks for it. Return why it was not created."""
-    for pause in (*_PAUSES, None):
-        try:
-            await transfer.create(note.id, note.content)
-        except RateLimited as error:
-            if pause is None:
-                return error
-            await asyncio.sleep(min(error.retry_after or pause, _LONGEST_PAUSE))
-        except NotariumError as error:
-            return error
-        else:
-            return None
+    """Create a note. Return why it was not created."""
+    try:
+        await _patiently(partial(transfer.create, note.id, note.content))
+    except NotariumError as error:
+        return error
     return None
+
+
+async def _patiently(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Do something with the store, and wait where it asks for it. Raises what that raises."""
+    for pause in _PAUSES:
+        try:
+            return await work()
+        except RateLimited as error:
+            await asyncio.sleep(min(error.retry_after or pause, _LONGEST_PAUSE))
+    return await work()
 
 
 async def _count(
     done: ImportResult, note: NewNote, error: NotariumError | None, transfer: NoteTransfer
-) -> None:
-    """Count what became of a note. Raises an error that is not about this note alone."""
+) -> bool:
+    """Count what became of a note; return whether it is made and can be changed. Raises an error that is not about this note alone."""
     if error is None:
         done.imported += 1
     elif isinstance(error, VersionConflict):
@@ -430,5 +478,7 @@ async def _count(
         done.refused.append((note.source, error.message))
     elif isinstance(error, OutcomeUnknown) and transfer.hides and await transfer.find(note.id):
         done.hidden += 1
+        done.refused_files += [(note.source, one, HIDDEN) for one in note.files]
     else:
         raise error
+    return error is None

@@ -1,14 +1,15 @@
 """Convert notes to Markdown files with front matter, and back. Pure.
 
 The text of a note stands in its file as it is, byte for byte, behind a block of front matter whose first key says
-who wrote it. A file without that block is a note with the file's whole text, named after the file; tags that another
+who wrote it; only links to files lead to where these lie in the export. A file without that block is a note with the file's whole text, named after the file; tags that another
 program has put into its front matter count as the note's tags, too, and the date there as its date.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -19,17 +20,21 @@ from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import (
     FIELDS,
+    FILES,
     TIDY_TAGS,
     UNREAD_TAGS,
     ArchivedFile,
     ArchivedNote,
+    NoteFile,
     free_name,
     from_fields,
     safe_folder,
     to_fields,
     unreadable,
 )
+from mcp_notarium.markup.file_links import FileLink, link_key, relink
 from mcp_notarium.markup.front_matter import NotUnderstood, are_tags_plain, read_created, read_tags
+from mcp_notarium.markup.obsidian_links import Link, find_links, name_key, relative_place, resolve
 
 NAME = "markdown"
 ENDING = ".md"
@@ -53,13 +58,45 @@ def encode(notes: Iterable[ArchivedNote]) -> Iterator[ArchivedFile]:
         folder = (_TRASH if note.content.trash else "") + safe_folder(note.folder)
         path = free_name(folder, note.content.title or first_line(note.content.text), ENDING, taken)
         fields = {_MARK: int(_VERSION)} | to_fields(note)
+        if unshown := [one.path for one in note.files if not one.links]:
+            fields[FILES] = unshown
         block = yaml.dump(fields, Dumper=_DUMPER, allow_unicode=True, sort_keys=False, width=1000)
-        data = f"{_FENCE}{block}{_FENCE}{note.content.text}".encode()
+        data = f"{_FENCE}{block}{_FENCE}{link_files(note, path)}".encode()
         yield ArchivedFile(path, data, note.modified_at)
 
 
-def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
-    """Yield the notes of the files. Raises ``InvalidRequest``."""
+def link_files(note: ArchivedNote, path: str) -> str:
+    """Return the text of a note, whose links to files lead to them from the file ``path`` of the export."""
+    folder = path.rpartition("/")[0] or "."
+    links = {
+        link: FileLink(posixpath.relpath(one.path, folder) if link[1] else one.path)
+        for one in note.files
+        for link in one.links
+    }
+    return relink(note.content.text, links)
+
+
+def find_files(
+    note: ArchivedNote, path: str, listed: Mapping[str, Sequence[str]], sizes: Mapping[str, int]
+) -> ArchivedNote:
+    """Return the note, read from the file ``path``, with the files that it shows.
+
+    ``listed``: the paths of the files of the export, by ``name_key``; ``sizes``: their bytes.
+    """
+    found = {one.path: replace(one, size=sizes.get(one.path)) for one in note.files}
+    for link in find_links(note.content.text, within=True):
+        candidates = listed.get(name_key(link.target), ()) if link.target else ()
+        place = relative_place(link.target, path) if link.form != "wiki" else None
+        to = place if place in candidates else resolve(link.target, path, candidates)
+        if to is not None and to in sizes:
+            one = found.get(to) or NoteFile(to, sizes[to])
+            links: tuple[Link, ...] = (*one.links, link_key(link))
+            found[to] = replace(one, links=tuple(dict.fromkeys(links)))
+    return replace(note, files=tuple(found.values())) if found else note
+
+
+def decode(files: Iterable[ArchivedFile]) -> Iterator[tuple[ArchivedNote, str]]:
+    """Yield the notes of the files, each with the path of its file. Raises ``InvalidRequest``."""
     for file in files:
         try:
             text = file.data.decode()
@@ -67,7 +104,8 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             raise unreadable(f"{file.path} is not UTF-8 text") from None
         if found := _START.match(text):
             note, at = _read(text, found.end(), file.path), file.modified_at
-            yield note if note.dated else replace(note, created_at=at, modified_at=at)
+            note = note if note.dated else replace(note, created_at=at, modified_at=at)
+            yield note, file.path
         else:
             folder, _, name = file.path.rpartition("/")
             tags, changed = _read_tags(text)
@@ -75,9 +113,10 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[ArchivedNote]:
             created = read_created(text)
             made = file.modified_at if created is None else created
             dated = created is not None
-            yield ArchivedNote(
+            note = ArchivedNote(
                 file.path, content, made, file.modified_at, folder, dated=dated, changed=changed
             )
+            yield note, file.path
 
 
 def _read_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

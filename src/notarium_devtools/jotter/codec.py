@@ -48,7 +48,7 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     before = {} if base is None else _note_of(base)
     if base is not None and content == base.content:
         return to_json({"note": before, "sent": []})
-    created, modified = content.dates if base is None and content.dates else (now, now)
+    created, modified = content.dates or (now, now)
     after = {"is_todo": 0, "todo_completed": 0, "user_created_time": _milliseconds(created)}
     after |= before | {
         "title": content.title or "",

@@ -33,6 +33,18 @@ from notarium_devtools.trilium.versions import Version
 Handler = Callable[[Request], Response]
 
 
+_KEPT_AS_TEXT = frozenset(
+    {
+        "application/javascript",
+        "application/x-javascript",
+        "application/json",
+        "application/x-sql",
+        "image/svg+xml",
+    }
+)
+"""Beside ``text/``: what is no UTF-8 in them is replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Answer requests over one document."""
@@ -215,10 +227,15 @@ class Parts:
         body = self.object(request)
         if "ownerId" not in body and not self.version.orphans:
             raise Failure(500, "GENERIC", "Missing owner ID.")
+        owner = body.get("ownerId", "")
+        if owner and owner not in self.document.notes:
+            raise invalid("ownerId", f"Note '{owner}' does not exist.")
+        for name in ("role", "mime", "title"):
+            if not str(body.get(name) or "").strip():
+                message = f"'{name}' must be given to initialize a Attachment entity"
+                raise Failure(500, "GENERIC", message)
         content = body.get("content", "").encode()
-        made = self.document.attach(
-            body.get("ownerId", ""), body["role"], body["mime"], body["title"], content
-        )
+        made = self.document.attach(owner, body["role"], body["mime"], body["title"], content)
         shown = self._attachment_object(made)
         return json_answer(201, {key: shown[key] for key in list(shown)[:9]})
 
@@ -230,7 +247,10 @@ class Parts:
         return json_answer(200, self._attachment_object(one))
 
     def _put_attachment(self, request: Request, attachment_id: str) -> Response:
-        self._attachment(attachment_id).content = request.body
+        one, content = self._attachment(attachment_id), request.body
+        if one.mime.startswith("text/") or one.mime in _KEPT_AS_TEXT:
+            content = content.decode("utf-8", "replace").encode()
+        one.content = content
         self.document.changes += 2
         return Response(204)
 

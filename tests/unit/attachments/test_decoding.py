@@ -103,6 +103,10 @@ def test_a_page_of_blank_lines_takes_no_time():
 
 def test_what_a_pdf_lacks_is_said():
     assert decode(pdf(["", ""]), "").problem == decoding._NO_TEXT
+    unread = decode(pdf(["one", bomb := zeros(90_000_000), "three"]), "")
+    assert unread.text == "# Page 1\n\none\n\n# Page 2\n\n\n\n# Page 3\n\nthree\n\n"
+    assert unread.problem == f"{decoding._UNREAD} 2."
+    assert decode(pdf([bomb]), "").problem == f"{decoding._UNREAD} 1."
     locked = BytesIO()
     writer = documents.pypdf.PdfWriter(clone_from=BytesIO(pdf(["secret"])))
     writer.encrypt("password", algorithm="AES-256")
@@ -156,6 +160,12 @@ def test_a_picture_is_seen_though_what_its_camera_wrote_is_broken(form):
     assert shown(decode(out.getvalue(), "")).size == (40, 30)
 
 
+def webp(chunk: bytes, data: bytes) -> bytes:
+    """A WebP that begins with this chunk, and has nothing more."""
+    said = b"WEBP" + chunk + len(data).to_bytes(4, "little") + data
+    return b"RIFF" + len(said).to_bytes(4, "little") + said
+
+
 HOSTILE = {
     "PNG of 3.6 gigapixels": png(60_000, 60_000, b""),
     "PNG of 80 megapixels": png(9000, 9000, zeros(_row(9000) * 9000)),
@@ -163,6 +173,9 @@ HOSTILE = {
     "PNG with a huge comment": png(10, 10, zeros(310), (b"zTXt", b"k\0\0" + zeros(300_000_000))),
     "PNG with a huge profile": png(10, 10, zeros(310), (b"iCCP", b"k\0\0" + zeros(300_000_000))),
     "GIF of 4 gigapixels": b"GIF89a\xff\xff\xff\xff\x80\0\0" + b"\0\0\0\xff\xff\xff,\0\0\0\0\xff\xff\xff\xff\0\x02",
+    "WebP canvas of 268 megapixels": webp(b"VP8X", b"\x02\0\0\0" + b"\xff\x3f\0" * 2) + webp(b"VP8L", b"\x2f\0\0\0\0")[12:],
+    "WebP without losses of 268 megapixels": webp(b"VP8L", b"\x2f\xff\xff\xff\x0f"),
+    "WebP with losses of 268 megapixels": webp(b"VP8 ", b"\x10\0\0\x9d\x01\x2a" + b"\xff\x3f" * 2),
     "WebP that is cut": picture("WEBP")[:40],
     "JPEG head alone": b"\xff\xd8\xff\xe0" + b"\0" * 100,
     "JPEG that says 4 gigapixels": b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x11\0\x02\x11\1\x03\x11\1",
@@ -176,12 +189,19 @@ HOSTILE = {
 }  # fmt: skip
 
 
+GIGAPIXELS = ("PNG of 3.6 gigapixels", "GIF of 4 gigapixels", "JPEG of a gigapixel")
+
+
 def test_a_picture_of_too_many_pixels_is_not_begun():
-    for name in (
-        *("PNG of 3.6 gigapixels", "PNG of 80 megapixels", "GIF of 4 gigapixels"),
-        "JPEG of a gigapixel",
-    ):
+    for name in (one for one in HOSTILE if one.endswith(" megapixels") or one in GIGAPIXELS):
         assert decode(HOSTILE[name], "image/png").problem == decoding._TOO_MANY_PIXELS
+
+
+def test_a_jpeg_may_have_fewer_pixels_where_no_system_limits_memory(monkeypatch):
+    large = HOSTILE["JPEG of a gigapixel"].replace(b"\x7d\0\x7d\0", b"\x2f\0\x2f\0")
+    for limited, problem in ((True, BROKEN), (False, decoding._TOO_MANY_PIXELS)):
+        monkeypatch.setattr(type(SYSTEM), "limits_memory", limited)
+        assert decode(large, "image/jpeg").problem == problem
 
 
 @pytest.mark.slow("each may take the seconds that decoding may take")

@@ -12,6 +12,7 @@ import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -19,19 +20,20 @@ from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.domain.note_archive import ArchivedNote, free_name
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.transfer import formats
+from support import exports
 
 NOTE = ArchivedNote("n-0001", Content("text\n", ("a",), title="Title"), 1e9, 1.1e9)
 NO_TITLE = replace(NOTE, content=Content("First: line/\nx", ("two words", "b"), trash=True))
 
 
 def write(path: Path, *notes: ArchivedNote, name: str = "markdown") -> Path:
-    formats.write(name, path, notes, lambda _done, _total: None)
+    exports.write(name, path, notes)
     return path
 
 
 def refusal(path: Path) -> str:
     with pytest.raises(InvalidRequest) as raised:
-        formats.read(path)
+        exports.read(path)
     assert "nothing was imported" in raised.value.message
     return raised.value.message
 
@@ -55,7 +57,7 @@ def test_what_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        formats.write("markdown", tmp_path / "out", [NOTE], fail)
+        exports.write("markdown", tmp_path / "out", [NOTE], fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +101,7 @@ def test_the_app_gets_dates_in_milliseconds_and_we_all_of_them(tmp_path: Path) -
     with zipfile.ZipFile(path) as file:
         (fields,) = json.loads(file.read("source/notes.json"))["activeNotes"]
     assert fields["creationDate"] == "2001-09-09T01:46:40.123Z"
-    assert formats.read(path) == [exact]
+    assert exports.read(path) == [exact]
 
 
 def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("../../evil.txt", "x")
         file.writestr("source/notes.json", json.dumps({"activeNotes": [note], "trashedNotes": []}))
-    (read,) = formats.read(path)
+    (read,) = exports.read(path)
     content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=flags("pinned"))
     assert read == ArchivedNote("n1", content, 1577934245.678, 1609556645.0)
 
@@ -125,7 +127,7 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (root / "sub" / "Plan B.md").write_text("---\ntags: [x]\n---\ntext")
     (root / "picture.png").write_bytes(b"\xff")
     (root / "link.md").symlink_to("/etc/passwd")
-    (read,) = formats.read(root)
+    (read,) = exports.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
     assert read.content.tags == ("x",)
@@ -149,19 +151,19 @@ def test_tags_in_the_front_matter_of_another_program_are_tags_and_stay_in_the_te
 ) -> None:
     text = f"---\n{block}\n---\nBody.\n"
     (tmp_path / "a.md").write_text(text)
-    (read,) = formats.read(tmp_path)
+    (read,) = exports.read(tmp_path)
     assert (read.content.text, read.content.tags) == (text, tags)
 
 
 def test_the_front_matter_of_another_program_says_when_a_note_was_made(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\ncreated: 2019-05-06\n---\nBody.\n")
     os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
-    (read,) = formats.read(tmp_path)
+    (read,) = exports.read(tmp_path)
     assert (read.created_at, read.modified_at, read.dated) == (1557100800.0, 1.6e9, True)
     for block in ("created: someday", "title: x"):
         (tmp_path / "a.md").write_text(f"---\n{block}\n---\nBody.\n")
         os.utime(tmp_path / "a.md", (1.6e9, 1.6e9))
-        (read,) = formats.read(tmp_path)
+        (read,) = exports.read(tmp_path)
         assert (read.created_at, read.dated) == (1.6e9, False), block
 
 
@@ -182,7 +184,7 @@ def test_files_lie_in_the_folders_of_their_notes(tmp_path: Path) -> None:
         "Untitled/Untitled/Title.md",
     }
     assert {stat.S_IMODE(one.stat().st_mode) for one in path.rglob("*") if one.is_dir()} == {0o700}
-    assert sorted(formats.read(path), key=lambda note: note.id) == sorted(
+    assert sorted(exports.read(path), key=lambda note: note.id) == sorted(
         given, key=lambda note: note.id
     )
 
@@ -191,7 +193,7 @@ def test_a_note_that_a_person_has_put_into_a_folder_is_in_that_folder(tmp_path: 
     path = write(tmp_path / "out", NOTE)
     (path / "Work").mkdir()
     (path / "Title.md").rename(path / "Work" / "Title.md")
-    assert formats.read(path) == [replace(NOTE, folder="Work")]
+    assert exports.read(path) == [replace(NOTE, folder="Work")]
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
@@ -201,7 +203,7 @@ def test_front_matter_is_known_after_an_editor_has_changed_the_line_ends(
     write(tmp_path / "out", NOTE)
     (file,) = (tmp_path / "out").iterdir()
     file.write_bytes(f"{mark}{file.read_text()}".replace("\n", "\r\n").encode())
-    (read,) = formats.read(tmp_path / "out")
+    (read,) = exports.read(tmp_path / "out")
     assert read == replace(NOTE, content=replace(NOTE.content, text="text\r\n"))
 
 
@@ -211,7 +213,7 @@ def test_of_a_folder_only_files_are_read_and_all_of_them(
     (tmp_path / "sub.md").mkdir()
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "note.md").write_text("text")
-    assert [one.id for one in formats.read(tmp_path)] == ["note.md"]
+    assert [one.id for one in exports.read(tmp_path)] == ["note.md"]
     scandir = os.scandir
 
     def closed(path: str) -> object:
@@ -251,7 +253,7 @@ DAMAGED = {
     "the id is too long": notes_of(id="x" * 2000),
     "`activeNotes` must be a list": b'{"activeNotes": 1}',
     "`content` must be a string": b'{"activeNotes": [{"id": "a"}]}',
-    "has no source/notes.json": zipped(b"{}", "other.json"),
+    "has no notes.json or source/notes.json": zipped(b"{}", "other.json"),
     "damaged or locked": zipped(b"x" * 5000)[:60],
     "(NotImplementedError)": zipped(b"x" * 5000, method=zipfile.ZIP_LZMA),
     "(UnicodeDecodeError)": zipped(b"{}", "\u00e9.json").replace("\u00e9".encode(), b"\xff\xff"),
@@ -302,7 +304,7 @@ def test_a_zip_bomb_and_files_that_are_too_large_are_refused(
     (tmp_path / "note.json").write_bytes(notes_of(text="x" * 1001))
     assert "note 'a' is too large" in refusal(tmp_path / "note.json")
     largest = write(tmp_path / "largest", replace(NOTE, content=Content("x" * 1000)))
-    assert len(formats.read(largest)) == 1
+    assert len(exports.read(largest)) == 1
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").write_bytes(b"x" * 1001)
     assert "too large" in refusal(tmp_path / "folder")
@@ -341,7 +343,7 @@ def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.Monke
     text = ', [{ \\" \n,' * 1000
     written = write(tmp_path / "out.json", replace(NOTE, content=Content(text)), name="json")
     monkeypatch.setattr(formats, "MOST_VALUES", 10)
-    assert [one.content.text for one in formats.read(written)] == [text]
+    assert [one.content.text for one in exports.read(written)] == [text]
     monkeypatch.setattr(formats, "MOST_VALUES", 7)
     assert "more values than 7" in refusal(written)
 
@@ -384,12 +386,142 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
         os.close(here)
 
     nest(tmp_path / "fits", formats.DEEPEST)
-    assert [one.content.title for one in formats.read(tmp_path / "fits")] == ["note"]
+    assert [one.content.title for one in exports.read(tmp_path / "fits")] == ["note"]
     nest(tmp_path / "deep", formats.DEEPEST + 1)
     assert "more than 100 folders" in refusal(tmp_path / "deep")
     nest(tmp_path / "deepest", 3000)
     assert "more than 100 folders" in refusal(tmp_path / "deepest")
     subprocess.run(["rm", "-rf", tmp_path / "deepest"], check=True)  # deeper than Python removes
+
+
+def with_files(path: Path, name: str, *files: tuple[str, bytes]) -> Path:
+    """An export of a note that links to these files."""
+    with formats.writing(name, path) as export:
+        made = [export.put_file(*one, 1e9) for one in files]
+        shown = tuple(replace(one, links=((one.path, True),)) for one in made)
+        text = "".join(f"![x]({quote(one.path)})\n" for one in made)
+        note = replace(NOTE, content=Content(text, title="Title"), folder="A/B", files=shown)
+        export.put_notes([note], lambda _done, _total: None)
+    return export.path
+
+
+@pytest.mark.parametrize("name", ["markdown", "json"])
+def test_files_are_private_named_for_every_system_and_found_again(
+    tmp_path: Path, name: str
+) -> None:
+    same = [
+        ("a/Plan.png", b"1"),
+        ("plan.PNG", b"2"),
+        ("plan.md", b"3"),
+        (".x\0..", b""),
+        ("Plan.png", b"1"),
+    ]
+    path = with_files(tmp_path / "out", name, *same)
+    found = [path, *path.rglob("*")]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in found if one.is_file()} == {0o600}
+    with formats.reading(path) as export:
+        (note,) = export.notes
+        read = {one.path: export.read_file(one) for one in note.files}
+        assert read == {
+            "files/Plan.png": b"1", "files/plan 2.PNG": b"2", "files/plan.md.txt": b"3", "files/x": b"",
+        }  # fmt: skip
+        assert all(one.links for one in note.files)
+    if name == "markdown":
+        assert "![x](../../files/plan%202.PNG)" in (path / "A" / "B" / "Title.md").read_text()
+    else:
+        assert path.name == "out.zip"
+        with pytest.raises(ConfigError, match=r"out.zip is there already|out is there already"):
+            with_files(tmp_path / "out", name, *same)
+        assert {one.name for one in tmp_path.iterdir()} == {"out.zip"}
+
+
+def changed_zip(path: Path, at: Path, **members: bytes) -> Path:
+    """The zip with other bytes in some of its files, and with its list of notes as it was."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as new:
+        for one in old.namelist():
+            new.writestr(one, members.get(one.rpartition("/")[2].partition(".")[0], old.read(one)))
+    return at
+
+
+def test_a_file_of_an_export_that_lies_is_refused_alone(tmp_path: Path) -> None:
+    good = with_files(tmp_path / "out.json", "json", ("a.bin", b"a" * 99), ("b.bin", b"b" * 99))
+    other = changed_zip(good, tmp_path / "other.zip", a=b"x" * 99)
+    bomb = changed_zip(good, tmp_path / "bomb.zip", a=b"a" * (32 << 20))
+    data = bomb.read_bytes()
+    bomb.write_bytes(data.replace((32 << 20).to_bytes(4, "little"), (99).to_bytes(4, "little")))
+    for path, why in ((other, "not the file that was exported"), (bomb, "BadZipFile")):
+        tracemalloc.start()
+        with formats.reading(path) as export:
+            first, second = export.notes[0].files
+            with pytest.raises(formats.UnfitFile, match=why):
+                export.read_file(first)
+            assert export.read_file(second) == b"b" * 99
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        tracemalloc.stop()
+
+
+def test_a_note_names_no_file_outside_the_export_and_none_behind_a_link(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    root = tmp_path / "notes"
+    (root / "sub").mkdir(parents=True)
+    (root / "link.png").symlink_to(secret)
+    (root / "folder").symlink_to(tmp_path)
+    (root / ".hidden.png").write_bytes(b"hidden")
+    (root / "own.png").write_bytes(b"own")
+    names = (
+        "../secret.png",
+        "link.png",
+        "folder/secret.png",
+        ".hidden.png",
+        str(secret),
+        "own.png",
+    )
+    text = " ".join(f"![[{one}]] ![]({one})" for one in names)
+    (root / "sub" / "a.md").write_text(text)
+    listed = "".join(f"- {one}\n" for one in names)
+    (root / "b.md").write_text(f"---\nnotarium: 1\nid: b\nfiles:\n{listed}---\n")
+    with formats.reading(root) as export:
+        shown = {one.path for note in export.notes for one in note.files if one.size is not None}
+        assert shown == {"own.png"}
+    given = tmp_path / "given.zip"
+    files = [{"path": one, "digest": ""} for one in (*names, "files/../../secret.png")]
+    given.write_bytes(zipped(notes_of(files=files), "notes.json"))
+    with formats.reading(given) as export:
+        assert {one.size for one in export.notes[0].files} == {None}
+        with pytest.raises(formats.UnfitFile):
+            export.read_file(export.notes[0].files[0])
+    for wrong in ("x", [1], [{"path": 1}], [{"path": "a", "digest": 1}]):
+        given.write_bytes(notes_of(files=wrong))
+        assert "note 1" in refusal(given)
+
+
+def test_too_many_files_or_bytes_are_refused_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = with_files(tmp_path / "out", "markdown", ("a.bin", b"a" * 99), ("b.bin", b"b" * 99))
+    monkeypatch.setattr(formats, "MOST_FILES", 1)
+    assert "more files than 1" in refusal(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(formats, "LARGEST_FILES", 197)
+    assert "more bytes of files than 197" in refusal(path)
+    monkeypatch.setattr(formats, "LARGEST_FILES", 198)
+    assert len(exports.read(path)[0].files) == 2
+
+
+def test_an_export_with_files_that_ends_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    def begin(name: str) -> None:
+        with formats.writing(name, tmp_path / "out") as export:
+            export.put_file("a.png", b"a", 1e9)
+            fail(0, 0)
+
+    for name in ("markdown", "json"):
+        with pytest.raises(KeyboardInterrupt):
+            begin(name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
@@ -405,7 +537,7 @@ def test_a_document_is_in_memory_as_text_and_as_values_and_no_third_time(
     monkeypatch.setattr(formats, "LARGEST_DOCUMENT", size)  # a buffer of this size is reserved
     tracemalloc.start()
     try:
-        assert len(formats.read(tmp_path / "out.json")) == len(notes)
+        assert len(exports.read(tmp_path / "out.json")) == len(notes)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

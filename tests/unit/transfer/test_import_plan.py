@@ -24,6 +24,7 @@ from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import formats, import_plan
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from support import exports
 from support.memory_client import MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, Crash
@@ -300,14 +301,14 @@ def test_a_note_without_dates_has_those_of_its_file_and_is_imported_once(
     listed = [{"id": "note-1", "text": "a"}, {"text": "b", "modified": "2020-01-01"}, {"text": "c"}]
     path.write_text(json.dumps({"version": 1, "notes": listed}))
     os.utime(path, (1.5e9, 1.5e9))
-    given = formats.read(path)
+    given = exports.read(path)
     planned, done = run(local, given, "local")
     assert (done.imported, planned.losses) == (3, {import_plan.UNDATED: [given[0], given[2]]})
     dates = {one.content.text: (one.created_at, one.modified_at) for one in all_of(local)}
     assert dates["a"] == dates["c"] == (1.5e9, 1.5e9)
     assert dates["b"] == (1577836800.0, 1577836800.0)
     os.utime(path, (1.6e9, 1.6e9))
-    planned, done = run(local, formats.read(path), "local")
+    planned, done = run(local, exports.read(path), "local")
     assert (planned.there, done.imported) == (3, 0)
 
 
@@ -354,8 +355,8 @@ def test_folders_survive_vault_to_vault_and_through_a_local_notebook(
         async def work() -> list[ArchivedNote]:
             return [archive(one, paths=paths) async for one in transfer(client).read_all()]
 
-        formats.write(name, path, asyncio.run(work()), lambda _done, _total: None)
-        return formats.read(path)
+        exports.write(name, path, asyncio.run(work()))
+        return exports.read(path)
 
     notes = carried(source, tmp_path / "one", paths=True)
     end(source)
@@ -479,7 +480,7 @@ def test_what_the_tags_of_another_program_become_is_told(
     folder = tmp_path / "given"
     folder.mkdir()
     (folder / "One.md").write_text(f"---\ncreated: 2024-01-31\n{front}\n---\ntext\n")
-    given = formats.read(folder)
+    given = exports.read(folder)
     planned, done = run(local, given, "local")
     losses = planned.losses
     losses.pop(import_plan.TITLE_TO_TEXT, None)

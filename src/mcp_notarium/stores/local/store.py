@@ -120,14 +120,14 @@ class LocalStore:
         wanted = content.cleaned()
         others = json.loads(base.raw or b"{}") if base else {}
         changed = base is None or wanted != base.content
-        made = wanted.dates or (now, now)
+        made, last = wanted.dates or (now, now)
         fields = {
             "title": wanted.title,
             "text": wanted.text,
             "tags": list(wanted.tags),
             "trash": wanted.trash,
-            "created": base.created_at if base else made[0],
-            "modified": now if base and changed else base.modified_at if base else made[1],
+            "created": base.created_at if base else made,
+            "modified": last if base is None or changed else base.modified_at,
         }
         known = base.content.properties if base else NONE
         others = {name: value for name, value in others.items() if name not in known}
@@ -201,6 +201,14 @@ class LocalStore:
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         return self._files.read(attachment.id, largest=largest)
+
+    async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
+        """See ``AttachmentStore.find_name``."""
+        return ""
+
+    def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - a link names the note as well
+        """See ``AttachmentStore.id_of_link``."""
+        return target
 
     async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
         """See ``KeepingStore.keep_file``. It joins the caller's transaction."""

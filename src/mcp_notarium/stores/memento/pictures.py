@@ -25,11 +25,11 @@ def list_pictures(note_id: str, images: Any) -> list[Attachment]:
 
 
 def read_picture(images: Any, number: str) -> bytes | None:
-    """Return the bytes of the picture of this number; None if there is none, or it is no base64."""
+    """Return the bytes of the picture of this number; None if there is none, it lies elsewhere, or it is no base64."""
     for at, (_, data) in enumerate(_pictures(images), 1):
         if str(at) == number:
             try:
-                return base64.b64decode(data, validate=True)
+                return base64.b64decode(data, validate=True) or None
             except (binascii.Error, ValueError):
                 return None
     return None

@@ -99,6 +99,14 @@ class MementoStore:
             raise NoteNotFound("Memento has no such picture of the note")
         return data if len(data) <= largest else None
 
+    async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
+        """See ``AttachmentStore.find_name``."""
+        return ""
+
+    def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - no text shows a picture
+        """See ``AttachmentStore.id_of_link``."""
+        return ""
+
     def _images(self, note_id: str) -> note_codec.Value:
         with self._file.reading() as opened:
             row = NoteTable(*opened, self._user_id).read(note_id, whole=True)

@@ -88,8 +88,8 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     epoch seconds. Raises ``UnfitContent`` for other tags in the place of what is not understood.
     """
     wanted = content.cleaned()
+    created, modified = wanted.dates or (now, now)
     if base is None:
-        created, modified = wanted.dates or (now, now)
         # The service takes no date before 1970.
         return _new_fields(
             wanted, created=max(0.0, float(created)), modified=max(0.0, float(modified))
@@ -97,7 +97,7 @@ def compose_fields(base: Fields | None, content: Content, *, now: float) -> Fiel
     seen = _content(base)
     if wanted == seen:
         return base
-    edits: Fields = {"modificationDate": float(now)}
+    edits: Fields = {"modificationDate": max(0.0, float(modified))}
     if wanted.text != seen.text:
         edits["content"] = wanted.text
     if wanted.tags != seen.tags:

@@ -17,6 +17,7 @@ from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request
 from mcp_notarium.stores.json_answers import AnswerTooLarge
+from mcp_notarium.stores.trilium.revisions import Attachment as Held
 from mcp_notarium.stores.trilium.revisions import attachment
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
 from mcp_notarium.stores.trilium.urls import Urls
@@ -50,17 +51,25 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     }
     for one in _SHOWN.finditer(text):
         name = named.get(one["linked"], unquote(one["name"] or one["title"] or ""))
-        shown = (
-            f"{one['note']}/{CONTENT}"
-            if one["note"]
-            else f"{revision.id}/{one['own'] or one['linked']}"
-        )
+        shown = _id_of(revision.id, one)
         kind = kind_of_name(name)
         if shown not in found or found[shown].kind == UNKNOWN:
             found[shown] = Attachment(shown, kind)
         if len(found) == _MOST:
             break
     return [*found.values()]
+
+
+def id_of_link(note_id: str, target: str) -> str:
+    """See ``AttachmentStore.id_of_link``. Pure."""
+    found = _SHOWN.search(target)
+    return "" if found is None else _id_of(note_id, found)
+
+
+def _id_of(note_id: str, shown: re.Match[str]) -> str:
+    if shown["note"]:
+        return f"{shown['note']}/{CONTENT}"
+    return f"{note_id}/{shown['own'] or shown['linked']}"
 
 
 class AttachmentReader:
@@ -74,10 +83,21 @@ class AttachmentReader:
         """See ``AttachmentStore.read_attachment``."""
         if name == CONTENT:
             return await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+        await self._find(note_id, name)
+        return await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+
+    async def find_title(self, note_id: str, name: str) -> str:
+        """Return the title of an attachment, or of a note that is a picture or file. Raises ``NoteNotFound``."""
+        if name != CONTENT:
+            return (await self._find(note_id, name)).title
+        note = value_of(await self._get(self._urls.api("notes", note_id)))
+        return str(note.get("title", "")) if isinstance(note, dict) else ""
+
+    async def _find(self, note_id: str, name: str) -> Held:
         found = attachment(value_of(await self._get(self._urls.api("attachments", name))))
         if found.owner != note_id:  # defence: attachment-of-another-note =False
             raise _missing()
-        return await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+        return found
 
     async def _bytes(self, url: str, largest: int) -> bytes | None:
         try:

@@ -97,6 +97,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     tree=True,
+    keeps_files=True,
     other_properties=PropertyPlace.BESIDE,
     describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),
     clock=lambda store: cast("TriliumStore", store).http.clock_difference,

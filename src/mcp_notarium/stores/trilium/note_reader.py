@@ -39,8 +39,7 @@ class NoteReader:
     async def note(self, note_id: str, *, cached: bool = True) -> NoteObject:
         """Return the note object. Raises ``NoteNotFound``.
 
-        ``cached`` False: its address is a new one, of which no proxy has kept an answer, whatever it is told.
-        Trilium reads no such parameter.
+        ``cached`` False: whatever it is told, no proxy answers. See :func:`fresh`.
         """
         if not is_possible_id(note_id):
             raise missing_error(note_id)
@@ -58,8 +57,7 @@ class NoteReader:
     async def object(self, note_id: str, *, cached: bool = True) -> dict[str, Any]:
         """Return the note object as it came, also the root's. See :meth:`note`. Raises ``NoteNotFound``."""
         url = self._urls.api("notes", note_id)
-        url = url if cached else f"{url}?fresh={os.urandom(8).hex()}"
-        reply = await self._session.send(Request("GET", url))
+        reply = await self._session.send(Request("GET", url if cached else fresh(url)))
         if is_missing(reply):
             raise missing_error(note_id)
         return require_note(value_of(reply), note_id)
@@ -162,6 +160,11 @@ async def read_content(note: NoteObject, content: bytes | None) -> Revision:
     """Return the revision; HTML of some size is converted in a thread."""
     make = partial(note_codec.revision, note, content)
     return make() if content is None or len(content) < THREAD_BYTES else await run_in_thread(make)
+
+
+def fresh(url: str) -> str:
+    """Return another address of the same, of which no proxy has kept an answer. Trilium reads no such parameter."""
+    return f"{url}?fresh={os.urandom(8).hex()}"
 
 
 def require_note(row: Any, note_id: str) -> dict[str, Any]:

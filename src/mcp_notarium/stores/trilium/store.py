@@ -15,6 +15,7 @@ from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
     StoreProtocolError,
+    StoreRejected,
 )
 from mcp_notarium.markup.templates import Filling
 from mcp_notarium.secret import Secret
@@ -34,12 +35,13 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
-from mcp_notarium.stores.trilium.attachments import AttachmentReader, list_attachments
+from mcp_notarium.stores.trilium.attachments import AttachmentReader, id_of_link, list_attachments
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
+from mcp_notarium.stores.trilium.kept_files import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
@@ -75,6 +77,7 @@ class TriliumStore:
         days=Days.MADE,
         copies=True,
         attachments=True,
+        keeps_files=KIND.keeps_files,
         tree=KIND.tree,
         moves=True,
         given=note_codec.given,
@@ -86,6 +89,7 @@ class TriliumStore:
     )
     codec_version = note_codec.VERSION
     day_tag = note_codec.DAY
+    largest_file = LARGEST
 
     def __init__(
         self,
@@ -108,6 +112,7 @@ class TriliumStore:
         self._moves = Moves(self._session, urls, self._reader)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
         self._attachments = AttachmentReader(self._session, urls)
+        self._files = AttachmentWriter(self._session, urls, self._reader, self._attachments)
         self._revisions = Revisions(self._session, urls, self._reader)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
@@ -191,6 +196,39 @@ class TriliumStore:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, name = attachment.id.partition("/")
         return await self._attachments.read(note_id, name, largest=largest)
+
+    async def find_name(self, attachment: Attachment) -> str:
+        """See ``AttachmentStore.find_name``."""
+        note_id, _, name = attachment.id.partition("/")
+        return await self._attachments.find_title(note_id, name)
+
+    def id_of_link(self, note_id: str, target: str) -> str:
+        """See ``AttachmentStore.id_of_link``."""
+        return id_of_link(note_id, target)
+
+    async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
+        """See ``KeepingStore.keep_file``: as an attachment of the note."""
+        if len(data) > self.largest_file:
+            raise StoreRejected(
+                f"a file of {len(data)} bytes is too large: {self.largest_file} are kept in Trilium from here",
+                subcategory="too_large",
+                resolution_hint="Give a smaller file, or ask the user to put it into Trilium.",
+            )
+        return await self._files.keep(revision.id, name, kind, data)
+
+    def marks_of(self, file_id: str) -> tuple[str, ...]:
+        """See ``KeepingStore.marks_of``: the id of the attachment, which no other one has."""
+        return (file_id.partition("/")[2],)
+
+    async def discard_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.discard_file``."""
+        note_id, _, name = file_id.partition("/")
+        return await self._files.discard(note_id, name, digest)
+
+    async def restore_file(self, file_id: str, digest: str) -> bool:
+        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there."""
+        note_id, _, name = file_id.partition("/")
+        return await self._files.has(note_id, name, digest)
 
     # The calendar
 

@@ -8,14 +8,17 @@ import re
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import unescape
 from urllib.parse import unquote
 
+from yaml import ScalarEvent, YAMLError
+
 from mcp_notarium.domain.media_types import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
-from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.markup.front_block import find_block, text_start
+from mcp_notarium.markup.front_matter import LARGEST, parse_events
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.vault.file_table import Found, State
@@ -42,6 +45,11 @@ _HTML = re.compile(
 )
 _NAME = re.compile(r"[^\s\"'()<>\[\]{}|=,;:/\\]+")
 """Anything that reads as the name of a file: in code, in CSS, or in a link of a form that is not looked for."""
+_WORD = re.compile(r"[^\s<>|]+")
+_MOST_PARTS = 8
+"""Brackets and quotes of a word at which a name is looked for, on each side."""
+_LONGEST_WORD = 1024
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _AROUND_VALUES = " \t\r-\"'[]{}"
 _COPY_OF_NOTE = re.compile(r"\.(?:md|markdown)[.~]", re.IGNORECASE)
 _UNREADABLE = "this file is not read: it is a link, has several names, or is protected"
@@ -128,13 +136,41 @@ def _read_text(root: int, found: Found) -> str:
 
 def _names_in(text: str) -> frozenset[str]:
     """Return the keys of the names to which anything in a text may lead: links, HTML, and values of its properties."""
-    targets = [link.target for link in find_links(text)]
-    targets += (unquote(unescape(one[one.lastindex or 0])) for one in _HTML.finditer(text))
-    targets += (unquote(unescape(one)) for one in _NAME.findall(text) if "." in one[1:256])
-    for line in text[: text_start(text)].splitlines():
-        value = line.partition(":")[2] or line
-        targets += (one.strip(_AROUND_VALUES) for one in (value, *value.split(",")))
+    bare = unescape(_ESCAPED.sub(r"\1", text))
+    targets = [*_values_in(text)]
+    for form in dict.fromkeys((text, bare, "\n".join(targets))):
+        targets += [link.target for link in find_links(form)]
+        targets += (unquote(unescape(one[one.lastindex or 0])) for one in _HTML.finditer(form))
+        targets += (unquote(unescape(one)) for one in _words_in(form))
     return frozenset(map(name_key, targets))
+
+
+def _words_in(text: str) -> Iterator[str]:
+    """Yield what reads as the name of a file, also within brackets and quotes that may be a part of the name."""
+    for word in _WORD.findall(text):
+        if "." not in word:
+            continue
+        yield from (one for one in _NAME.findall(word) if "." in one[1:256])
+        if len(word) > _LONGEST_WORD:
+            continue
+        starts = [at + 1 for at, one in enumerate(word) if one in "([{<'\"`=:,/"][:_MOST_PARTS]
+        ends = [at for at, one in enumerate(word) if one in ")]}>'\"`,;"][-_MOST_PARTS:]
+        for start in (0, *starts):
+            yield from (word[start:end] for end in (*ends, len(word)) if start < end)
+
+
+def _values_in(text: str) -> Iterator[str]:
+    """Yield the values of the properties of a text: as YAML reads them, and as they stand in their lines."""
+    block = text[: text_start(text)]
+    inner = find_block(text)
+    if inner and inner[1] - inner[0] <= LARGEST:
+        with suppress(YAMLError, RecursionError, ValueError):
+            for event in parse_events(text[inner[0] : inner[1]]):
+                if isinstance(event, ScalarEvent):
+                    yield from (event.value, *(one.strip() for one in event.value.split(",")))
+    for line in block.splitlines():
+        value = line.partition(":")[2] or line
+        yield from (one.strip(_AROUND_VALUES) for one in (value, *value.split(",")))
 
 
 def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
@@ -152,10 +188,15 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
             raise
         finally:
             os.close(parent)
-        with os.fdopen(file, "rb") as opened:
-            data = opened.read(largest + 1) if found.st_size <= largest else None
-    whole = data is not None and len(data) <= largest
-    return _facts(path, found), data if whole else None
+        try:
+            read = read_settled(file, largest=largest)
+        except NotANote as error:
+            if type(error) is not NotANote:
+                raise
+            return _facts(path, found), None
+        finally:
+            os.close(file)
+    return _facts(path, read.found), read.data
 
 
 def may_be_shown(path: str) -> bool:

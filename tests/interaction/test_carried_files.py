@@ -1,0 +1,409 @@
+"""Files that notes show go with them from store to store: bytes equal, links leading to them, none twice, none silently lost."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import tracemalloc
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.domain.note import Content
+from mcp_notarium.domain.note_archive import ArchivedNote, archive
+from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.stores import registry
+from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local.store import LocalStore
+from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.sync.note_transfer import NoteTransfer
+from mcp_notarium.transfer import formats, import_plan, note_files
+from mcp_notarium.transfer.formats import FoundExport
+from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
+from mcp_notarium.transfer.note_files import TakenFiles
+from mcp_notarium.transfer.store_files import StoreFiles
+from notarium_devtools.trilium import TriliumSimulator
+from support.long import sample
+from support.memento_file import MementoFile
+from support.sample_files import pdf, picture
+from support.sync_rig import Client, Crash, quick_folder
+from support.trilium_client import open_trilium
+
+NOW = 1_700_000_000.0
+KEEPING = ("local", "trilium", "vault")
+TRILIUMS: dict[Path, TriliumSimulator] = {}
+"""The servers of accounts, by their folders: they outlast the programs."""
+PLAN, PAPER = picture("PNG"), pdf(["a page"])
+TRIP = (
+    "# Trip\n\n![[plan.png|300]] and [the paper](../assets/a%20paper.pdf#page=2), ![](../assets/plan.png)\n"
+    "\n[[Nowhere.png]] [[Other]] `![[plan.png]]`\n\n[[other/plan.png]]\n"
+)
+FILES = {
+    "Work/Trip.md": TRIP.encode(),
+    "Other.md": b"nothing to see\n",
+    "assets/plan.png": PLAN,
+    "assets/a paper.pdf": PAPER,
+    "assets/other/plan.png": PLAN + b"another",
+}
+ALL = sorted(data for path, data in FILES.items() if not path.endswith(".md"))
+
+
+@asynccontextmanager
+async def opened(store: str, folder: Path, **more: object) -> AsyncIterator[Client]:
+    """An account of a store, in step with it."""
+    vault = folder / "vault"
+    vault.mkdir(parents=True, exist_ok=True)
+    async with TRILIUMS.setdefault(folder, TriliumSimulator()).serving() as trilium:
+        made: dict[str, Callable[[], object]] = {
+            "local": lambda: LocalStore,
+            "vault": lambda: VaultStore(vault),
+            "trilium": lambda: open_trilium(trilium),
+            "memento": lambda: MementoStore(MementoFile(folder / "dev.db").path),
+        }
+        client = Client(folder, None, remote=made[store](), **more)  # type: ignore[arg-type]
+        try:
+            await client.sync()
+            yield client
+        finally:
+            await client.remote.close()
+            client.close()
+
+
+def transfer(client: Client) -> NoteTransfer:
+    return NoteTransfer(client.cache, client.remote, client.writer)
+
+
+async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
+    held = [one async for one in transfer(client).read_all()]
+    paths = registry.kind(store).ids.paths
+    return [archive(one, paths=paths) for one in held], await StoreFiles(
+        transfer(client)
+    ).find_files(held)
+
+
+async def export(client: Client, store: str, path: Path, form: str = "markdown") -> TakenFiles:
+    notes, shown = await read(client, store)
+    with formats.writing(form, path) as made:
+        notes, taken = await note_files.take_out(
+            notes, shown, transfer(client), made, lambda _done, _total: None
+        )
+        made.put_notes(notes, lambda _done, _total: None)
+    return taken
+
+
+async def bring(client: Client, store: str, found: FoundExport) -> tuple[ImportPlan, ImportResult]:
+    kind = registry.kind(store)
+    planned = await import_plan.plan(found.notes, transfer(client), kind, now=NOW)
+    done = await import_plan.carry_out(
+        planned, transfer(client), kind, lambda _done, _total: None, found
+    )
+    return planned, done
+
+
+async def shown_by(client: Client, store: str) -> dict[str, list[bytes]]:
+    """The bytes of the files that each note shows, by its title."""
+    notes, shown = await read(client, store)
+    found = {}
+    for note in notes:
+        read_files = [
+            await StoreFiles(transfer(client)).read_file(one, largest=1 << 20)
+            for one in shown.get(note.id, ())
+        ]
+        found[note.content.title or ""] = sorted(one[1] for one in read_files if one)
+    return found
+
+
+def fill(folder: Path, files: dict[str, bytes] = FILES) -> None:
+    for path, data in files.items():
+        place = folder / "vault" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        os.utime(place, (1e9, 1e9))  # a new one is read once nobody seems to write it
+
+
+@pytest.mark.slow("four accounts, one after another")
+@pytest.mark.parametrize("form", ["markdown", "json"])
+def test_files_go_from_a_vault_through_every_store_that_keeps_them_and_back(form: str) -> None:
+    async def work(folder: Path) -> None:
+        fill(folder / "0")
+        async with opened("vault", folder / "0") as first:
+            taken = await export(first, "vault", folder / "0.zip", form)
+        assert (taken.files, taken.size, taken.left_out) == (3, sum(map(len, ALL)), [])
+        for number, store in enumerate((*KEEPING, "vault"), 1):
+            with formats.reading(folder / f"{number - 1}.zip") as found:
+                async with opened(store, folder / str(number)) as client:
+                    planned, done = await bring(client, store, found)
+                    assert (len(planned.files), planned.lost_files) == (3, {})
+                    assert (done.imported, done.files, done.refused_files) == (2, 3, [])
+                    assert await shown_by(client, store) == {"Trip": ALL, "Other": []}
+                    before = await read(client, store)
+                    if client.remote.traits.keeps_dates:
+                        held = {one.content.title: one.modified_at for one in before[0]}
+                        assert held == {one.content.title: one.modified_at for one in found.notes}
+                    again, done = await bring(client, store, found)
+                    assert (again.new, again.there, again.differ) == ([], 2, [])
+                    assert await read(client, store) == before
+                    await export(client, store, folder / f"{number}.zip", form)
+        text = (folder / str(number) / "vault" / "Work" / "Trip.md").read_text()
+        assert "![300](plan.png) and [the paper](a%20paper.pdf), ![](plan.png)\n" in text
+        assert text.endswith("`![[plan.png]]`\n\n[plan 2.png](plan%202.png)")
+
+    with quick_folder() as folder:
+        asyncio.run(work(folder))
+
+
+@pytest.mark.slow("an import three times over")
+@pytest.mark.parametrize("store", KEEPING)
+def test_an_import_that_ends_anywhere_is_finished_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setattr(import_plan, "_AT_ONCE", 1)  # else others end within a request
+
+    async def work(folder: Path, ends_at: int) -> int:
+        steps = 0
+
+        def step(_name: object = None) -> None:
+            nonlocal steps
+            steps += 1
+            if steps == ends_at:
+                raise Crash
+
+        with formats.reading(folder / "export") as found:
+
+            def open_file(path: str) -> object:
+                step()
+                return found.open(path)
+
+            cut = FoundExport(found.notes, open_file)  # type: ignore[arg-type]
+            place = folder / f"{store} {ends_at}"
+            async with opened(store, place, on_step=step) as client:
+                try:
+                    await bring(client, store, cut)
+                except Crash:
+                    assert steps == ends_at
+                else:
+                    assert not ends_at
+            async with opened(store, place) as client:
+                await client.run_cycles(2)
+                planned, done = await bring(client, store, found)
+                assert (planned.differ, done.refused_files) == ([], [])
+                assert await shown_by(client, store) == {"Trip": ALL, "Other": []}
+                again, _ = await bring(client, store, found)
+                assert again.new == []
+            kept = [one for one in place.rglob("*") if one.suffix in (".png", ".pdf")]
+            assert len(kept) == (3 if store == "vault" else 0)
+            return steps
+
+    with quick_folder() as folder:
+        fill(folder)
+        (folder / "vault").rename(folder / "export")
+        steps = asyncio.run(work(folder, 0))
+        assert steps > 8
+        for ends_at in sample(f"files into {store}", range(1, steps + 1), 3):
+            asyncio.run(work(folder, ends_at))
+
+
+def test_a_link_that_has_the_name_of_another_file_by_now_is_left_alone(tmp_path: Path) -> None:
+    """Where an app keeps files in a folder called as that of an export, a link of before may look like one of after."""
+    with formats.writing("markdown", tmp_path / "export") as made:
+        one, two = made.put_file("plan.png", PLAN, 1e9), made.put_file("plan 2.png", PAPER, 1e9)
+        text = f"![[{one.path}]] ![[{two.path}]]\n"
+        shown = tuple(replace(file, links=((file.path, False),)) for file in (one, two))
+        note = ArchivedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
+        made.put_notes([note], lambda _done, _total: None)
+    there = {"attachmentFolderPath": "files", "newLinkFormat": "absolute"}
+    fill(tmp_path, {".obsidian/app.json": json.dumps(there).encode(), "files/plan.png": b"mine"})
+
+    async def work() -> None:
+        with formats.reading(tmp_path / "export") as found:
+            for _ in range(3):
+                async with opened("vault", tmp_path) as client:
+                    _, done = await bring(client, "vault", found)
+                    text = (tmp_path / "vault" / "Trip.md").read_text()
+                    assert text == "![[files/plan 2.png]] ![[files/plan 2 2.png]]\n"
+                    assert done.refused_files == []
+
+    asyncio.run(work())
+    assert (tmp_path / "vault" / "files" / "plan 2.png").read_bytes() == PLAN
+
+
+def test_one_file_after_another_is_in_memory(tmp_path: Path) -> None:
+    names = [f"{number}.bin" for number in range(8)]
+    fill(tmp_path, {"a.md": " ".join(f"![[{one}]]" for one in names).encode()})
+    fill(tmp_path, {one: one.encode() * (1 << 18) for one in names})
+
+    async def work() -> None:
+        async with opened("vault", tmp_path) as client:
+            assert (await export(client, "vault", tmp_path / "out.zip", "json")).files == 8
+        with formats.reading(tmp_path / "out.zip") as found:
+            async with opened("local", tmp_path / "local") as client:
+                assert (await bring(client, "local", found))[1].files == 8
+
+    tracemalloc.start()
+    try:
+        asyncio.run(work())
+        assert tracemalloc.get_traced_memory()[1] < 6 << 20  # of 10 MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(folder: Path) -> None:
+        fill(folder)
+        (folder / "vault").rename(folder / "export")
+        with formats.reading(folder / "export") as found:
+            thrown = replace(
+                found.notes[1], id="n-2", content=replace(found.notes[1].content, trash=True)
+            )
+            for store in ("local", "vault"):
+                async with opened(store, folder / "thrown" / store) as client:
+                    _, done = await bring(client, store, replace(found, notes=[thrown]))
+                    assert (done.files, done.refused_files) == (3, [])
+            async with opened("memento", folder / "memento") as client:
+                planned, done = await bring(client, "memento", found)
+                (reason,) = planned.lost_files
+                assert reason == note_files.NO_FILES
+                assert len(planned.lost_files[reason]) == 3
+                assert done.files == 0
+            monkeypatch.setattr(LocalStore, "largest_file", len(PLAN))
+            monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PLAN) - 1)
+            async with opened("local", folder / "local") as client:
+                planned, done = await bring(client, "local", found)
+                lost = planned.lost_files[note_files.FILE_TOO_LARGE]
+                assert {one.size for _, one in lost} == {len(PAPER), len(PLAN) + 7}
+                ((_, file, why),) = done.refused_files
+                assert (file.path, done.imported) == ("assets/plan.png", 2)
+                assert "the files of a note" in why
+                (trip,) = [
+                    one for one in (await read(client, "local"))[0] if "Trip" in one.content.text
+                ]
+                assert "![300](assets/plan.png)" in trip.content.text
+                monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PLAN))
+                planned, done = await bring(client, "local", found)
+                assert (len(planned.fresh), done.files) == (0, 1)
+
+    with quick_folder() as folder:
+        asyncio.run(work(folder))
+
+
+def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:
+    hides = Visibility(hidden_tags=("secret",))
+
+    async def work() -> None:
+        note = ArchivedNote("n-1", Content("![x](files/x.png)", ("secret",), title="t"), 1e9, 1e9)
+        given = tmp_path / "given.zip"
+        with formats.writing("json", given) as made:
+            file = made.put_file("x.png", PLAN, 1e9)
+            files = (replace(file, links=(("files/x.png", True),)),)
+            made.put_notes([replace(note, files=files)], lambda _done, _total: None)
+        with formats.reading(given) as found:
+            async with opened("local", tmp_path / "local", rules=hides) as client:
+                _, done = await bring(client, "local", found)
+                ((_, _, why),) = done.refused_files
+                assert (done.hidden, why) == (1, import_plan.HIDDEN)
+            async with opened("local", tmp_path / "local") as client:
+                _, done = await bring(client, "local", found)
+                assert (done.files, done.refused_files) == (1, [])
+        async with opened("local", tmp_path / "local", rules=hides) as client:
+            assert (await export(client, "local", tmp_path / "out.json", "json")).files == 1
+        assert zipfile.ZipFile(tmp_path / "out.zip").read("files/x.png") == PLAN
+
+    asyncio.run(work())
+
+
+def crash(_path: str) -> BytesIO:
+    raise Crash
+
+
+def test_pictures_that_no_text_shows_come_along(tmp_path: Path) -> None:
+    app = tmp_path / "memento" / "dev.db"
+    app.parent.mkdir()
+    coded = f"data:image/png;base64,{base64.b64encode(PLAN).decode()}"
+    MementoFile(app).put("n1", "words\n", title="Pictures", images=json.dumps([coded, "data:,x"]))
+
+    async def work() -> None:
+        async with opened("memento", tmp_path / "memento") as client:
+            taken = await export(client, "memento", tmp_path / "out")
+            assert [(one[1], taken.unread) for one in taken.left_out] == [("n1/2", True)]
+        written = (tmp_path / "out" / "Pictures.md").read_text()
+        assert "files:\n- files/file 1.png\n" in written
+        assert written.endswith("\n---\nwords\n")
+        with formats.reading(tmp_path / "out") as found:
+            async with opened("vault", tmp_path) as client:
+                with pytest.raises(Crash):
+                    await bring(client, "vault", replace(found, open=crash))
+                _, done = await bring(client, "vault", found)
+                assert (done.imported, done.files) == (0, 1)
+                assert await shown_by(client, "vault") == {"Pictures": [PLAN]}
+                again, _ = await bring(client, "vault", found)
+                assert (again.new, again.there, again.differ) == ([], 1, [])
+        assert (
+            tmp_path / "vault" / "Pictures.md"
+        ).read_text() == "words\n\n![file 1.png](file%201.png)\n"
+
+    asyncio.run(work())
+
+
+def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            sim.write("Trip0000000a", "Trip", "x")
+            own = sim.document.notes["Trip0000000a"]
+            made = sim.document.attach(own.id, "image", "image/png", "plan.png", PLAN)
+            paper = sim.document.attach(own.id, "file", "application/pdf", "a paper.pdf", PAPER)
+            own.content = (
+                f'<p><img src="api/attachments/{made.id}/image/plan.png"> and '
+                f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={paper.id}">a paper.pdf</a> '
+                f'<img src="api/attachments/gone00000000/image/gone.png"></p>'
+            ).encode()
+            client = Client(tmp_path, None, remote=open_trilium(sim))
+            await client.sync()
+            taken = await export(client, "trilium", tmp_path / "out")
+            ((note, file, _),) = taken.left_out
+            assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 2)
+            await client.remote.close()
+            client.close()
+        text = (tmp_path / "out" / "Trip.md").read_text()
+        assert (
+            "![](files/plan.png) and [a paper.pdf](files/a%20paper.pdf) ![](api/attachments/gone"
+            in text
+        )
+        with formats.reading(tmp_path / "out") as found:
+            async with opened("vault", tmp_path) as vault:
+                _, done = await bring(vault, "vault", found)
+                assert done.files == 2
+                assert await shown_by(vault, "vault") == {"Trip": sorted((PLAN, PAPER))}
+
+    asyncio.run(work())
+
+
+def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path) -> None:
+    class Silent(VaultStore):
+        asked = 0
+
+        async def read_file(self, path: str, *, largest: int) -> object:  # type: ignore[override]
+            Silent.asked += 1
+            raise StoreUnavailable("the note store cannot be reached")
+
+    async def work() -> None:
+        names = [f"{number}.png" for number in range(9)]
+        fill(tmp_path, {"a.md": " ".join(f"![[{one}]]" for one in names).encode()})
+        fill(tmp_path, dict.fromkeys(names, PLAN))
+        client = Client(tmp_path, None, remote=Silent(tmp_path / "vault"))
+        await client.sync()
+        taken = await export(client, "vault", tmp_path / "out")
+        assert (len(taken.left_out), Silent.asked) == (9, 3)
+        client.close()
+
+    asyncio.run(work())

@@ -1,0 +1,81 @@
+"""Keep files by ``save`` in stores with an app of their own: Trilium takes them, Memento and Simplenote say that they do not."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from support.sample_files import pdf, picture
+from support.undo_places import PLACES
+
+pytestmark = pytest.mark.anyio
+PNG, PAPER = picture("PNG"), pdf(["first page"])
+SENT = f"data:image/png;name=plan.png;base64,{base64.b64encode(PNG).decode()}"
+SENT_PAPER = f"data:application/pdf;name=paper.pdf;base64,{base64.b64encode(PAPER).decode()}"
+TEXT = "<h2>A</h2><p>x</p><h2>B</h2><p>y</p>"
+
+
+async def call(place, tool, **arguments):
+    result = await place.client.call_tool(tool, arguments)
+    return json.loads(next(one.text for one in result.content if one.type == "text"))
+
+
+async def seen(place, file_id) -> bool:
+    result = await place.client.call_tool("get", {"id": file_id})
+    return any(one.type == "image" for one in result.content)
+
+
+def put(place) -> None:
+    place.ids = [place.put("plan", TEXT if place.store == "trilium" else "x\n")]
+
+
+async def test_a_file_becomes_an_attachment_of_a_trilium_note_and_goes_by_undo(tmp_path):
+    async with PLACES["trilium"](tmp_path, put) as place:
+        (note_id,), document = place.ids, place.sim.document
+        saved = await call(place, "save", id=note_id, section="A", file=SENT)
+        (one,) = document.attachments_of(note_id)
+        assert saved["files"][0]["id"] == f"{note_id}/{one.id}"
+        image = f'<p><img alt="plan.png" src="api/attachments/{one.id}/image/plan.png"></p>'
+        assert document.notes[note_id].content.decode() == TEXT.replace("x</p>", f"x</p>{image}")
+        assert await seen(place, f"{note_id}/{one.id}")
+        await call(place, "save", id=note_id, file=SENT_PAPER)
+        assert all(one.unused_since is None for one in document.attachments_of(note_id))
+        again = await call(place, "save", id=note_id, file=SENT_PAPER)
+        assert (again["unchanged"], len(document.attachments_of(note_id))) == (True, 2)
+        undone = await call(place, "manage", action="undo", id=note_id, confirm=True)
+        assert undone["note"].endswith("Its file went, too.")
+        assert document.notes[note_id].content.decode() == TEXT.replace("x</p>", f"x</p>{image}")
+        paper = next(held for held in document.attachments_of(note_id) if held.role == "file")
+        assert paper.unused_since is not None
+        assert "NOT_FOUND" in str(await call(place, "get", id=f"{note_id}/{paper.id}"))
+        redone = await call(place, "manage", action="undo", id=note_id, confirm=True)
+        assert redone["note"].endswith("Its file is back.")
+        assert paper.unused_since is None
+        assert "files" in await call(place, "get", id=f"{note_id}/{paper.id}")
+
+
+async def test_what_a_person_writes_while_a_file_goes_to_trilium_stays(tmp_path):
+    async with PLACES["trilium"](tmp_path, put) as place:
+        (note_id,), sim = place.ids, place.sim
+        edited = TEXT.replace("y</p>", "y</p><p>by hand</p>")
+        sim.faults.call(
+            lambda: sim.write(note_id, "Plan", edited),
+            method="PUT",
+            path="*/attachments/*",
+            times=1,
+        )
+        saved = await call(place, "save", id=note_id, file=SENT)
+        text = sim.document.notes[note_id].content.decode()
+        assert "by hand" in text
+        assert f"api/attachments/{saved['files'][0]['id'].partition('/')[2]}/image" in text
+        assert len(sim.document.attachments_of(note_id)) == 1
+
+
+@pytest.mark.parametrize("store", ["simplenote", "memento"])
+async def test_a_store_that_keeps_no_files_says_so(tmp_path, store):
+    async with PLACES[store](tmp_path, put) as place:
+        refused = await call(place, "save", id=place.ids[0], file=SENT)
+        assert "no files" in refused["message"]
+        assert refused["resolution_hint"]
