@@ -460,7 +460,7 @@ _BEHAVIOUR = {
 * Where the app has types for properties (`.obsidian/types.json`), a value is written in its type: `"yes"` for a checkbox is `true`, `"5"` for a number `5`, a
   text for a list its one item. What would lose something is refused with the form that is taken.
 * Answers show the marks that are set, and of `get` and `save` all properties: at most 50, each value up to 500 characters. Those of labels from above are shown, too.
-* `task` ticks the task of these words (in any letter case, also without `**`, `_` and the like; part of them is enough if no other task has it), or of this line, which needs
+* `task` ticks the task of these words (in any letter case, also without `**`, `_` and the like; part of them is enough if no other task has it), or of this line (`3`, `line 3`), which needs
   `local_version`; `done`: `false` reopens it. Nothing else of the text changes. The day on which it was done is added in the form that the note uses (`✅ 2026-11-28`,
   `[completion:: 2026-11-28]`), and goes when it is reopened. A task that comes again (`🔁`) is ticked, and `note` says that no next one was added.
 * `add_tags` and `remove_tags` name single tags, in any spelling of theirs; the others stay. They stand without `tags`. A new note takes `add_tags` for its `tags`.

@@ -484,3 +484,28 @@ async def test_what_a_canvas_links_to_is_not_told_where_rules_hide_notes(tmp_pat
         problems = await it.manage(action="find_problems")
         assert "broken_link" not in {one["kind"] for one in problems["problems"]}
         assert problems["totals"]["broken_link"] == 0
+
+
+@pytest.mark.parametrize("writes", [None, 3])
+async def test_links_follow_notes_that_move_together_under_new_names(tmp_path, writes):
+    files = {
+        "Old/A.md": "[[B]]\n",
+        "Old/B.md": "[[A]]\n",
+        "Top.md": "[[A]] [[Old/B|b]] [a](Old/A.md)\n",
+    }
+    asked = {"action": "change", "ids": ["Old/A", "Old/B"], "folder": "New", "confirm": True}
+    rules = {"visibility": Visibility(hidden_tags=("private",))}
+    async with vault(tmp_path, files, limits=Limits(writes_per_hour=writes), **rules) as it:
+        answer = await it.manage(**asked)
+        if writes is not None:
+            assert (answer["status"], answer["left"]) == ("changed in part", 1)
+            it.harness.now += 3601
+            answer = await it.manage(**asked)
+        assert answer["status"] == "changed"
+        after = it.files()
+        [a], [b] = ([one[4:-3] for one in after if one.startswith(f"New/{x}")] for x in "AB")
+        assert (len(a), len(b)) == (10, 10)
+        assert after == {
+            f"New/{a}.md": f"[[{b}]]\n", f"New/{b}.md": f"[[{a}]]\n",
+            "Top.md": f"[[{a}]] [[New/{b}|b]] [a](New/{a.replace(' ', '%20')}.md)\n",
+        }  # fmt: skip

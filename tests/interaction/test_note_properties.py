@@ -196,6 +196,24 @@ async def test_a_store_with_marks_alone_says_which(store: str, tmp_path: Any) ->
         assert answer["properties"] == {"pinned": True}
         assert await found(place, "has:pinned") == {ids[0]}
         assert await found(place, "pinned:true") == {ids[0]}
+        answer = await place.call("save", id=ids[0], properties={"pinned": None})
+        assert answer.get("properties", {}) == {}
+        again = await place.call("save", id=ids[0], properties={"pinned": None, "nothing": None})
+        assert "error" not in again, again
+
+
+@pytest.mark.parametrize("tool", ["save", "manage"])
+async def test_null_removes_a_property_called_like_a_mark(tool: str, tmp_path: Any) -> None:
+    def put(place: Place) -> None:
+        place.put("n", "---\npinned: true # mine\nstatus: open\n---\nx\n")
+
+    changes = {"pinned": None, "status": "done"}
+    async with PLACES["vault"](tmp_path, put) as place:
+        [note_id] = await found(place, "")
+        how = {"ids": [note_id], "action": "change", "confirm": True} if tool == "manage" else {}
+        await place.call(tool, **how or {"id": note_id}, properties=changes)
+        note = await place.call("get", id=note_id)
+        assert note["text"] == "---\nstatus: done\n---\nx\n"
 
 
 async def test_fields_of_memento_are_properties_and_those_of_the_app_alone_are_only_shown(

@@ -112,11 +112,13 @@ async def test_a_line_needs_the_version_and_words_must_be_of_one_task(tmp_path: 
     ids: list[str] = []
     async with PLACES["local"](tmp_path, lambda place: ids.append(with_tasks(place))) as place:
         note = await place.call("get", id=ids[0])
-        assert "without `local_version`" in (await place.call("save", id=ids[0], task="3"))["error"]
-        line = await place.call(
-            "save", id=ids[0], task=3, local_version=note["local_version"], done="true"
-        )
-        assert "[x] milk" in line["changed"][0]["text"]
+        version = note["local_version"]
+        for named, done, box in ((3, "true", "[x]"), ("Line 3", False, "[ ]")):
+            unread = await place.call("save", id=ids[0], task=named)
+            assert "without `local_version`" in unread["error"]
+            line = await place.call("save", id=ids[0], task=named, local_version=version, done=done)
+            assert f"{box} milk" in line["changed"][0]["text"]
+            version = line["local_version"]
         refused = await place.call("save", id=ids[0], task="e")
         assert "tasks of the note are called so" in refused["error"]
         assert '"text":"bread"' in refused["error"]

@@ -15,7 +15,13 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.domain.properties import shown_value
-from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NoteLeft,
+    NoteNotFound,
+    StoreRejected,
+    VersionConflict,
+)
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.tools.answers import ManageAnswer
@@ -231,7 +237,7 @@ def _find_moves(
     """Return the paths of the notes that go to another folder, and those that they get.
 
     ``named``: what the notes were called by, perhaps by the paths that they had before a call that was cut off. Notes
-    that would get the same path are left out.
+    that would get the same path, or cannot move, are left out.
     """
     if asked.folder is None or not app.library.traits.ids.paths:
         return {}
@@ -239,9 +245,15 @@ def _find_moves(
     paths = {*ids, *(one for one in named if one not in there and _last(one))}
     moves: dict[str, str] = {}
     for path in sorted(paths):
-        new = f"{asked.folder}/{_last(path)}".removeprefix("/")
         note = app.library.get(path)
-        if note is not None and path != new and note.id in (path, new):
+        if note is None or note.trash:
+            continue
+        try:
+            content = Change(folder=asked.folder).content_for(app, note)
+            new = app.library.preview(note, app.library.with_free_title(note, content))[0]
+        except (InvalidRequest, StoreRejected):  # its draft says why
+            continue
+        if path != new and note.id in (path, new):
             moves[path] = new
     places = Counter(map(path_key, moves.values()))
     return {path: new for path, new in moves.items() if places[path_key(new)] == 1}

@@ -48,12 +48,12 @@ def read_changes(given: PropertyChanges, *, marks: frozenset[str]) -> dict[str, 
     """Return what a request sets and removes (None). Raises ``InvalidRequest`` for what is no property."""
     changes: dict[str, Value] = {}
     spelled = {tag_key(mark): mark for mark in marks}
-    for said, sent in given.model_dump(exclude_none=True).items():
+    for said, sent in given.model_dump(exclude_unset=True).items():
         name = spelled.get(tag_key(said), said)
-        changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
-    for name, sent in (given.model_extra or {}).items():
         if sent is None:
-            changes[_checked(spelled.get(tag_key(name), name))] = None
+            changes[_checked(name)] = None
+        else:
+            changes[name] = _read_mark(name, sent) if name in marks else _read_value(name, sent)
     return changes
 
 

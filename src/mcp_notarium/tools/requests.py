@@ -312,9 +312,9 @@ class PropertyChanges(Wire):
 
     model_config = ConfigDict(extra="allow")
 
-    pinned: StrictBool | None = None
-    markdown: StrictBool | None = None
-    archived: StrictBool | None = None
+    pinned: Annotated[StrictBool | None, NULL] = None
+    markdown: Annotated[StrictBool | None, NULL] = None
+    archived: Annotated[StrictBool | None, NULL] = None
 
 
 class ListRequest(Wire):

@@ -11,14 +11,15 @@ from mcp_notarium.markup.tasks import Task, find_tasks, set_task
 
 _NAMED = 5
 """Tasks that a refusal names, at most."""
+_LINE = re.compile(r"\s*(?:line\s+)?([0-9]+)\s*", re.ASCII | re.IGNORECASE)
 _MARKS = re.compile(r"[*_~`=]")
 """What Markdown shows words with, which nobody says."""
 COMES_AGAIN = "This task comes again; the next one is not added here, as its app would."
 
 
 def is_line(task: str) -> bool:
-    """Tell whether a task is named by its line: only digits, which need the version that was read."""
-    return task.isascii() and task.strip().isdigit()
+    """Tell whether a task is named by its line, ``3`` or ``line 3``, which needs the version that was read."""
+    return _LINE.fullmatch(task) is not None
 
 
 def with_task(text: str, named: str, *, done: bool, now: float) -> str:
@@ -42,8 +43,8 @@ def comes_again(text: str, named: str) -> bool:
 
 def _find(text: str, named: str) -> Task:
     tasks = list(find_tasks(text))
-    if is_line(named):
-        found = [task for task in tasks if task.line == int(named)]
+    if by_line := _LINE.fullmatch(named):
+        found = [task for task in tasks if task.line == int(by_line[1])]
     else:
         words = " ".join(named.split()).casefold()
         said = [(" ".join(task.text.split()).casefold(), task) for task in tasks]
@@ -56,7 +57,7 @@ def _find(text: str, named: str) -> Task:
         "The note has no tasks."
         if not tasks
         else "There is no task at this line."
-        if is_line(named)
+        if by_line
         else f"{len(found) or 'No'} tasks of the note are called so.",
         details={"tasks": [_shown(task) for task in (found or tasks)[:_NAMED]]},
         resolution_hint="Give the words of one task as `list` shows them with `task:any`, or its line with `local_version`.",
