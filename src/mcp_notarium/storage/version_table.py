@@ -325,7 +325,7 @@ _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREAT
 _CHANGED = (
     "SELECT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' ORDER BY pk DESC"
 )
-_RESTORABLE = f"{_CHANGED.partition(' ORDER')[0]} AND text IS NOT NULL"
+_RESTORABLE = "SELECT DISTINCT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' AND text IS NOT NULL"
 _MAKERS = """
 SELECT number, made, replaced_by FROM note_versions
 WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC
