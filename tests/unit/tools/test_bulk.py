@@ -287,13 +287,21 @@ async def test_an_undo_is_promised_of_what_versions_are_kept_of(
         assert undone.notes == back
 
 
-async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"action": "change", "query": "tag:work", "remove_tags": ["work"]},
+        {"action": "rename_tag", "tag": "work", "new_tag": "job"},
+    ],
+    ids=lambda one: one["action"],
+)
+async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness, asked):
     harness = make_harness()
     await filled(harness, ids=[f"n{number:03}" for number in range(60)])
     harness.app.cache.versions.limits = VersionLimits(days=0)
     caller = Caller(agrees=False)
     with pytest.raises(ConfirmationRequired):
-        await act(harness, "change", caller, query="tag:work", remove_tags=["work"])
+        await act(harness, caller=caller, **asked)
     assert "in 60 of these notes" in caller.asked[0]
     assert "and 55 more: no versions are kept" in caller.asked[0]
     assert len(caller.asked[0]) < 800
