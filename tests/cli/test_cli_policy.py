@@ -123,6 +123,10 @@ def test_check_tells_which_profiles_suit_which_accounts(env, tmp_path):
     wrong = run(here, *check)
     assert wrong.returncode == 1
     assert "the policy itself (hidden_paths)" in wrong.stdout
+    nobody = {name: here[name] for name in ("PATH", "XDG_CONFIG_HOME")}
+    assert "it is not said which one is meant" in run(nobody, "policy", "check").stderr
+    shared = run(nobody | {"NOTARIUM_POLICY_FILE": str(file)}, "policy", "check")  # by all accounts
+    assert (shared.returncode, "the policy itself" in shared.stdout) == (0, True)
     by_name = json.loads(run(here, *check[:-1], "check", str(file), "--json").stdout)
     assert {one["account"]: one["unfit"] for one in by_name["accounts"]} == {
         "diary": ["hidden_paths"],

@@ -17,6 +17,7 @@ from mcp_notarium.cli.watch_dialogs import READ_SECONDS
 from mcp_notarium.cli.watch_screen import WatchScreen
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError
+from mcp_notarium.report.activity import Result
 from mcp_notarium.storage.approval_table import Approval
 from mcp_notarium.tools.question import NoteChange, show_changes
 from mcp_notarium.tools.question import Question as Asked
@@ -258,3 +259,16 @@ def test_a_change_of_many_lines_is_cut_and_says_so() -> None:
     shown = asyncio.run(show_changes(Asked((), changes=change), forms)).diff.splitlines()
     assert len(shown) < 11_000
     assert shown[-1].endswith("more lines that are not shown")
+
+
+def test_a_person_reads_no_code_of_an_error() -> None:
+    act = replace(Example().poll()[0], decision="", result=Result.FAILED)
+    said = {
+        code: replace(act, outcome=code).ended
+        for code in ("nothing_to_undo", "validation", "no_column")
+    }
+    assert said == {
+        "nothing_to_undo": "failed; there was nothing to take back",
+        "validation": "failed; the call did not fit the note or the store",
+        "no_column": "failed; no column",
+    }

@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     """Show the rules, check the file, or explain a note."""
     try:
         if args.action == "check" and args.file is not None:
-            base = read_policy(args.file.expanduser(), named=True)
-            found = base.of_profile(args.profile) if args.profile else base
-            return _report_valid(found, _find_suits(base, _accounts()), as_json=args.json)
+            return _check_file(args, args.file.expanduser(), named=True)
+        if args.action == "check" and (shared := _shared_file(args)) is not None:
+            return _check_file(args, shared, named=False)
         loaded = command_context.load(args)
         base = loaded.policy
         found = base.of_account(loaded.config.store, args.profile)
@@ -133,6 +133,22 @@ def _accounts(of: FoundPolicy | None = None) -> dict[str, StoreKind]:
         for one in known
         if of is None or _policy_path(one.name) == of.looked_at
     }
+
+
+def _check_file(args: argparse.Namespace, path: Path, *, named: bool) -> int:
+    """Check a file for no account, or for all of them. Raises ``ConfigError``."""
+    base = read_policy(path, named=named)
+    found = base.of_profile(args.profile) if args.profile else base
+    return _report_valid(found, _find_suits(base, _accounts()), as_json=args.json)
+
+
+def _shared_file(args: argparse.Namespace) -> Path | None:
+    """Return the one policy file of all accounts if it is not said which account is meant; else None."""
+    reading = inspect_here(env_file=args.env_file, account=args.account)
+    if args.account or not isinstance(reading.source_problem, accounts.AccountError):
+        return None
+    files = {_policy_path(one) for one in accounts.read_accounts(accounts.config_dir(os.environ))}
+    return files.pop() if len(files) == 1 else None
 
 
 def _policy_path(account: str) -> Path:

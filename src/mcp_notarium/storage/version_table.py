@@ -117,6 +117,10 @@ class VersionTable:
         rows = self._db.rows(_CHANGED, (change_id,)) if change_id else []
         return list(dict.fromkeys(row[0] for row in rows))
 
+    def find_restorable(self, change_id: str) -> set[str]:
+        """Return the notes of which what a change of many has replaced is here."""
+        return {row[0] for row in self._db.rows(_RESTORABLE, (change_id,))}
+
     def makers(self, note_id: str) -> Makers:
         """Return which clients have made the revisions of a note."""
         return Makers(self._db.rows(_MAKERS, (note_id,)))
@@ -321,6 +325,7 @@ _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREAT
 _CHANGED = (
     "SELECT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' ORDER BY pk DESC"
 )
+_RESTORABLE = "SELECT DISTINCT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' AND text IS NOT NULL"
 _MAKERS = """
 SELECT number, made, replaced_by FROM note_versions
 WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC

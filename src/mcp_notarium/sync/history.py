@@ -294,6 +294,13 @@ class History:
         found = self._cache.versions.find_changed(change_id)
         return [one for one in found if self._cache.notes.etag(one) is not None]
 
+    def find_restorable(self, change_id: str) -> set[str]:
+        """Return the notes that an undo of a change of many can bring back, if nothing has followed in them."""
+        versions = self._cache.versions
+        if self._kind is Versions.BY_ETAG:
+            return {*versions.find_changed(change_id)}
+        return versions.find_restorable(change_id)
+
     def is_changed_by(self, note_id: str, change_id: str) -> bool:
         """Tell whether the last write of a note belongs to this change of many."""
         rows = self._cache.versions.of(note_id)

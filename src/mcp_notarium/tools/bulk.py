@@ -54,6 +54,8 @@ MOST_SHOWN = 500
 _MOST_REPORTS = 100
 _LATER = "It goes when all notes have gone: some are left."
 _BACK = " `undo` with this `change_id` takes all of it back."
+_PARTLY_BACK = " `undo` with this `change_id` takes back what versions are kept of."
+_NOT_BACK = " No `undo` takes this back: no versions are kept of it."
 _MOST_ADDRESSES = 20
 _MOST_LEFT = 10
 _MOST_HINTS = 3
@@ -209,14 +211,15 @@ async def carry_out(
     if dry_run or not (plan.todo or after.files):
         asked_again = digest and undoable and not dry_run
         earlier = app.library.find_change(digest) if asked_again else None
+        back = _describe_back(app, earlier, plan.unchanged) if earlier else ""
         return _answer(
             plan,
             dict.fromkeys([*plan.losses, *plan.todo], "would change") if dry_run else {},
             _file_results(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
-            change_id=earlier,
-            note=_unwritten(plan, after, asks, more, said) + (_BACK if earlier else ""),
+            change_id=None if back == _NOT_BACK else earlier,
+            note=_unwritten(plan, after, asks, more, said) + back,
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
@@ -250,7 +253,7 @@ async def carry_out(
     names += _file_results(map(after.place_of, gone), "moved along")
     names += [("left", None, one, False) for one in plan.todo[len(now) :]]
     changed = bool(done or gone)
-    back = changed and undoable
+    back = _describe_back(app, name, done) if changed and undoable else ""
     answer = _answer(
         replace(
             plan,
@@ -262,11 +265,19 @@ async def carry_out(
         status=f"{words.done} in part" if limited else words.done if changed else "unchanged",
         notes=len(done),
         left=left or None,
-        change_id=name if back else None,
-        note=(" ".join(told) + (_BACK if back else "")).strip() or None,
+        change_id=None if back in ("", _NOT_BACK) else name,
+        note=(" ".join(told) + back).strip() or None,
     )
     answer.record_changed(done)
     return answer
+
+
+def _describe_back(app: App, change_id: str, done: Collection[str]) -> str:
+    """Return what to say of an undo of these notes, and of files that went with them."""
+    restorable = app.library.history.find_restorable(change_id)
+    if restorable.issuperset(done):
+        return _BACK
+    return _PARTLY_BACK if restorable else _NOT_BACK
 
 
 def _unwritten(plan: Plan, after: After, asks: str, more: str, said: str) -> str:

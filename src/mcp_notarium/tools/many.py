@@ -26,7 +26,6 @@ from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.tools.answers import ManageAnswer
 from mcp_notarium.tools.bulk import (
-    Plan,
     Words,
     carry_out,
     make_plan,
@@ -39,7 +38,7 @@ from mcp_notarium.tools.note_lookup import find_id, find_note
 from mcp_notarium.tools.properties import Changes, read_changes, with_properties, with_types
 from mcp_notarium.tools.requests import ManageRequest, PropertyChanges
 from mcp_notarium.tools.save import Draft, make_draft
-from mcp_notarium.tools.save_checks import check_tags, find_new_addresses
+from mcp_notarium.tools.save_checks import check_tags
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
 from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
@@ -348,9 +347,6 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
     old, new = _names(app, request)
     await require_all_notes(app, "a tag can be renamed when all are here.")
     found = _find_tagged(app, old, new)
-    plan = Plan(todo=[one.id for one in found], trashed=sum(one.trash for one in found))
-    if app.library.traits.shares_by_tag:
-        plan.addresses = dict.fromkeys(find_new_addresses([new], present=()))
 
     async def draft(note_id: str) -> Draft | None:
         note = app.library.get(note_id)
@@ -358,8 +354,11 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
             return None
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
+    plan = await make_plan(app, [one.id for one in found], draft)
     words = Words("Renaming the tag", "renamed", "renamed")
-    asks = f"Rename {_describe_renaming(found, old, new)}"
+    todo = {*plan.todo}
+    described = _describe_renaming([one for one in found if one.id in todo], old, new)
+    asks = f"Rename {described}"
     said = f"no note has the tag {quote(old)}"
     return await carry_out(app, request, call, plan, draft, asks=asks, words=words, said=said)
 

@@ -260,15 +260,48 @@ async def test_one_answer_holds_for_what_each_note_had_to_lose_when_it_was_asked
         "c": ["work", "other"],
         "e": ["work"],
     }
+    assert (answer.change_id, "No `undo` takes this back" in answer.note) == (None, True)
 
 
-async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness):
+@pytest.mark.parametrize(
+    ("limits", "promised", "back"),
+    [
+        (VersionLimits(), "takes all of it back", 6),
+        (VersionLimits(size=2 * ROW_BYTES + 50), "takes back what versions are kept of", 3),
+        (VersionLimits(days=0), "No `undo` takes this back", None),
+    ],
+)
+async def test_an_undo_is_promised_of_what_versions_are_kept_of(
+    make_harness, limits, promised, back
+):
+    harness = await filled(make_harness())
+    harness.app.cache.versions.limits = limits
+    asked = {"ids": IDS, "remove_tags": ["work"]}
+    done, again = await act(harness, "change", **asked), await act(harness, "change", **asked)
+    assert (done.notes, again.notes) == (6, 0)
+    assert promised in done.note
+    assert promised in again.note
+    assert (done.change_id is None, again.change_id is None) == (back is None, back is None)
+    if back is not None:
+        undone = await act(harness, "undo", change_id=done.change_id)
+        assert undone.notes == back
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"action": "change", "query": "tag:work", "remove_tags": ["work"]},
+        {"action": "rename_tag", "tag": "work", "new_tag": "job"},
+    ],
+    ids=lambda one: one["action"],
+)
+async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness, asked):
     harness = make_harness()
     await filled(harness, ids=[f"n{number:03}" for number in range(60)])
     harness.app.cache.versions.limits = VersionLimits(days=0)
     caller = Caller(agrees=False)
     with pytest.raises(ConfirmationRequired):
-        await act(harness, "change", caller, query="tag:work", remove_tags=["work"])
+        await act(harness, caller=caller, **asked)
     assert "in 60 of these notes" in caller.asked[0]
     assert "and 55 more: no versions are kept" in caller.asked[0]
     assert len(caller.asked[0]) < 800
