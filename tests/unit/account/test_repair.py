@@ -127,7 +127,7 @@ def test_a_damaged_page_of_the_index_costs_no_state(copy, share):
 
 def test_a_truncated_file_gives_what_can_be_read_and_says_if_that_is_not_all(copy):
     path = database_of(copy)
-    os.truncate(path, path.stat().st_size // 4 // PAGE * PAGE)
+    os.truncate(path, path.stat().st_size // 3 // PAGE * PAGE)
     found = repair(copy)
     with closing(open_cheaply(copy)) as opened:
         assert JournalTable(opened.database).count() == found.salvaged.writes
