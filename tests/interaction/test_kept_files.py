@@ -444,6 +444,7 @@ async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path)
             for base in (tmp_path / "typed", allowed):
                 refused = await notes.call("save", id="Note.md", file=f"{base}/{path}")
                 assert refused["resolution_hint"], path
+                assert refused["category"] != "INTERNAL", path
                 assert str(tmp_path) not in json.dumps(refused)
         assert notes.files() == {"own.png": PNG}
         for base in (tmp_path / "typed", allowed):
