@@ -416,7 +416,8 @@ async def test_memento_shows_the_pictures_of_a_note(tmp_path):
         assert rows[0] == {"id": f"{one}/1", "kind": "image/jpeg", "size": len(PHOTO)}
         for row in rows[:2]:
             assert (await notes.get(row["id"]))[1] is not None
-        assert (await notes.get(rows[2]["id"]))[1] is None
+        elsewhere, shown = await notes.get(rows[2]["id"])
+        assert (shown, "another address" in elsewhere["message"]) == (None, True)
         assert "files" not in (await notes.get(two))[0]
         for name in (f"{two}/1", f"{three}/1", f"{one}/5"):
             assert await notes.is_missing(name), name

@@ -42,6 +42,7 @@ NOW = 1_700_000_000.0
 KEEPING = ("local", "trilium", "vault")
 TRILIUMS: dict[Path, TriliumSimulator] = {}
 """The servers of accounts, by their folders: they outlast the programs."""
+SVG = b"<svg/>"
 PLAN, PAPER = picture("PNG"), pdf(["a page"])
 TRIP = (
     "# Trip\n\n![[plan.png|300]] and [the paper](../assets/a%20paper.pdf#page=2), ![](../assets/plan.png)\n"
@@ -330,27 +331,29 @@ def test_pictures_that_no_text_shows_come_along(tmp_path: Path) -> None:
     app = tmp_path / "memento" / "dev.db"
     app.parent.mkdir()
     coded = f"data:image/png;base64,{base64.b64encode(PLAN).decode()}"
-    MementoFile(app).put("n1", "words\n", title="Pictures", images=json.dumps([coded, "data:,x"]))
+    drawn = f"data:image/svg+xml;base64,{base64.b64encode(SVG).decode()}"
+    images = [coded, "data:,x", drawn]
+    MementoFile(app).put("n1", "words\n", title="Pictures", images=json.dumps(images))
 
     async def work() -> None:
         async with opened("memento", tmp_path / "memento") as client:
             taken = await export(client, "memento", tmp_path / "out")
             assert [(one[1], taken.unread) for one in taken.left_out] == [("n1/2", True)]
         written = (tmp_path / "out" / "Pictures.md").read_text()
-        assert "files:\n- files/file 1.png\n" in written
+        assert "files:\n- files/file 1.png\n- files/file 3.svg\n" in written
         assert written.endswith("\n---\nwords\n")
         with formats.reading(tmp_path / "out") as found:
             async with opened("vault", tmp_path) as client:
                 with pytest.raises(Crash):
                     await bring(client, "vault", replace(found, open=crash))
                 _, done = await bring(client, "vault", found)
-                assert (done.imported, done.files) == (0, 1)
-                assert await shown_by(client, "vault") == {"Pictures": [PLAN]}
+                assert (done.imported, done.files) == (0, 2)
+                assert await shown_by(client, "vault") == {"Pictures": sorted([PLAN, SVG])}
                 again, _ = await bring(client, "vault", found)
                 assert (again.new, again.there, again.differ) == ([], 1, [])
-        assert (
-            tmp_path / "vault" / "Pictures.md"
-        ).read_text() == "words\n\n![file 1.png](file%201.png)\n"
+        text = (tmp_path / "vault" / "Pictures.md").read_text()
+        assert text.startswith("words\n\n![file 1.png](file%201.png)\n")
+        assert "(file%203.svg)" in text
 
     asyncio.run(work())
 

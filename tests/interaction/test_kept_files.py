@@ -324,6 +324,8 @@ async def test_a_taken_name_is_left_alone_in_any_letter_case(tmp_path):
         ("plan.jpg", PNG, "plan.png"),
         ("plan.png", b"no picture", "plan.png"),
         ("paper", pdf(["x"]), "paper.pdf"),
+        ("paper", b"no picture", "paper.bin"),
+        ("", b"no picture", "file.bin"),
     ],
 )
 async def test_a_name_is_one_of_a_file_and_says_what_the_bytes_are(tmp_path, name, data, kept):
@@ -331,6 +333,8 @@ async def test_a_name_is_one_of_a_file_and_says_what_the_bytes_are(tmp_path, nam
         saved = await notes.call("save", id="Note.md", file=sent(data, name))
         assert [*notes.files()] == [saved["files"][0]["id"]] == [kept]
         assert (saved["files"][0]["kind"] == "image/png") == (data == PNG)
+        # A link to a name without an ending means a note.
+        assert [one["id"] for one in (await notes.call("get", id="Note.md"))["files"]] == [kept]
 
 
 REFUSED = [
@@ -435,16 +439,25 @@ async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path)
         for path in (
             *("link.png", "way/c.png", "hard.png", "pipe.png", ".hidden/b.png", ".d.png", "sub"),
             *("other/a.png", "../out/c.png", "sub/../../out/c.png", "", "missing.png"),
-            "../home/vault/own.png",
+            *("../home/vault/own.png", "nul\0.png", "half\ud800.png"),
         ):
             for base in (tmp_path / "typed", allowed):
                 refused = await notes.call("save", id="Note.md", file=f"{base}/{path}")
                 assert refused["resolution_hint"], path
+                assert refused["category"] != "INTERNAL", path
                 assert str(tmp_path) not in json.dumps(refused)
         assert notes.files() == {"own.png": PNG}
         for base in (tmp_path / "typed", allowed):
             saved = await notes.call("save", id="Note.md", file=f"{base}/sub/a.png")
             assert saved["files"][0]["id"] == "a.png"
+
+
+async def test_no_file_that_the_system_makes_as_it_is_read_is_kept(tmp_path):
+    """Such as the environment of a process, with the keys in it: they have no size."""
+    async with opened(tmp_path, {"Note.md": "x\n"}, import_paths=(("/proc/self",),)) as notes:
+        refused = await notes.call("save", id="Note.md", file="/proc/self/environ")
+        assert refused["resolution_hint"]
+        assert notes.files() == {}
 
 
 async def test_a_closed_place_is_closed_wherever_it_lies(tmp_path):

@@ -62,3 +62,8 @@ def kind_of(head: bytes, promised: str) -> str:
 def ending_of(kind: str) -> str:
     """Return the usual ending of names of a kind that the first bytes tell; '' for any other."""
     return _ENDINGS.get(kind, "")
+
+
+def any_ending_of(kind: str) -> str:
+    """Return an ending for a name without one: a link to such a name means a note."""
+    return ending_of(kind) or _TABLE.guess_extension(kind) or ".bin"

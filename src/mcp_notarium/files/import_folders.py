@@ -131,6 +131,8 @@ def _read_below(
         ) from None
     except OSError as error:
         raise _unfit(os_errors.describe(error)) from None
+    except ValueError:  # a name that no file can have
+        raise _unfit() from None
 
 
 def _require_open(folder: int, closed: AbstractSet[tuple[int, int]]) -> None:
@@ -150,15 +152,15 @@ def _read(folder: int, name: str, closed: AbstractSet[tuple[int, int]], largest:
         # defence: imported-one-name -st_nlink
         if not same or found.st_nlink > 1 or (found.st_dev, found.st_ino) in closed:
             raise _unfit()
-        data = file.read(largest + 1)
-    if len(data) > largest:
-        raise InvalidRequest(
-            f"The file is larger than {largest // 1024 // 1024} MiB, the most that is kept here.",
-            subcategory="too_large",
-            http_status_code=413,
-            resolution_hint="Give a smaller file, or ask the user to add it in their app.",
-        )
-    return data
+        if found.st_size > largest:
+            raise InvalidRequest(
+                f"The file is larger than {largest // 1024 // 1024} MiB, the most that is kept here.",
+                subcategory="too_large",
+                http_status_code=413,
+                resolution_hint="Give a smaller file, or ask the user to add it in their app.",
+            )
+        # What the kernel makes up, such as the environment of a process, has no size.
+        return file.read(found.st_size)
 
 
 def _unfit(why: str = "") -> NotPermitted:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from mcp_notarium.config.policy_file import FILE_VARIABLE
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.media_types import HEAD, any_ending_of, ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
 from mcp_notarium.files.import_folders import find_folders, read_file
@@ -139,8 +139,11 @@ async def _read(app: App, given: str) -> _File:
         raise InvalidRequest("The file is empty.", resolution_hint=_HOW)
     kind = kind_of(data[:HEAD], promised or kind_of_name(name))
     name = clean_file_name(name or UNNAMED)
-    if (ending := ending_of(kind)) and kind_of_name(name) != kind:
-        name = split_ending(name)[0] + ending
+    stem, given_ending = split_ending(name)
+    if not given_ending:
+        name += any_ending_of(kind)
+    elif (ending := ending_of(kind)) and kind_of_name(name) != kind:
+        name = stem + ending
     return _File(name, kind, data)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.media_types import HEAD, UNKNOWN, any_ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
@@ -95,8 +95,9 @@ class StoreFiles:
         name = file.name
         if self._transfer.traits.attachments and not split_ending(name)[1]:
             name = await cast("AttachmentStore", self._transfer.store).find_name(facts) or name
-        ending = ending_of(kind_of(data[:HEAD], facts.kind))
-        return name + ("" if split_ending(name)[1] else ending), data
+        kind = kind_of(data[:HEAD], facts.kind)
+        named = split_ending(name)[1] or kind == UNKNOWN
+        return name if named else name + any_ending_of(kind), data
 
     @property
     def largest_file(self) -> int:

@@ -96,7 +96,10 @@ class MementoStore:
         note_id, _, number = attachment.id.partition("/")
         data = read_picture(self._images(note_id), number)
         if data is None:
-            raise NoteNotFound("Memento has no such picture of the note")
+            raise NoteNotFound(
+                "Memento itself holds no such picture; one at another address is not fetched",
+                resolution_hint="Tell the user that it can be seen in Memento only.",
+            )
         return data if len(data) <= largest else None
 
     async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
