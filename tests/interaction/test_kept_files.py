@@ -27,9 +27,10 @@ from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
 from support.local_notebook import OtherProcess
 from support.sample_files import pdf, photo, picture
+from support.talker import SERVE
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
-from support.whole import Server, run, store_environment
+from support.whole import RAW_KEY, Server, run, store_environment
 
 pytestmark = pytest.mark.anyio
 PNG = picture("PNG")
@@ -111,11 +112,16 @@ def account(folder: Path, store: str) -> dict[str, str]:
     rules = folder / "Pictures" / "rules.toml"
     rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
     rules.chmod(0o600)
+    for name, text in (("key.txt", RAW_KEY), ("own.env", "LOG_LEVEL=info\n")):
+        (folder / "Pictures" / name).write_text(text)
+        (folder / "Pictures" / name).chmod(0o600)
     (folder / "vault" / "own.jpg").write_bytes(PNG)
     (folder / "data" / "own.jpg").write_bytes(PNG)
     more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
     more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
-    return store_environment(folder, store, **more)
+    more["DB_ENCRYPTION_KEY_FILE"] = str(folder / "Pictures" / "key.txt")
+    env = store_environment(folder, store, **more)
+    return {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
 
 
 @pytest.mark.slow("it starts a server of its own for each store")
@@ -123,7 +129,8 @@ def account(folder: Path, store: str) -> dict[str, str]:
 async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store):
     """As typed: the policy file, a started and confined server, and the commands of a person."""
     env = account(tmp_path, store)
-    with Server(env) as server:
+    named = [*SERVE, "--env-file", str(tmp_path / "Pictures" / "own.env")]
+    with Server(env, command=named) as server:
         made = server.tool(
             "save", title="Trip", text="It was fine.\n", file="~/Pictures/day out.jpg"
         )
@@ -139,6 +146,8 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
         assert (again["unchanged"], again["files"][0]["id"]) == (True, row["id"])
         closed = [
             "~/Pictures/rules.toml",
+            "~/Pictures/key.txt",
+            "~/Pictures/own.env",
             "~/data/own.jpg",
             *(["~/vault/own.jpg"] if store == "vault" else []),
         ]

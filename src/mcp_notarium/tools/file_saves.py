@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from mcp_notarium.config.policy_file import FILE_VARIABLE
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
 from mcp_notarium.domain.media_types import HEAD, ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.policy import Field
@@ -155,8 +154,7 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
-    if named := os.environ.get(FILE_VARIABLE):
-        yield Path(named)
+    yield from config.settings_files  # defence: settings-files-closed
     whats: tuple[Literal["config", "data"], ...] = ("config", "data")
     for what in whats:
         try:
