@@ -495,6 +495,20 @@ async def test_a_save_that_is_refused_keeps_no_file(tmp_path):
         assert notes.files() == {".trash/plan.png": PNG}
 
 
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_that_a_note_shows_already_counts_as_a_change(tmp_path, files):
+    async with opened(tmp_path, files, limits=Limits(writes_per_session=3)) as notes:
+        note = (await notes.call("save", title="New", text="x\n"))["id"]
+        before = f"{note}/" if files is None else ""
+        names = [f"{number}.png" for number in range(3)]
+        links = "\n".join(f"![{name}]({before}{name})" for name in names)
+        await notes.call("save", id=note, append=links)
+        kept = [await notes.call("save", id=note, file=sent(PNG, name)) for name in names]
+        assert kept[0]["files"][0]["id"] == f"{before}0.png"
+        assert [one.get("subcategory") for one in kept[1:]] == ["policy", "policy"]
+        assert [await notes.seen(f"{before}{name}") for name in names] == [True, False, False]
+
+
 async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))

@@ -115,6 +115,9 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
         same = {"section": None, "text": note.text, "local_version": note.local_version}
         change |= same | {"append": None}
     try:
+        if change["append"] is None and kept.made:
+            with app.usage_limits.write():  # defence: unlinked-file-counted
+                pass
         answer = await save.handle(app, request.model_copy(update=change), call)
     except NotariumError as error:
         if not isinstance(error, OutcomeUnknown):  # defence: refused-save-keeps-no-file =False
