@@ -252,6 +252,17 @@ async def test_a_file_that_a_person_put_there_is_not_discarded(tmp_path):
         assert notes.files() == {"plan.png": PNG}
 
 
+async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        for _ in range(2):
+            await notes.call("save", id="Note.md", file=sent(PNG))
+            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            (notes.folder / "plan.png").write_bytes(PNG)
+        for _ in range(2):
+            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
+
+
 async def test_a_file_that_was_changed_since_stays(tmp_path):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))
