@@ -19,6 +19,7 @@ from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import OutcomeUnknown
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.local import files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault import kept_files
@@ -518,6 +519,17 @@ async def test_a_file_that_a_note_shows_already_counts_as_a_change(tmp_path, fil
         assert kept[0]["files"][0]["id"] == f"{before}0.png"
         assert [one.get("subcategory") for one in kept[1:]] == ["policy", "policy"]
         assert [await notes.seen(f"{before}{name}") for name in names] == [True, False, False]
+
+
+async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_path):
+    async with opened(tmp_path, {"Note.md": "---\ntags: [a]\n---\nx\n"}) as notes:
+        notes.harness.app.cache.versions.limits = VersionLimits(days=0)
+        both = {"id": "Note.md", "remove_tags": ["a"], "file": sent(PNG)}
+        for more in ({}, {"confirm": True}):
+            refused = await notes.call("save", **both, **more)
+            assert "two calls" in refused["resolution_hint"]
+        assert notes.files() == {}
+        assert (await notes.call("save", id="Note.md", file=sent(PNG)))["files"]
 
 
 async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):

@@ -105,7 +105,15 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
     note = await find_note(app, request.id or "")
     await app.library.require_writable(note)
     # Whatever refuses the change does so before anything is kept.
-    await save.draft_of(app, request.model_copy(update={"id": note.id, "append": _PLACEHOLDER}))
+    trial = request.model_copy(update={"id": note.id, "append": _PLACEHOLDER})
+    draft = await save.with_loss(app, await save.draft_of(app, trial), call)
+    # Each refused question would leave a file in the trash, and a yes would hold for whatever bytes the path has by then.
+    if draft.asks:  # defence: no-question-about-files
+        raise InvalidRequest(
+            "A change that the user must be asked about came with `file`; nothing was saved.",
+            resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
+            "file in their app.",
+        )
     kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
     change: dict[str, Any] = {"id": note.id, "append": kept.link}
