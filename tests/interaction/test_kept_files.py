@@ -16,7 +16,8 @@ import pytest
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
-from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.errors import NotPermitted, OutcomeUnknown
+from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import VersionLimits
@@ -466,6 +467,25 @@ async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path)
         for base in (tmp_path / "typed", allowed):
             saved = await notes.call("save", id="Note.md", file=f"{base}/sub/a.png")
             assert saved["files"][0]["id"] == "a.png"
+
+
+async def test_a_second_name_that_goes_while_the_file_is_opened_is_seen(tmp_path, monkeypatch):
+    allowed, outside = tmp_path / "in", tmp_path / "out.png"
+    allowed.mkdir()
+    outside.write_bytes(PNG)
+    os.link(outside, allowed / "a.png")
+    open_file = import_folders.SYSTEM.open_file
+
+    def opened_once(folder, name):
+        file = open_file(folder, name)
+        (allowed / "a.png").unlink()
+        return file
+
+    monkeypatch.setattr(import_folders.SYSTEM, "open_file", opened_once)
+    found = import_folders.find_folders([[str(allowed)]])
+    with pytest.raises(NotPermitted):
+        import_folders.read_file(f"{allowed}/a.png", found, closed=(), largest=len(PNG))
+    assert outside.read_bytes() == PNG
 
 
 async def test_a_closed_place_is_closed_wherever_it_lies(tmp_path):
