@@ -389,6 +389,9 @@ class Library:
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
             self._cache.sync_state.add_kept_file(row, since=since)
+        elif kept.id in {one.id for one in self._cache.sync_state.kept_files() if one.discarded}:
+            # An undo has taken ours, and somebody has put the same bytes there since.
+            self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept
 
     async def _require_open_place(self, note: Note, name: str) -> None:

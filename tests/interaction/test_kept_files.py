@@ -16,9 +16,11 @@ import pytest
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.domain.policy import Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
-from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.errors import NotPermitted, OutcomeUnknown
+from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.local import files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault import kept_files
@@ -27,9 +29,10 @@ from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
 from support.local_notebook import OtherProcess
 from support.sample_files import pdf, photo, picture
+from support.talker import SERVE
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
-from support.whole import Server, run, store_environment
+from support.whole import RAW_KEY, Server, run, store_environment
 
 pytestmark = pytest.mark.anyio
 PNG = picture("PNG")
@@ -111,11 +114,16 @@ def account(folder: Path, store: str) -> dict[str, str]:
     rules = folder / "Pictures" / "rules.toml"
     rules.write_text('import_paths = ["~/Pictures", "~/vault", "~/data"]\n')
     rules.chmod(0o600)
+    for name, text in (("key.txt", RAW_KEY), ("own.env", "LOG_LEVEL=info\n")):
+        (folder / "Pictures" / name).write_text(text)
+        (folder / "Pictures" / name).chmod(0o600)
     (folder / "vault" / "own.jpg").write_bytes(PNG)
     (folder / "data" / "own.jpg").write_bytes(PNG)
     more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
     more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
-    return store_environment(folder, store, **more)
+    more["DB_ENCRYPTION_KEY_FILE"] = str(folder / "Pictures" / "key.txt")
+    env = store_environment(folder, store, **more)
+    return {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
 
 
 @pytest.mark.slow("it starts a server of its own for each store")
@@ -123,7 +131,8 @@ def account(folder: Path, store: str) -> dict[str, str]:
 async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store):
     """As typed: the policy file, a started and confined server, and the commands of a person."""
     env = account(tmp_path, store)
-    with Server(env) as server:
+    named = [*SERVE, "--env-file", str(tmp_path / "Pictures" / "own.env")]
+    with Server(env, command=named) as server:
         made = server.tool(
             "save", title="Trip", text="It was fine.\n", file="~/Pictures/day out.jpg"
         )
@@ -139,6 +148,8 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
         assert (again["unchanged"], again["files"][0]["id"]) == (True, row["id"])
         closed = [
             "~/Pictures/rules.toml",
+            "~/Pictures/key.txt",
+            "~/Pictures/own.env",
             "~/data/own.jpg",
             *(["~/vault/own.jpg"] if store == "vault" else []),
         ]
@@ -241,6 +252,17 @@ async def test_a_file_that_a_person_put_there_is_not_discarded(tmp_path):
         assert saved["files"][0]["id"] == "plan.png"
         await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert notes.files() == {"plan.png": PNG}
+
+
+async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        for _ in range(2):
+            await notes.call("save", id="Note.md", file=sent(PNG))
+            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            (notes.folder / "plan.png").write_bytes(PNG)
+        for _ in range(2):
+            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
 
 
 async def test_a_file_that_was_changed_since_stays(tmp_path):
@@ -460,6 +482,25 @@ async def test_no_file_that_the_system_makes_as_it_is_read_is_kept(tmp_path):
         assert notes.files() == {}
 
 
+async def test_a_second_name_that_goes_while_the_file_is_opened_is_seen(tmp_path, monkeypatch):
+    allowed, outside = tmp_path / "in", tmp_path / "out.png"
+    allowed.mkdir()
+    outside.write_bytes(PNG)
+    os.link(outside, allowed / "a.png")
+    open_file = import_folders.SYSTEM.open_file
+
+    def opened_once(folder, name):
+        file = open_file(folder, name)
+        (allowed / "a.png").unlink()
+        return file
+
+    monkeypatch.setattr(import_folders.SYSTEM, "open_file", opened_once)
+    found = import_folders.find_folders([[str(allowed)]])
+    with pytest.raises(NotPermitted):
+        import_folders.read_file(f"{allowed}/a.png", found, closed=(), largest=len(PNG))
+    assert outside.read_bytes() == PNG
+
+
 async def test_a_closed_place_is_closed_wherever_it_lies(tmp_path):
     home = tmp_path / "wide" / "home"
     home.mkdir(parents=True)
@@ -497,6 +538,31 @@ async def test_a_save_that_is_refused_keeps_no_file(tmp_path):
         assert "The note was made" in refused["message"]
         assert refused["details"]["id"] == "New.md"
         assert notes.files() == {".trash/plan.png": PNG}
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_a_file_that_a_note_shows_already_counts_as_a_change(tmp_path, files):
+    async with opened(tmp_path, files, limits=Limits(writes_per_session=3)) as notes:
+        note = (await notes.call("save", title="New", text="x\n"))["id"]
+        before = f"{note}/" if files is None else ""
+        names = [f"{number}.png" for number in range(3)]
+        links = "\n".join(f"![{name}]({before}{name})" for name in names)
+        await notes.call("save", id=note, append=links)
+        kept = [await notes.call("save", id=note, file=sent(PNG, name)) for name in names]
+        assert kept[0]["files"][0]["id"] == f"{before}0.png"
+        assert [one.get("subcategory") for one in kept[1:]] == ["policy", "policy"]
+        assert [await notes.seen(f"{before}{name}") for name in names] == [True, False, False]
+
+
+async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_path):
+    async with opened(tmp_path, {"Note.md": "---\ntags: [a]\n---\nx\n"}) as notes:
+        notes.harness.app.cache.versions.limits = VersionLimits(days=0)
+        both = {"id": "Note.md", "remove_tags": ["a"], "file": sent(PNG)}
+        for more in ({}, {"confirm": True}):
+            refused = await notes.call("save", **both, **more)
+            assert "two calls" in refused["resolution_hint"]
+        assert notes.files() == {}
+        assert (await notes.call("save", id="Note.md", file=sent(PNG)))["files"]
 
 
 async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):

@@ -154,6 +154,8 @@ def load(
     config = settings.build_config(store, reading.picks, found, for_agents=profile is not None)
     if reading.account is not None:
         config = replace(config, account_name=reading.account.name)
+    if env_file is not None:
+        config = replace(config, settings_files=(*config.settings_files, cwd / env_file))
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 

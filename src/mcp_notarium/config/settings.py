@@ -66,6 +66,8 @@ class Config:
     policy: Policy = PERMISSIVE
     keychain: bool = True
     account_name: str = ""
+    settings_files: tuple[Path, ...] = ()
+    """Hold the files from which secrets and settings were read, the policy file among them."""
 
     @property
     def account(self) -> AccountIdentity:
@@ -182,6 +184,7 @@ def build_config(
         if for_agents or not found.policy.writing.has_rules
         else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
+        settings_files=tuple(filter(None, (found.path, *(pick.file for pick in picks.values())))),
     )
 
 

@@ -183,6 +183,7 @@ class Pick:
     found_in: str = ""
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
+    file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def pick(
         found = _find(variable, sources, warnings)
         if found is None:
             return _pick_default(variable, warnings)
-        text = _read_content(variable, found, warnings, cwd=cwd, environ=environ)
+        text, file = _read_content(variable, found, warnings, cwd=cwd, environ=environ)
         text = _parse_setting(variable, text, warnings, cwd=cwd)
     except ConfigError as problem:
         return _reject(variable, found, problem, warnings)
@@ -210,7 +211,7 @@ def pick(
     if found.set_by != variable.name:
         origin = f"{found.set_by} ({origin})"
     found_in = found.source.place if found.source.level is Trust.WORKING_FOLDER else ""
-    return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings))
+    return Pick(text, origin, found.set_by, found_in, warnings=tuple(warnings), file=file)
 
 
 def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
@@ -311,9 +312,10 @@ def _read_content(
     *,
     cwd: Path,
     environ: Mapping[str, str],
-) -> str:
+) -> tuple[str, Path | None]:
+    """Return the text of a variable, and the file that has it."""
     if found.set_by == variable.name:
-        return found.text
+        return found.text, None
     path = cwd / _expand(found.text.strip(), name=found.set_by)
     name = (
         display_path(path)
@@ -331,7 +333,7 @@ def _read_content(
             f"the file named by {found.set_by} is empty",
             resolution_hint=f"Write the value into it, or remove {found.set_by}.",
         )
-    return text
+    return text, path
 
 
 def _is_full(text: str) -> bool:

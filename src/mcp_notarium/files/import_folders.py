@@ -149,8 +149,10 @@ def _read(folder: int, name: str, closed: AbstractSet[tuple[int, int]], largest:
     with os.fdopen(SYSTEM.open_file(folder, name), "rb") as file:
         found = SYSTEM.look_at_open(file.fileno())
         same = (found.st_dev, found.st_ino) == (seen.st_dev, seen.st_ino)
-        # defence: imported-one-name -st_nlink
-        if not same or found.st_nlink > 1 or (found.st_dev, found.st_ino) in closed:
+        # One that goes while the file is opened has been seen before.
+        names = max(seen.st_nlink, found.st_nlink)
+        # defence: imported-one-name -names
+        if not same or names > 1 or (found.st_dev, found.st_ino) in closed:
             raise _unfit()
         if found.st_size > largest:
             raise InvalidRequest(

@@ -205,6 +205,10 @@ class SyncState:
         rows = self._db.rows(_ALL_FILES)
         return [KeptFileRow(key.removeprefix(_KEPT_FILE), *json.loads(one)) for key, one in rows]
 
+    def forget_kept_file(self, file_id: str) -> None:
+        """Forget a file: it is not from here any more."""
+        self.set(f"{_KEPT_FILE}{file_id}", None)
+
     def rename_kept_file(self, old: str, new: str) -> None:
         """Remember a file under the id that it has now."""
         if (value := self.get(f"{_KEPT_FILE}{old}")) is not None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from mcp_notarium.config.policy_file import FILE_VARIABLE
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
 from mcp_notarium.domain.media_types import HEAD, any_ending_of, ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.policy import Field
@@ -106,7 +105,15 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
     note = await find_note(app, request.id or "")
     await app.library.require_writable(note)
     # Whatever refuses the change does so before anything is kept.
-    await save.draft_of(app, request.model_copy(update={"id": note.id, "append": _PLACEHOLDER}))
+    trial = request.model_copy(update={"id": note.id, "append": _PLACEHOLDER})
+    draft = await save.with_loss(app, await save.draft_of(app, trial), call)
+    # Each refused question would leave a file in the trash, and a yes would hold for whatever bytes the path has by then.
+    if draft.asks:  # defence: no-question-about-files
+        raise InvalidRequest(
+            "A change that the user must be asked about came with `file`; nothing was saved.",
+            resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
+            "file in their app.",
+        )
     kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
     change: dict[str, Any] = {"id": note.id, "append": kept.link}
@@ -116,6 +123,9 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
         same = {"section": None, "text": note.text, "local_version": note.local_version}
         change |= same | {"append": None}
     try:
+        if change["append"] is None and kept.made:
+            with app.usage_limits.write():  # defence: unlinked-file-counted
+                pass
         answer = await save.handle(app, request.model_copy(update=change), call)
     except NotariumError as error:
         if not isinstance(error, OutcomeUnknown):  # defence: refused-save-keeps-no-file =False
@@ -158,8 +168,7 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
-    if named := os.environ.get(FILE_VARIABLE):
-        yield Path(named)
+    yield from config.settings_files  # defence: settings-files-closed
     whats: tuple[Literal["config", "data"], ...] = ("config", "data")
     for what in whats:
         try:

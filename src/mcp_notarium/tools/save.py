@@ -172,7 +172,7 @@ async def carry_out(
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
     stamp = app.library.stamp()
-    draft = agreed = await _with_loss(app, await drafting(), call)
+    draft = agreed = await with_loss(app, await drafting(), call)
     await app.library.require_open(draft.note, draft.content)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
@@ -225,7 +225,7 @@ async def _draft_in_step(
     """Draft until the index has not changed meanwhile, a few times: drafting may wait for renamings on their way."""
     for _ in range(_ATTEMPTS):
         stamp = app.library.stamp()
-        draft = await _with_loss(app, await drafting(), call)
+        draft = await with_loss(app, await drafting(), call)
         if app.library.stamp() == stamp:
             break
     return draft
@@ -247,7 +247,7 @@ def count_others(app: App, saved: Saved) -> None:
             pass
 
 
-async def _with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
+async def with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
     """Add the question for what the draft would take away for good, unless the user calls at a terminal.
 
     Raises ``NotPermitted`` if the policy forbids that.
