@@ -105,7 +105,7 @@ class MoreActs:
         answer = await server.call(
             "manage", action="rename_tag", tag=old, new_tag=new, confirm=True
         )
-        if answer.ok and not answer.value.get("left"):
+        if answer.ok and not (answer.value.get("left") or answer.value.get("refused")):
             alone = not any(one.busy for one in world.servers if one is not server)
             world.oracle.require_renamed(server, had, old=old, new=new, alone=alone)
 

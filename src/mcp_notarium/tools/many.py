@@ -359,7 +359,9 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
     todo = {*plan.todo}
     described = _describe_renaming([one for one in found if one.id in todo], old, new)
     asks = f"Rename {described}"
-    said = f"no note has the tag {quote(old)}"
+    said = (
+        "each note with the tag is refused" if plan.refused else f"no note has the tag {quote(old)}"
+    )
     return await carry_out(app, request, call, plan, draft, asks=asks, words=words, said=said)
 
 

@@ -98,7 +98,7 @@ class MementoStore:
         if data is None:
             raise NoteNotFound(
                 "Memento itself holds no such picture; one at another address is not fetched",
-                resolution_hint="Tell the user that it can be seen in Memento only.",
+                resolution_hint="It can be seen in Memento only; say so.",
             )
         return data if len(data) <= largest else None
 
