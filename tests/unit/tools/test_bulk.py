@@ -327,6 +327,9 @@ async def test_the_mode_write_leaves_the_notes_that_would_lose_something_for_goo
     assert (answer.notes, answer.refused) == (1, 1)
     assert "cannot be taken back" in answer.results[0].reason
     assert held(harness) == {"a": ["work"], "b": ["x"]}
+    renamed = await act(harness, "rename_tag", tag="work", new_tag="y")
+    assert (renamed.status, renamed.refused) == ("unchanged", 1)
+    assert renamed.note.startswith("Nothing was written: each note with the tag is refused.")
 
 
 async def test_what_another_device_has_changed_since_is_not_undone(harness):
