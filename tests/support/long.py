@@ -10,8 +10,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-OF_PROCESSES = ("tests/cli/", "tests/crash/", "tests/interaction/", "tests/security/")
-"""Folders of tests that start the program: three quarters of the time of all tests."""
+SHARED = (
+    "tests/cli/", "tests/crash/", "tests/interaction/", "tests/property/", "tests/security/", "tests/unit/account/",
+)  # fmt: skip
+"""Folders with most of the time of all tests: those that start the program, and two more."""
 
 LONG = os.environ.get("NOTARIUM_LONG_TESTS") == "1"
 SEED = os.environ.setdefault("NOTARIUM_TEST_SEED", f"{datetime.now(UTC):%Y-%m-%d}")
@@ -23,7 +25,7 @@ _PART = os.environ.get("NOTARIUM_TEST_PART", "all")
 
 def is_left_out(name: str) -> bool:
     """Tell whether the other part of a run has this test, of all its cases; ``./scripts/test`` names the part."""
-    if _PART == "all" or not name.startswith(OF_PROCESSES):
+    if _PART == "all" or not name.startswith(SHARED):
         return False
     return dice(name.partition("[")[0]).randrange(2) != int(_PART) - 1
 
