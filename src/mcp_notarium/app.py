@@ -33,6 +33,7 @@ from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord, ListingMemory
@@ -40,7 +41,6 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
-from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler

@@ -20,12 +20,12 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local import files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import formats, import_plan, note_files
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult

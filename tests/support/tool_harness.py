@@ -17,11 +17,11 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer

@@ -19,6 +19,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.file_links import (
     FileLink,
     find_unchanged,
@@ -30,7 +31,6 @@ from mcp_notarium.markup.file_links import (
 )
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
 from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
 

@@ -11,8 +11,8 @@ from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_endin
 from mcp_notarium.domain.media_types import HEAD, UNKNOWN, any_ending_of, kind_of, kind_of_name
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
-from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Link

@@ -11,9 +11,9 @@ from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, VersionConflict
+from mcp_notarium.library.history import LIMIT, History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.stores.contract import Versions
-from mcp_notarium.sync.history import LIMIT, History
 from support.memory_client import LIKE_LOCAL, LIKE_SIMPERIUM, LIKE_TRILIUM, Fault
 from support.sync_rig import Crash
 

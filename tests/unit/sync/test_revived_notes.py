@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown, VersionConflict
+from mcp_notarium.library.history import History
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.history import History
 from mcp_notarium.sync.listing_pages import reload_index
 from support.memento_file import MementoFile
 from support.sync_rig import Client

@@ -39,6 +39,10 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.library.day_notes import DayNotes
+from mcp_notarium.library.history import History
+from mcp_notarium.library.native_reads import NativeIndex
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import (
@@ -56,10 +60,6 @@ from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
-from mcp_notarium.sync.day_notes import DayNotes
-from mcp_notarium.sync.history import History
-from mcp_notarium.sync.native_reads import NativeIndex
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
