@@ -42,8 +42,8 @@ from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
 from mcp_notarium.sync.note_locks import make_owner_name
-from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler
+from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
@@ -220,7 +220,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
     writer = Writer(
         cache,
         store,
-        clock=time.time,
         owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
@@ -230,7 +229,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         cache,
         store,
         writer,
-        clock=time.time,
         stopwatch=time.monotonic,
         interval=config.sync_interval,
         leader_lock_path=config.account_dir / "sync.lock" if config.store.persistent else None,

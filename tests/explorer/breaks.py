@@ -141,7 +141,7 @@ def _cursor_first(set_attribute: Set) -> None:
     def bookmark_first(self: BatchCommitter, batch: Any) -> Any:
         if batch.bookmark is not None:
             with self._cache.transaction():
-                batch.bookmark(self._progress)
+                batch.bookmark(self._cache.progress)
         return commit(self, replace(batch, bookmark=None))
 
     set_attribute(BatchCommitter, "commit", bookmark_first)

@@ -173,7 +173,6 @@ class Server:
         writer = Writer(
             cache,
             remote,
-            clock=run.clock.time,
             owner=process.name,
             lease=LEASE,
             stopwatch=run.clock.monotonic,
@@ -185,7 +184,6 @@ class Server:
             cache,
             remote,
             writer,
-            clock=run.clock.time,
             stopwatch=run.clock.monotonic,
             interval=INTERVAL,
             leader_lock_path=lock,

@@ -65,7 +65,6 @@ class Child:
         self.writer = Writer(
             self.cache,
             store,
-            clock=time.time,
             owner=make_owner_name(),
             lease=60.0,
             on_step=lambda step: end() if step == order.get("end_at_step") else None,
@@ -74,7 +73,6 @@ class Child:
             self.cache,
             store,
             self.writer,
-            clock=time.time,
             stopwatch=time.monotonic,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",

@@ -145,7 +145,7 @@ def covered(client: Client, store: MemoryStore) -> bool:
     cursor = client.cache.sync_state.cursor()
     if cursor is None:
         return True
-    ledger = client.scheduler._progress
+    ledger = client.cache.progress
     sequence = next(n for n in range(len(store._log), -1, -1) if store.cursor_at(n) == cursor)
     excused = {*ledger.unresolved(), *(write.note_id for write in client.cache.journal.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}

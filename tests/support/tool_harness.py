@@ -89,7 +89,6 @@ class ToolHarness:
         writer = Writer(
             cache,
             self.remote,
-            clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
             scope=policy.writing,
@@ -98,7 +97,6 @@ class ToolHarness:
             cache,
             self.remote,
             writer,
-            clock=self.clock,
             stopwatch=self.clock,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",

@@ -86,8 +86,8 @@ if TYPE_CHECKING:
         RevivingStore,
         TypingStore,
     )
-    from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
+    from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
@@ -385,7 +385,7 @@ class Library:
             act.begin()  # defence: kept-file-recorded-first
         kept = await self._keeper.keep_file(base, name, kind, data)
         if kept.made:
-            now = self._cache.versions.clock()
+            now = self._cache.clock()
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
             self._cache.sync_state.add_kept_file(row, since=since)
@@ -974,11 +974,11 @@ class Library:
 
         ``asked`` stands for what is changed, and by whom.
         """
-        return self._cache.sync_state.begin_change(asked, at=self._cache.versions.clock())
+        return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
         """Note that nothing of this change is left to be done."""
-        self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
+        self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:
         """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
@@ -986,7 +986,7 @@ class Library:
 
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""
-        return self._cache.sync_state.find_change(asked, at=self._cache.versions.clock())
+        return self._cache.sync_state.find_change(asked, at=self._cache.clock())
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a note under this id; see :meth:`Writer.revive`."""

@@ -24,9 +24,9 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_ids import Named
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.storage.note_table import Counts
+from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.stores.contract import Entry, Store, Versions
 from mcp_notarium.sync.note_fetch import NoteFetcher, find_lost
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
@@ -116,16 +116,15 @@ class BatchCommitter:
     ``keeps_lost``: a note that goes elsewhere with what was written from here is kept, for its store keeps nothing.
     """
 
-    def __init__(self, cache: Cache, progress: SyncProgress, *, keeps_lost: bool) -> None:
+    def __init__(self, cache: Cache, *, keeps_lost: bool) -> None:
         self._cache = cache
-        self._progress = progress
         self._keeps_lost = keeps_lost
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
         # defence: shown-version-flushed -is_news
         with self._cache.transaction(durable=batch.is_news):
-            if self._progress.index_version != batch.index_version:
+            if self._cache.progress.index_version != batch.index_version:
                 raise Superseded
             self._rename(batch)
             actions = self.plan(batch.remotes)
@@ -136,10 +135,10 @@ class BatchCommitter:
             lost = find_lost(self._cache, gone) if self._keeps_lost else []
             applied = self._cache.notes.apply(_changes(actions))
             for number, base in lost:
-                self._cache.versions.keep_lost(base, number=number, at=self._progress.clock())
+                self._cache.versions.keep_lost(base, number=number, at=self._cache.clock())
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
-                batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
+                batch.bookmark(self._cache.progress)  # INVARIANT 1 (docs/sync.md)
         news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
         return Tally(applied.stored, applied.removed, deferred, news=news)
 
@@ -197,7 +196,7 @@ class BatchCommitter:
 
         Only a direct answer resolves a note: a listing may lag behind what left it open.
         """
-        before = self._progress.unresolved()
+        before = self._cache.progress.unresolved()
         after = dict.fromkeys(before)
         for remote, action in decided:
             if action.move in (Move.FETCH, Move.RESOLVE):
@@ -205,7 +204,7 @@ class BatchCommitter:
             elif isinstance(remote, Confirmed):
                 after.pop(action.id, None)
         if tuple(after) != before:
-            self._progress.mark_unresolved(after)
+            self._cache.progress.mark_unresolved(after)
         return len(after.keys() - set(before))
 
 
@@ -233,13 +232,10 @@ class BatchApplier:
     ``news`` counts the new, changed and removed notes so far.
     """
 
-    def __init__(
-        self, cache: Cache, store: Store, progress: SyncProgress, *, stopwatch: Callable[[], float]
-    ) -> None:
-        self._progress = progress
+    def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
         self._keeps_lost = store.traits.versions is Versions.NONE
-        self._committer = BatchCommitter(cache, progress, keeps_lost=self._keeps_lost)
+        self._committer = BatchCommitter(cache, keeps_lost=self._keeps_lost)
         self._cache = cache
         self._thread = ThreadConnection(cache)
         self._stopwatch = stopwatch
@@ -284,9 +280,7 @@ class BatchApplier:
         """
         if len(batch.remotes) > BULK_SIZE:
             result = await self._thread.call(
-                lambda cache: BatchCommitter(
-                    cache, self._progress.with_cache(cache), keeps_lost=self._keeps_lost
-                ).commit(batch)
+                lambda cache: BatchCommitter(cache, keeps_lost=self._keeps_lost).commit(batch)
             )
         else:
             result = self._committer.commit(batch)
@@ -318,7 +312,7 @@ class BatchApplier:
 
     def due_unresolved(self) -> tuple[str, ...]:
         """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
-        unresolved = self._progress.unresolved()
+        unresolved = self._cache.progress.unresolved()
         busy = self._committer.pending() if unresolved else set()
         return tuple(
             note_id

@@ -6,7 +6,6 @@ listing tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -60,7 +59,6 @@ class HeadReader:
         store: Store,
         *,
         journal: Journal,
-        clock: Callable[[], float],
         scope: WriteScope = ANYTHING,
     ) -> None:
         self._cache = cache
@@ -68,7 +66,6 @@ class HeadReader:
         self.scoped = scope.has_rules
         self._store = store
         self._journal = journal
-        self._clock = clock
         traits = store.traits
         self._merges = (traits.write_guard, traits.versions) == (
             WriteGuard.SERVER_MERGE,
@@ -98,7 +95,7 @@ class HeadReader:
         await self._require_change(base)
         if content is not None and (base is None) == (note is None):
             with suppress(StoreRejected):  # the save says that better
-                body = self._store.compose(base, content.cleaned(), now=self._clock())
+                body = self._journal.compose(base, content.cleaned())
                 note_id = base.id if base is not None else ""
                 await self._require_result(note_id, body, new=base is None)
 
@@ -151,7 +148,7 @@ class HeadReader:
 
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
         """Make what is to be sent over ``head``, and look what that meets beside the content."""
-        write, body = view.write, self._store.compose(head, wanted, now=self._clock())
+        write, body = view.write, self._journal.compose(head, wanted)
         await self._require_result(write.note_id, body, new=False)
         try:
             replaced = await find_native(self._store, write.note_id, body)
@@ -327,9 +324,9 @@ class HeadReader:
 
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
-        body = self._store.compose(head, wanted, now=self._clock())
+        body = self._journal.compose(head, wanted)
         if move := move_of(self._store, view.write.body):
-            moving = self._store.compose(head, replace(wanted, native=move), now=self._clock())
+            moving = self._journal.compose(head, replace(wanted, native=move))
             with suppress(VersionConflict):  # another one has followed
                 await find_native(self._store, head.id, moving)
                 body = moving

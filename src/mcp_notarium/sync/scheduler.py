@@ -22,7 +22,7 @@ from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.listing_pages import reload_index
-from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
+from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ LEADER_SILENT = "the process that syncs stores nothing any more; is the disk ful
 class Scheduler:
     """Keep one database in step with the store, in this or another process.
 
-    ``clock`` gives the epoch seconds that are stored; waits are measured by ``stopwatch``, which
-    nobody sets.
+    Waits are measured by ``stopwatch``, which nobody sets.
     """
 
     def __init__(
@@ -107,7 +106,6 @@ class Scheduler:
         store: Store,
         writer: Writer,
         *,
-        clock: Callable[[], float],
         stopwatch: Callable[[], float],
         interval: float,
         leader_lock_path: Path | None,
@@ -118,7 +116,6 @@ class Scheduler:
         self._cache = cache
         self._store = store
         self._writer = writer
-        self._clock = clock
         self._stopwatch = stopwatch
         self._started = stopwatch()
         self._interval = interval
@@ -126,15 +123,8 @@ class Scheduler:
         self._sleep = sleep
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
-        self._progress = SyncProgress(cache, clock=clock)
-        self._runner = CycleRunner(
-            cache,
-            store,
-            writer,
-            progress=self._progress,
-            stopwatch=stopwatch,
-            log=log,
-        )
+        self._progress = cache.progress
+        self._runner = CycleRunner(cache, store, writer, stopwatch=stopwatch, log=log)
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -192,7 +182,7 @@ class Scheduler:
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        await reload_index(self._cache, self._store, self._progress, act)
+        await reload_index(self._cache, self._store, act)
         self.wake()
 
     def status(self) -> SyncStatus:
@@ -221,7 +211,7 @@ class Scheduler:
             return False
         limit = max(SILENT_SECONDS, SILENT_INTERVALS * self._interval)
         waited = self._stopwatch() - self._started
-        return min(waited, self._clock() - (status.last_sync_at or 0.0)) > limit
+        return min(waited, self._cache.clock() - (status.last_sync_at or 0.0)) > limit
 
     # Leading.
 

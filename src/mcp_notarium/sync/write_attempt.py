@@ -84,7 +84,6 @@ class WriteAttempt:
         heads: HeadReader,
         pusher: Pusher,
         commit: WriteCommit,
-        clock: Callable[[], float],
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
@@ -93,9 +92,8 @@ class WriteAttempt:
         self._heads = heads
         self._pusher = pusher
         self._commit = commit
-        self._clock = clock
         self._on_step = on_step
-        self._links = LinkWriter(cache, store, journal=journal, clock=clock)
+        self._links = LinkWriter(cache, store, journal)
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
         """Attempt what a caller waits for, who holds ``lock``. AGAIN: nothing is stored, because the note has changed meanwhile.
@@ -233,7 +231,7 @@ class WriteAttempt:
                 if not repeated:
                     raise
                 # The clock was wrong before: once more with the present time.
-                body = self._store.compose(view.base, write.content, now=self._clock())
+                body = self._journal.compose(view.base, write.content)
                 dated = self._journal.rebase(replace(write, body=body), base=view.base)
                 if dated is None:
                     return _AGAIN
@@ -264,7 +262,7 @@ class WriteAttempt:
         if asked is not None:
             return _AGAIN
         ids = [
-            self._journal.make_id(self._store, write.content, seed=write.write_id, attempt=number)
+            self._journal.make_id(write.content, seed=write.write_id, attempt=number)
             for number in range(MOST_IDS)
         ]
         number = ids.index(write.note_id) + 1 if write.note_id in ids else 1

@@ -60,14 +60,12 @@ class WriteCommit:
         store: Store,
         journal: Journal,
         *,
-        clock: Callable[[], float],
         on_step: Callable[[str], None],
         on_difference: Callable[[str], None],
     ) -> None:
         self._store = store
         self._overwrites = store.traits.write_guard is WriteGuard.LAST_WRITER
         self._journal = journal
-        self._clock = clock
         self._on_step = on_step
         self._on_difference = on_difference
 
@@ -171,9 +169,8 @@ class WriteCommit:
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,
-            base_etag=stored.etag,
             content=stored.content,
-            body=self._store.compose(stored, stored.content, now=self._clock()),
+            over=stored,
             copied=True,
             after=write.after,
         )
@@ -505,22 +502,15 @@ class WriteCommit:
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(
             write_id=write_id,
-            note_id=self._journal.make_id(self._store, content, seed=write_id, attempt=0),
+            note_id=self._journal.make_id(content, seed=write_id, attempt=0),
             kind=WriteKind.CREATE,
-            base_etag=None,
             content=content,
-            body=self._store.compose(None, content, now=self._clock()),
             copied=True,
         )
 
     def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
         return self._journal.make(
-            note_id=stored.id,
-            kind=WriteKind.UPDATE,
-            base_etag=stored.etag,
-            content=wanted,
-            body=self._store.compose(stored, wanted, now=self._clock()),
-            repair=True,
+            note_id=stored.id, kind=WriteKind.UPDATE, content=wanted, over=stored, repair=True
         )
 
 

@@ -462,7 +462,7 @@ def test_a_feed_answer_from_before_a_request_does_not_answer_the_request(
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
     store.put("n1", "one\n")
-    engine, ledger = client.scheduler._runner, client.scheduler._progress
+    engine, ledger = client.scheduler._runner, client.cache.progress
     ask, requests = client.remote.changes, []
 
     async def asked_meanwhile(cursor, *, wait, base_of):
