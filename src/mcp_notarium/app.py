@@ -30,6 +30,7 @@ from mcp_notarium.errors import (
     LockedError,
 )
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
@@ -41,7 +42,6 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
-from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
-from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, FlyingTime, quick_folder

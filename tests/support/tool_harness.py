@@ -15,6 +15,7 @@ from mcp_notarium.app import App, see_as
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
 from mcp_notarium.library.native_reads import NativeIndex
@@ -22,7 +23,6 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.consent import ConsentMode, consent_error

@@ -1,8 +1,8 @@
-"""Hold the two locks of an account folder, and find the processes that hold them.
+"""Hold the locks of an account folder, find the processes that hold them, and name this one.
 
 ``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
 ``ServerLock``: every process that has the database open holds it shared, so that none moves the file.
-The operating system drops both when a process dies.
+``Leader``: one process at a time syncs and checkpoints. The operating system drops them when a process dies.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.system import SYSTEM
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 KEY_LOCK_SECONDS = 5.0
 """A waiting process answers no call, and may try again: better refused than stuck."""
@@ -139,6 +145,57 @@ class ServerLock:
                 # A purge has removed the file: others lock a new one of its name.
                 self.release()
                 self._open()
+
+
+class Leader:
+    """Hold the lock of the process that syncs and checkpoints, or try to get it.
+
+    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+    ``path`` None: no other process has the database.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock: FileLock | None = None
+
+    def acquire(self) -> bool:
+        """Try to lead; False if another process does, or if locks do not work here."""
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
+
+        if self._path is None:
+            return True
+        if self._lock is None:
+            # Not bound to a thread: it is released wherever the event loop is closed.
+            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
+        if self._lock.is_locked:
+            return True
+        try:
+            self._lock.acquire(blocking=False)
+        except (Timeout, OSError):
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock, so that another process can lead. Idempotent."""
+        if self._lock is not None:
+            self._lock.release(force=True)
+
+
+def make_owner_name() -> str:
+    """Make a name for this process: machine, process id and a random part against reuse."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def process_ended(owner: str) -> bool:
+    """Tell whether the named process is known to have ended.
+
+    Only processes of this machine are checked. For others, and where the system cannot be asked
+    without harm, the answer is False and the lease decides.
+    """
+    machine, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if machine != socket.gethostname() or not rest.isdecimal() or int(rest) < 1:
+        return False
+    return SYSTEM.has_ended(int(rest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
+from mcp_notarium.domain.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
@@ -26,7 +27,6 @@ from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
 from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, move_of
-from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_for_replay, get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (

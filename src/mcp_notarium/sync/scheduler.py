@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
@@ -26,46 +27,7 @@ from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
-    from filelock import FileLock
-
     from mcp_notarium.logs import Logger
-
-
-class Leader:
-    """Hold the lock of the process that syncs and checkpoints, or try to get it.
-
-    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
-    ``path`` None: no other process has the database.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock: FileLock | None = None
-
-    @property
-    def held(self) -> bool:
-        """Tell whether this process leads."""
-        return self._path is None or (self._lock is not None and self._lock.is_locked)
-
-    def acquire(self) -> bool:
-        """Try to lead; False if another process does, or if locks do not work here."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
-
-        if self.held or self._path is None:
-            return True
-        if self._lock is None:
-            # Not bound to a thread: it is released wherever the event loop is closed.
-            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
-        try:
-            self._lock.acquire(blocking=False)
-        except (Timeout, OSError):
-            return False
-        return True
-
-    def release(self) -> None:
-        """Release the lock, so that another process can lead. Idempotent."""
-        if self._lock is not None:
-            self._lock.release(force=True)
 
 
 TICK = 1.0
@@ -123,6 +85,8 @@ class Scheduler:
         self._sleep = sleep
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
+        self.leads = self._is_alone = leader_lock_path is None
+        """Whether this process is the one that syncs."""
         self._progress = cache.progress
         self._runner = CycleRunner(cache, store, writer, stopwatch=stopwatch, log=log)
         self._woken = asyncio.Event()
@@ -138,6 +102,7 @@ class Scheduler:
                 while not self._leader.acquire():
                     self._woken.clear()
                     await self._tick(TICK, None)
+                self.leads = True
                 self._cache.database.set_checkpointer(True)
                 if self._log:
                     self._log.info("sync.leading")
@@ -151,7 +116,7 @@ class Scheduler:
     def wake(self) -> None:
         """Stop waiting for the next interval, because something may have changed. Never fails."""
         self._woken.set()
-        if not self._leader.held:
+        if not self.leads:
             with suppress(CacheError):
                 self._progress.request_cycle()
 
@@ -189,7 +154,7 @@ class Scheduler:
         """Return how sync stands."""
         status = read_status(
             self._cache,
-            leading=self._runner.state if self._leader.held else None,
+            leading=self._runner.state if self.leads else None,
             failure=self._runner.last_failure,
         )
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
@@ -199,11 +164,6 @@ class Scheduler:
         """Tell whether changes elsewhere show within seconds, by the change feed."""
         reports = Changes.FEED in self._store.traits.changes or self._store.traits.long_poll
         return reports and self._runner.sources.feed.usable(self._stopwatch())
-
-    @property
-    def leads(self) -> bool:
-        """Tell whether this process is the one that syncs."""
-        return self._leader.held
 
     def _leader_silent(self, status: SyncStatus) -> bool:
         """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""
@@ -230,6 +190,7 @@ class Scheduler:
         await self._runner.close()
         with suppress(CacheError):
             self._cache.database.set_checkpointer(False)
+        self.leads = self._is_alone
         self._leader.release()
 
     async def _hand_over_lead(self) -> None:
@@ -332,7 +293,7 @@ class Scheduler:
     async def _tidy_index(self) -> bool:
         """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
-            return self._leader.held and await self._runner.tidy()
+            return self.leads and await self._runner.tidy()
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:

@@ -10,11 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.merge import merge_tags
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
-from mcp_notarium.sync.conflict_copy import (
+from mcp_notarium.domain.conflict_copy import (
     StoredAs,
     compare_stored,
     copy_content,
@@ -24,6 +20,10 @@ from mcp_notarium.sync.conflict_copy import (
     same_but_blanks,
     with_lost_tags,
 )
+from mcp_notarium.domain.merge import merge_tags
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest

@@ -15,6 +15,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.conflict_copy import contains_change, merge_repair, with_lost_tags
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import merge_content
@@ -27,7 +28,6 @@ from mcp_notarium.domain.note import (
     WriteKind,
 )
 from mcp_notarium.domain.properties import shown_value
-from mcp_notarium.sync.conflict_copy import contains_change, merge_repair, with_lost_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.errors import NotariumError

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.files.locks import process_ended
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
@@ -25,7 +26,7 @@ from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
-from mcp_notarium.sync.note_locks import NoteLocks, process_ended
+from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt

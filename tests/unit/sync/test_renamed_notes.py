@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
@@ -15,7 +16,6 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.library.history import History
 from mcp_notarium.stores.contract import Entry
-from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.cycle_states import State
 from mcp_notarium.sync.pull_decisions import find_renamed
 from support.memory_client import LIKE_VAULT, Fault
