@@ -134,12 +134,16 @@ class WriteCommit:
         )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
-        """Tell whether the note is what the write made: the answer is lost, so its content or its date must tell."""
+        """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
+
+        That is its date where the store keeps the dates it is given, and all its content elsewhere.
+        """
         if write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        dated = self._store.traits.dates and head.modified_at == sent.modified_at
-        return head.id == sent.id and (dated or head.content == sent.content)
+        if self._store.traits.dates:
+            return head.id == sent.id and head.modified_at == sent.modified_at
+        return head.id == sent.id and head.content == sent.content
 
     def finish(
         self,
