@@ -65,33 +65,35 @@ class SyncProgress:
         if feed_missed:
             self._state.set(_UNSEEN_REMOVALS, "1")
 
-    def mark_loading(self, *, anchor: str, mark: str, total: int | None) -> None:
-        """Record that the first load has come as far as ``mark``."""
-        self._state.set_progress(
-            LoadProgress(anchor_cursor=anchor, mark=mark, total=total, complete=False)
-        )
+    def mark_page(
+        self,
+        *,
+        anchor: str,
+        mark: str | None,
+        total: int | None,
+        left_out: int,
+        began_empty: bool | None,
+        codec_version: int,
+    ) -> None:
+        """Record that the first load has come as far as ``mark``; None: every page of it is here.
 
-    def mark_loaded(self, *, anchor: str, total: int | None) -> None:
-        """Record that every page of the first load is here.
-
-        The cursor is that of the *first* page: notes changed meanwhile moved in front of it unseen.
+        ``anchor`` is the cursor of the *first* page: notes changed meanwhile moved in front of it unseen. ``began_empty``: whether the
+        index was empty before the first page, which this is, and ``codec_version`` has filled; None: it is a later one.
         """
+        self.mark_left_out(left_out)
+        if began_empty is not None:
+            self._state.set(_CODEC_VERSION, str(codec_version))
+            self._state.set(_LOAD_BEGAN_EMPTY, "1" if began_empty else "")
         self._state.set_progress(
-            LoadProgress(anchor_cursor=anchor, mark=None, total=total, complete=True)
+            LoadProgress(anchor_cursor=anchor, mark=mark, total=total, complete=mark is None)
         )
+        if mark is not None:
+            return
         self._state.set_cursor(anchor)
         self._state.record_load(at=self._versions.clock())
         if self._state.get(_LOAD_BEGAN_EMPTY):
             # A load into an empty index leaves nothing there that this listing did not list.
             self._state.set(_SWEPT_AT, repr(self._versions.clock()))
-
-    def mark_load_began(self, *, empty: bool, codec_version: int) -> None:
-        """Record that the first page of a first load is here.
-
-        ``empty``: the index was empty before. ``codec_version``: that of the store's codec, which fills it.
-        """
-        self._state.set(_CODEC_VERSION, str(codec_version))
-        self._state.set(_LOAD_BEGAN_EMPTY, "1" if empty else "")
 
     def mark_swept(self, cursor: str | None, *, left_out: int = 0) -> None:
         """Record a finished sweep; ``cursor`` replaces one that was lost."""

@@ -158,7 +158,7 @@ class BatchReader:
                 total = total if page.total is None else page.total
                 left_out += page.left_out
                 bookmark = partial(
-                    _mark_page,
+                    SyncProgress.mark_page,
                     anchor=anchor,
                     mark=page.next_mark,
                     total=total,
@@ -407,25 +407,6 @@ class BatchReader:
     def _in_trash(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)
         return {note_id for note_id, note in notes if note is not None and note.trash}
-
-
-def _mark_page(
-    progress: SyncProgress,
-    *,
-    anchor: str,
-    mark: str | None,
-    total: int | None,
-    left_out: int,
-    began_empty: bool | None,
-    codec_version: int,
-) -> None:
-    progress.mark_left_out(left_out)
-    if began_empty is not None:
-        progress.mark_load_began(empty=began_empty, codec_version=codec_version)
-    if mark is None:
-        progress.mark_loaded(anchor=anchor, total=total)
-    else:
-        progress.mark_loading(anchor=anchor, mark=mark, total=total)
 
 
 class _FeedFailed(StoreError):

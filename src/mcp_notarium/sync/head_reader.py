@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
-from mcp_notarium.domain.conflict_copy import plan_repair, same_but_blanks
+from mcp_notarium.domain.conflict_copy import has_arrived_in_part, plan_repair, same_but_blanks
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
@@ -36,7 +36,6 @@ from mcp_notarium.sync.write_decisions import (
     Fact,
     Held,
     View,
-    has_arrived_in_part,
     held_for_creation,
     held_for_deletion,
     held_for_update,

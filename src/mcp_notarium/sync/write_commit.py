@@ -18,6 +18,7 @@ from mcp_notarium.domain.conflict_copy import (
     differences,
     plan_repair,
     same_but_blanks,
+    settle,
     with_lost_tags,
 )
 from mcp_notarium.domain.merge import merge_tags
@@ -27,7 +28,7 @@ from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, Wri
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult, settle
+from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 NOTHING = Content(text="")
