@@ -27,7 +27,7 @@ from unicodedata import normalize
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.file_names import split_ending
-from mcp_notarium.domain.loss import Keeping, find_loss
+from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
 from mcp_notarium.domain.note import Content, Note, WriteState
 from mcp_notarium.domain.note_paths import with_digits
 from mcp_notarium.errors import (
@@ -66,6 +66,7 @@ from mcp_notarium.threads import run_in_thread
 if TYPE_CHECKING:
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
+    from mcp_notarium.domain.note import Revision
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -663,9 +664,10 @@ class Library:
 
     def given(self, note: Note | None, text: str) -> Content | None:
         """Return the content of a text that may be in the store's own form; None: it is only text, or the note is gone."""
+        if self.traits.given is None:
+            return None
         base = None if note is None else self._cache.notes.base(note.id)
-        lacks = note is not None and base is None
-        return None if lacks or self.traits.given is None else self.traits.given(text, base)
+        return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
         """Return what the store's app shows beside the content of a note, by its own names."""
@@ -847,21 +849,22 @@ class Library:
         base, found = self._cache.notes.base(note.id), Replaced()
         native = len(self.traits.own_form(base).encode()) if base is not None else 0
         beside: tuple[str, ...] = ()
-        if (made := await self._find_replaced(note, content, now=now)) is not None:
+        if (made := await self._find_replaced(note, base, content, now=now)) is not None:
             body, replaced = made
             found = replaced or found
             native = native if replaced is None else len(found.native)
             lost = () if base is None else self.traits.form_losses(base, body)
             beside = (*lost, *found.names)
+        if not (beside or find_taken(note.content, content)):
+            return None
         keeping = self._keeping(note, native + after, now=now)
         loss = find_loss(note.content, content, keeping, beside=beside)
         return loss and replace(loss, replaced=_digest(found.native))
 
     async def _find_replaced(
-        self, note: Note, content: Content, *, now: float
+        self, note: Note, base: Revision | None, content: Content, *, now: float
     ) -> tuple[bytes, Replaced | None] | None:
         """Return the body that makes ``content`` of a note, and what that replaces now; None if the save refuses it."""
-        base = self._cache.notes.base(note.id)
         try:
             with suppress(
                 VersionConflict, NoteNotFound, StoreRejected
@@ -885,10 +888,8 @@ class Library:
         if content is None:
             said = shown(await self._keepsake(note))
             return {name: value for name, value in said.items() if value}, {}
-        base, made = (
-            self._cache.notes.base(note.id),
-            await self._find_replaced(note, content, now=0.0),
-        )
+        base = self._cache.notes.base(note.id)
+        made = await self._find_replaced(note, base, content, now=0.0)
         if base is None or made is None:
             return {}, {}
         body, found = made
