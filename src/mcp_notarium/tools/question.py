@@ -1,7 +1,7 @@
 """Hold a question for a person, with what its answer is about: the notes before and after.
 
 Whoever phrases a question says whether what is agreed to can be taken back. What would change is read only where somebody at
-a terminal has to decide about it (``protocol/approval.py``), for it may be of thousands of notes.
+a terminal has to decide about it (``protocol/elicitation.py``), for it may be of thousands of notes.
 """
 
 from __future__ import annotations
