@@ -18,7 +18,7 @@ from rich.text import Text
 from mcp_notarium import config, logs
 from mcp_notarium.cli import console, status
 from mcp_notarium.cli.terminal import name_account, print_data
-from mcp_notarium.clients.account_clients import ClientEntry, find_entries
+from mcp_notarium.clients.client_files import ClientEntry, find_entries
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
 from mcp_notarium.errors import LockedError, NotariumError, Verdict
