@@ -79,10 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state, or a line for each of several accounts; the exit code says it too."""
-    from mcp_notarium.cli import account_lines  # noqa: PLC0415 - it imports this module
+    from mcp_notarium.cli import accounts  # noqa: PLC0415 - it imports this module
 
-    if account_lines.are_meant(args):
-        return account_lines.show(args)
+    if accounts.are_meant(args):
+        return accounts.show(args)
     loaded = command_context.prepare_account(args)
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
