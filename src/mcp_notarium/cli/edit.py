@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_notarium.app import App
-from mcp_notarium.cli import command_context, console, drafts, editor, signals
+from mcp_notarium.cli import command_context, console, drafts, signals
 from mcp_notarium.cli.drafts import Draft, DraftInUse, open_draft
 from mcp_notarium.cli.history import (
     Person,
@@ -92,7 +92,7 @@ def _edit(args: argparse.Namespace) -> int:
 
 def edit_note(config: Config, args: argparse.Namespace) -> int:
     """Let the person edit the note that ``args`` names, as ``edit`` does; ``config`` is :func:`history.person_config`."""
-    editor.editor_command()  # before a note is looked for
+    drafts.editor_command()  # before a note is looked for
     named = " ".join(args.note)
     try:
         note = asyncio.run(_find(config, named))
@@ -163,7 +163,7 @@ def _new(args: argparse.Namespace) -> int:
     config = _writing_config(args)
     typed = None if can_ask() else _read_input()
     if typed is None:
-        editor.editor_command()
+        drafts.editor_command()
     wanted = {"title": " ".join(args.title), "tags": args.tag, "folder": args.folder or ""}
     asyncio.run(_check_new(config, wanted))
     with _new_draft(config, args, has_text=typed is not None) as draft:
@@ -293,7 +293,7 @@ def _goes_on(
 def _typed(draft: Draft, *, base: str) -> str | None:
     """Return what the person has typed; None, and no draft, if that is nothing. Raises ``EditorFailed``."""
     try:
-        code = editor.edit(draft)
+        code = drafts.edit(draft)
     except ConfigError:
         if draft.read() == base:
             draft.drop()
