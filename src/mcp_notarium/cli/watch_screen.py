@@ -23,8 +23,8 @@ from textual.widgets.option_list import Option
 
 from mcp_notarium.cli import approve, console
 from mcp_notarium.cli.activity_feed import ActivityFeed, SeenAct
+from mcp_notarium.cli.watch import WatchSource
 from mcp_notarium.cli.watch_dialogs import NoteView, Question
-from mcp_notarium.cli.watch_source import WatchSource
 from mcp_notarium.errors import CacheDamaged, NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.activity import Result
