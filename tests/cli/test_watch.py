@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli.watch_dialogs import READ_SECONDS
+from mcp_notarium.cli.watch_screen import READ_SECONDS
 from mcp_notarium.errors import Verdict
 from support.long import sample
 from support.talker import SERVE
