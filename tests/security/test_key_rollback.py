@@ -18,7 +18,7 @@ from mcp_notarium.crypto import (
     key_slots,
     user_key,
 )
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret

@@ -23,7 +23,7 @@ from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import (
     KeyFileDamaged,
@@ -40,7 +40,7 @@ from mcp_notarium.crypto.key_file_codec import (
     SlotType,
     is_label,
 )
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
@@ -409,7 +409,7 @@ def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS)
     """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
 
     def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
-        after = slot_changes.remove(before, data_key, slot_id)
+        after = key_slots.remove(before, data_key, slot_id)
         if _find_opened_slot(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the slot that your key opened",
@@ -430,7 +430,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
     found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey
-    return slot_changes.find_slot(found.keyfile, found.opened_by)
+    return key_slots.find_slot(found.keyfile, found.opened_by)
 
 
 def _find_opened_slot(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:

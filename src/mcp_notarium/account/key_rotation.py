@@ -26,12 +26,12 @@ from mcp_notarium.account.key_changes import (
     require_strong,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
-from mcp_notarium.crypto.slot_changes import describe_slot
+from mcp_notarium.crypto.key_slots import describe_slot
 from mcp_notarium.errors import LockedError
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import keychain
@@ -63,7 +63,7 @@ class ProvenKey:
 
     def slots_to_replace(self, slot_ids: Sequence[int] | None = None) -> tuple[Slot, ...]:
         """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
-        return slot_changes.slots_to_replace(
+        return key_slots.slots_to_replace(
             self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=slot_ids
         )
 
@@ -119,12 +119,12 @@ def rotate_passphrase(
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key under other KDF parameters replaces itself, wherever it is kept.
     slot_stays = current.by_keychain and new != current.key.passphrase
-    gone = slot_changes.slots_to_replace(
+    gone = key_slots.slots_to_replace(
         current.keyfile, current.slot, by_keychain=slot_stays, slot_ids=slot_ids
     )
 
     def make(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
-        return slot_changes.rewrap(
+        return key_slots.rewrap(
             before,
             old=key,
             new=new,

@@ -38,7 +38,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
-from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
+from mcp_notarium.crypto.key_slots import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,

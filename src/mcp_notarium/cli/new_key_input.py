@@ -21,7 +21,7 @@ from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path

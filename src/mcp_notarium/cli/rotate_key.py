@@ -30,7 +30,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
-from mcp_notarium.crypto.slot_changes import describe_slot
+from mcp_notarium.crypto.key_slots import describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain
