@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.property_types import FORMS
+from mcp_notarium.domain.properties import FORMS
 from mcp_notarium.stores.vault.app_settings import OBSIDIAN, read_json
 from mcp_notarium.stores.vault.folder import open_folder
 from mcp_notarium.system import SYSTEM
