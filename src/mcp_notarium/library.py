@@ -28,8 +28,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.file_names import split_ending
 from mcp_notarium.domain.loss import Keeping, find_loss
-from mcp_notarium.domain.note import Content, Note, WriteState
-from mcp_notarium.domain.note_paths import with_digits
+from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
     CacheBusy,
     NoteNotFound,

@@ -3,18 +3,24 @@
 ``Content`` is what a person changes, ``Revision`` is what the store acknowledged (a *base* once we
 hold it), ``Note`` is what the index hands to a reader. ``PendingWrite`` is a journal entry: a write
 recorded before it is sent and dropped when it is answered.
+
+Two spellings of a path are one path, as with tags (``path_key``): letter case and the form of composed letters do not
+tell folders apart, because many file systems do not. A prefix ends where a part ends: ``Work`` covers
+``Work/plan.md`` and ``work/a/b.md``, neither ``Workshop/plan.md`` nor ``Work.md``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.characters import path_key, replace_surrogates
 from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
@@ -26,6 +32,9 @@ Value = bool | int | float | str | tuple[str, ...] | None
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
+
+
+_ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
 
 
 class Properties(Mapping[str, Value]):
@@ -272,3 +281,37 @@ class PendingWrite:
     change_id: str = ""
     from_id: str = ""
     keeps: bool = field(default=False, compare=False)
+
+
+def with_digits(title: str, *, seed: str) -> str:
+    """Return a title that no note has, in the place of digits that this has given it before."""
+    digits = hashlib.sha256(f"{seed}/{title}".encode()).hexdigest()[:8]
+    return f"{_ENDING_OR_DIGITS.sub('', title, count=1)} {digits}"
+
+
+def clean_prefix(text: str) -> str | None:
+    """Return a folder or note that a person has typed, without a slash at its end; None if it names neither."""
+    prefix = text.removesuffix("/")
+    parts = prefix.split("/")
+    wrong = "\\" in prefix or any(ord(character) < ord(" ") for character in prefix)
+    return None if wrong or any(part.strip() in ("", ".", "..") for part in parts) else prefix
+
+
+class PathPrefixes:
+    """Hold folders and notes, to be asked whether a path is one of them or below one."""
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        self._typed = {path_key(one): one for one in sorted(prefixes, reverse=True)}
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the keys of the prefixes, in order."""
+        return sorted(self._typed)
+
+    def find(self, path: str) -> str | None:
+        """Return the shortest prefix, as typed, that covers the path; None: none does."""
+        key = path_key(path)
+        ends = [at for at, character in enumerate(key) if character == "/"]
+        return next(
+            (self._typed[key[:end]] for end in (*ends, len(key)) if key[:end] in self._typed), None
+        )

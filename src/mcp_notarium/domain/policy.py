@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note import NONE, Content, Value
-from mcp_notarium.domain.note_paths import PathPrefixes
+from mcp_notarium.domain.note import NONE, Content, PathPrefixes, Value
 from mcp_notarium.domain.properties import properties_of, shown_value
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotPermitted

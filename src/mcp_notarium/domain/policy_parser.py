@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_notarium.domain.note import LONGEST_ID
-from mcp_notarium.domain.note_paths import clean_prefix
+from mcp_notarium.domain.note import LONGEST_ID, clean_prefix
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import ConfigError

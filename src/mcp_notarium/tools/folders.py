@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import path_key
-from mcp_notarium.domain.note import Note
-from mcp_notarium.domain.note_paths import with_digits
+from mcp_notarium.domain.note import Note, with_digits
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteLeft, NotPermitted, StoreError
 from mcp_notarium.markup.obsidian_links import Link, rewrite_links, settled
