@@ -1,15 +1,19 @@
-"""Read from the settings of Obsidian and Logseq where a vault keeps its daily notes, templates and attachments.
+"""Read what the settings of Obsidian and Logseq say of a vault: where daily notes, templates and attachments go, the types of properties.
 
 The files are opened as notes are: no link is followed, no other file is read, and no more than a bounded part. A setting that
 is missing or cannot be read is the app's default.
 
 Maps become dictionaries, whose keywords keep their colon (``":journals-directory"``); lists, vectors and sets become lists;
 symbols, numbers and characters stay as they are written. Of a tagged value the tag is left out.
+
+The file is read at each call that needs it, as the other settings are. A type that is not known counts as none. Nothing of the
+file is logged.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import unicodedata
@@ -19,13 +23,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
+from mcp_notarium.domain.properties import FORMS
 from mcp_notarium.errors import InvalidRequest, StoreRejected
 from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
 from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
 from mcp_notarium.stores.vault.paths import split_path
+from mcp_notarium.system import SYSTEM
 
 LARGEST = 256 * 1024
 """Bytes of a file of settings that is read; a larger one counts as missing."""
@@ -47,6 +54,12 @@ _TOKEN = re.compile(
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CHARACTERS = {"n": "\n", "t": "\t", "r": "\r"}
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
+
+
+_FILE = "types.json"
+_MOST = 5_000
+"""Properties whose types are read."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,3 +350,40 @@ def _value(kind: str, token: str, tokens: Iterator[tuple[str, str]], depth: int)
 def _unescaped(found: re.Match[str]) -> str:
     name = found[1]
     return chr(int(name[1:], 16)) if len(name) > 1 else _CHARACTERS.get(name, name)
+
+
+class PropertyTypes:
+    """Read the types, and log once that they cannot be read, until they can."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def read(self, root: int) -> dict[str, str]:
+        """Return the type of each property by the key of its name; none if the file is not there or cannot be read."""
+        types = (read_json(root, _FILE) or {}).get("types")
+        if isinstance(types, Mapping):
+            self._told = False
+            named = [*types.items()][:_MOST]
+            return {
+                tag_key(name.strip()): kind
+                for name, kind in named
+                if isinstance(kind, str) and kind in FORMS
+            }
+        if not self._told and _is_there(root):
+            self._told = True
+            _LOG.warning(
+                "the types of properties in .obsidian/types.json cannot be read, and are not used"
+            )
+        return {}
+
+
+def _is_there(root: int) -> bool:
+    try:
+        folder = open_folder(root, [OBSIDIAN], exact=False)
+        try:
+            SYSTEM.look(folder, _FILE)
+        finally:
+            os.close(folder)
+    except OSError:
+        return False
+    return True

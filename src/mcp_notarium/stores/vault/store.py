@@ -49,6 +49,7 @@ from mcp_notarium.stores.extensions import (
 )
 from mcp_notarium.stores.vault import app_settings, attached_files, kept_files, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
+from mcp_notarium.stores.vault.app_settings import PropertyTypes
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, VaultFolder, list_files
@@ -59,7 +60,6 @@ from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.paths import TRASH, Name, Place, is_in_trash
-from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
 
 if TYPE_CHECKING:
