@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mcp_notarium.markup import html_table_edit, markdown_to_html
-from mcp_notarium.markup.code_languages import name_of
 from mcp_notarium.markup.html_blocks import (
     Block,
     address_in,
@@ -33,6 +32,7 @@ from mcp_notarium.markup.html_to_markdown import (
     admonition_of,
     code_element,
     items_of,
+    name_of,
     task_of,
 )
 from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from mcp_notarium.markup.code_languages import AUTOMATIC, PREFIX
 from mcp_notarium.markup.html_to_markdown import (
+    AUTOMATIC,
     BLOCKS,
     CANONICAL,
     COLLAPSED,
+    PREFIX,
     code_element,
     code_parts,
     grouped,
