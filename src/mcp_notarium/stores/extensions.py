@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
-from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
+from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
 if TYPE_CHECKING:

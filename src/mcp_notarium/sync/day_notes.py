@@ -17,8 +17,7 @@ from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, Properties
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
-from mcp_notarium.markup.logseq_templates import find_template, name_templates
-from mcp_notarium.markup.templates import TAG, Filling
+from mcp_notarium.markup.templates import TAG, Filling, find_template, name_templates
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Days, Store

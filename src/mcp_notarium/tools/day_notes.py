@@ -14,8 +14,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted
-from mcp_notarium.markup.logseq_templates import fill
-from mcp_notarium.markup.templates import Filling, has_code
+from mcp_notarium.markup.templates import Filling, fill, has_code
 from mcp_notarium.tools.day_ids import (
     at_day,
     find_note_of,

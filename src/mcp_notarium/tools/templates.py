@@ -16,8 +16,14 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
-from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT, fill
-from mcp_notarium.markup.templates import TAG, Filling, has_code, names_title
+from mcp_notarium.markup.templates import (
+    PAGE_TITLE_FORMAT,
+    TAG,
+    Filling,
+    fill,
+    has_code,
+    names_title,
+)
 from mcp_notarium.tools.day_ids import local_time
 from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
