@@ -53,12 +53,12 @@ from mcp_notarium.stores.vault.app_settings import PropertyTypes
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, VaultFolder, list_files
+from mcp_notarium.stores.vault.kept_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.kind import KIND
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.paths import TRASH, Name, Place, is_in_trash
 from mcp_notarium.threads import in_thread, run_in_thread
 
