@@ -7,11 +7,16 @@ note back. Calls of SQLite run in threads.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium.domain.media_types import UNKNOWN
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CursorLost,
@@ -41,13 +46,16 @@ from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import FIELDS, KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.memento.pictures import list_pictures, read_picture
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_DIGITS = 24
 _LOOKS = 30
 """Looks at the file, at most, in one wait without news."""
+
+
+_DATA = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
+_MOST = 1000
 
 
 class MementoStore:
@@ -297,3 +305,36 @@ def _changed_error(note_id: str) -> VersionConflict:
 
 def _missing_error(note_id: str) -> NoteNotFound:
     return NoteNotFound("Memento has no such note", details={"id": note_id})
+
+
+def list_pictures(note_id: str, images: Any) -> list[Attachment]:
+    """Return the pictures in a value of the column: their ids end with their number, from 1."""
+    return [
+        Attachment(f"{note_id}/{number}", kind, 3 * (len(data) - data[-2:].count("=")) // 4)
+        for number, (kind, data) in enumerate(_pictures(images), 1)
+    ]
+
+
+def read_picture(images: Any, number: str) -> bytes | None:
+    """Return the bytes of the picture of this number; None if there is none, it lies elsewhere, or it is no base64."""
+    for at, (_, data) in enumerate(_pictures(images), 1):
+        if str(at) == number:
+            try:
+                return base64.b64decode(data, validate=True) or None
+            except (binascii.Error, ValueError):
+                return None
+    return None
+
+
+def _pictures(images: Any) -> Iterator[tuple[str, str]]:
+    """Yield kind and base64 of each; what lies elsewhere counts as a picture without bytes."""
+    try:
+        listed = json.loads(images) if isinstance(images, str) else None
+    except (ValueError, RecursionError):
+        return
+    for one in listed[:_MOST] if isinstance(listed, list) else ():
+        said = one if isinstance(one, str) else ""
+        if found := _DATA.match(said):
+            yield found["kind"] or UNKNOWN, said[found.end() :]
+        else:
+            yield UNKNOWN, "" if ":" in said[:16] else said
