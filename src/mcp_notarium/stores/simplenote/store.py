@@ -40,9 +40,8 @@ from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
 from mcp_notarium.stores.simplenote.kind import FIELDS, KIND
 from mcp_notarium.stores.simplenote.login import Authenticator
 from mcp_notarium.stores.simplenote.session import AccountSession, TokenOwner, Tokens
-from mcp_notarium.stores.simplenote.tag_objects import TagList
 from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
-from mcp_notarium.stores.simplenote.writes import NoteWrites, version_in
+from mcp_notarium.stores.simplenote.writes import NoteWrites, TagList, version_in
 from mcp_notarium.threads import run_in_thread
 
 LARGEST_PAGE = 1000
