@@ -15,13 +15,13 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted
 from mcp_notarium.markup.templates import Filling, fill, has_code
-from mcp_notarium.tools.day_ids import (
+from mcp_notarium.tools.note_lookup import (
     at_day,
+    find_id,
     find_note_of,
     missing_day_error,
     read_day,
 )
-from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import (
     DAY_PREFIX,
     SaveRequest,

@@ -91,7 +91,7 @@ def named_notes(request: BaseModel) -> dict[str, str]:
 
 
 DAY_PREFIX = "daily:"
-"""Begins an id that means the note of a day; see ``tools/day_ids.py``."""
+"""Begins an id that means the note of a day; see ``tools/note_lookup.py``."""
 
 
 def is_day(note_id: str) -> bool:

@@ -24,8 +24,7 @@ from mcp_notarium.markup.templates import (
     has_code,
     names_title,
 )
-from mcp_notarium.tools.day_ids import local_time
-from mcp_notarium.tools.note_lookup import find_id
+from mcp_notarium.tools.note_lookup import find_id, local_time
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.sync_notice import still_loading
 
