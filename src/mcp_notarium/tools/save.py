@@ -48,10 +48,14 @@ from mcp_notarium.tools.partial_saves import (
     section_number,
 )
 from mcp_notarium.tools.properties import (
+    COMES_AGAIN,
     Changes,
+    comes_again,
+    is_line,
     read_changes,
     title_lost_to_block,
     with_properties,
+    with_task,
     with_types,
 )
 from mcp_notarium.tools.question import Ask
@@ -65,7 +69,6 @@ from mcp_notarium.tools.save_checks import (
     require_meant,
 )
 from mcp_notarium.tools.tags import spell_tags
-from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
 from mcp_notarium.tools.templates import Begun
 from mcp_notarium.tools.tool import CallContext
 
