@@ -28,8 +28,8 @@ from mcp_notarium.tools import answers, get, manage, requests, save
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.prompts import PROMPTS, Prompt
 from mcp_notarium.tools.resources import RESOURCES, Resource
-from mcp_notarium.tools.tool import Tool
-from mcp_notarium.tools.tool_prefix import (
+from mcp_notarium.tools.tool import (
+    Tool,
     ToolNames,
     form_without,
     instructions_without,
