@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mcp_notarium.markup import html_table_edit, markdown_to_html
+from mcp_notarium.markup import html_line_edit, markdown_to_html
 from mcp_notarium.markup.html_blocks import (
     Block,
     address_in,
@@ -22,9 +22,8 @@ from mcp_notarium.markup.html_blocks import (
     line_of,
     to_markdown,
 )
-from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose
+from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose, pair
 from mcp_notarium.markup.html_losses import Losses, find_losses, find_stripped
-from mcp_notarium.markup.html_table_edit import pair
 from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     Task,
@@ -266,7 +265,7 @@ class _Editor:
             case "ul" | "ol":
                 return self._list(one, text) if kind == _LISTS[one.tag] else None
             case "table":
-                return html_table_edit.edit(self.lines, one, text) if kind == "table" else None
+                return html_line_edit.edit(self.lines, one, text) if kind == "table" else None
             case "pre":
                 return self._code(one, text)
             case "hr":
