@@ -13,17 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mcp_notarium.markup import html_line_edit, markdown_to_html
-from mcp_notarium.markup.html_blocks import (
+from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose, pair
+from mcp_notarium.markup.html_losses import (
     Block,
+    Losses,
     address_in,
     cut,
+    find_losses,
+    find_stripped,
     joined,
     known_in,
     line_of,
     to_markdown,
 )
-from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose, pair
-from mcp_notarium.markup.html_losses import Losses, find_losses, find_stripped
 from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     Task,

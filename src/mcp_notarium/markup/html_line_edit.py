@@ -10,8 +10,7 @@ from difflib import SequenceMatcher
 from os.path import commonprefix
 
 from mcp_notarium.markup import markdown_to_html
-from mcp_notarium.markup.html_blocks import cut
-from mcp_notarium.markup.html_losses import Losses, find_losses
+from mcp_notarium.markup.html_losses import Losses, cut, find_losses
 from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     CANONICAL,
