@@ -23,8 +23,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.lines import LF, content_of, end_of, split_lines, start_of
 from mcp_notarium.domain.patch import replace_lines, replace_once
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.markup.blocks import Block, id_pattern
-from mcp_notarium.markup.section_names import Part, find_part
+from mcp_notarium.markup.section_names import Block, Part, find_part, id_pattern
 from mcp_notarium.markup.sections import Section, read_sections
 
 LONGEST_HEADING = 1000
