@@ -67,7 +67,7 @@ BUILDERS = {
     "mcp_notarium.stores.memento.note_table:NoteTable._change": "names of columns of the table, quoted",
     "mcp_notarium.stores.memento.note_table:read": "names of tables and columns of the file, quoted",
     "mcp_notarium.stores.memento.note_table:insert": "names of tables and columns of the file, quoted",
-    "mcp_notarium.storage.task_table:find_tasks_of": "search/sql_builder.py, the builder of searches",
+    "mcp_notarium.storage.property_table:find_tasks_of": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.note_search:SearchIndex.find_words": "search/sql_builder.py, the builder of searches",
     "mcp_notarium.storage.ranked_search:find_hits": "search/ranking_sql.py, the builder of ranked searches",
     "mcp_notarium.storage.ranked_search:_permitted": "search/ranking_sql.py, the builder of ranked searches",

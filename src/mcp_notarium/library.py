@@ -40,18 +40,10 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
-from mcp_notarium.storage import (
-    driver,
-    link_survey,
-    note_lookup,
-    note_rows,
-    property_table,
-    task_table,
-)
+from mcp_notarium.storage import driver, link_survey, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
-from mcp_notarium.storage.property_table import PropertyUse
+from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.storage.sync_state import KeptFileRow
-from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
@@ -630,7 +622,7 @@ class Library:
         self, note_ids: Sequence[str], wanted: Sequence[HasTask]
     ) -> dict[str, list[FoundTask]]:
         """Return the tasks of these notes that any of the conditions means, by id; see ``task_table.MOST``."""
-        return task_table.find_tasks_of(self._cache.database, note_ids, wanted)
+        return property_table.find_tasks_of(self._cache.database, note_ids, wanted)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""

@@ -19,8 +19,7 @@ from mcp_notarium.domain.properties import is_block_unread, read_properties_of
 from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.property_table import property_rows
-from mcp_notarium.storage.task_table import task_rows
+from mcp_notarium.storage.property_table import property_rows, task_rows
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone

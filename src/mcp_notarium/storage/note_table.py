@@ -19,8 +19,7 @@ from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_ids import CHANGED, CLEARED, COUNT, Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
-from mcp_notarium.storage.property_table import PUT_PROPERTY
-from mcp_notarium.storage.task_table import PUT_TASK
+from mcp_notarium.storage.property_table import PUT_PROPERTY, PUT_TASK
 from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
