@@ -40,13 +40,6 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
-from mcp_notarium.tools.partial_saves import (
-    changed_tags,
-    check_section,
-    check_tag_changes,
-    section_change,
-    section_number,
-)
 from mcp_notarium.tools.properties import (
     COMES_AGAIN,
     Changes,
@@ -62,11 +55,16 @@ from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
+    changed_tags,
     check_front_matter,
+    check_section,
+    check_tag_changes,
     check_tags,
     check_title,
     compare_titles,
     require_meant,
+    section_change,
+    section_number,
 )
 from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.templates import Begun
