@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.lines import preview
 from mcp_notarium.markup.front_block import shown_part
+from mcp_notarium.tools.catalog import Named, Prompt
 from mcp_notarium.tools.consent import quote_whole
-from mcp_notarium.tools.prompts import Named, Prompt
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_rows import ScannedNote
