@@ -40,7 +40,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
-from mcp_notarium.storage import driver, link_survey, note_lookup, note_rows, property_table
+from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.storage.sync_state import KeptFileRow
@@ -210,18 +210,18 @@ class Library:
 
     def count_folders(self) -> dict[str, tuple[int, int]]:
         """Return the folders of notes outside the trash; see :func:`link_survey.count_folders`."""
-        return link_survey.count_folders(self._cache.database)
+        return note_links.count_folders(self._cache.database)
 
     def find_untagged(self, *, limit: int, offset: int) -> tuple[list[str], int]:
         """Return the ids of notes outside the trash without tags, and how many there are."""
-        return link_survey.find_untagged(self._cache.database, limit=limit, offset=offset)
+        return note_links.find_untagged(self._cache.database, limit=limit, offset=offset)
 
-    async def survey_links(self) -> tuple[link_survey.Survey, Iterator[None]]:
+    async def survey_links(self) -> tuple[note_links.Survey, Iterator[None]]:
         """Return where all links of a store with paths will have led, and what finds that, a slice at each step.
 
         Raises what the store raises.
         """
-        found = link_survey.Survey()
+        found = note_links.Survey()
         rules = self._cache.notes.visibility.rules
         beside = await self._folders.list_beside()
         # defence: closed-files-untold -closes
@@ -231,9 +231,7 @@ class Library:
             for one, shown in beside.shown.items()
             if not rules.closes(one)
         }
-        return found, link_survey.survey(
-            self._cache.database, found, files=files, canvases=canvases
-        )
+        return found, note_links.survey(self._cache.database, found, files=files, canvases=canvases)
 
     @property
     def shows_files(self) -> bool:
@@ -480,7 +478,7 @@ class Library:
 
     async def survey_move(
         self, old: str, new: str
-    ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
+    ) -> tuple[note_links.MoveSurvey, list[str], Iterator[None]]:
         """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first.
 
         What is still to follow of earlier renamings follows first. Raises ``CacheBusy`` if it cannot yet.
@@ -489,9 +487,9 @@ class Library:
         if any(write.after for write in self._cache.journal.in_flight()):
             raise CacheBusy("links to a renamed note are still to be changed; nothing was moved")
         inside = note_lookup.find_in_folder(self._cache.database, old)
-        found = link_survey.MoveSurvey(inside)
+        found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
-        steps = link_survey.survey_move(
+        steps = note_links.survey_move(
             self._cache.database,
             found,
             old=old,
