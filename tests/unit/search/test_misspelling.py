@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_notarium.search.misspelling import Part, distance, parts_of, reach_of
+from mcp_notarium.storage.vocabulary import Part, distance, parts_of, reach_of
 
 WORDS = st.text("abcä", max_size=9)
 LONG_WORDS = st.text("abcdeж", min_size=4, max_size=14)
