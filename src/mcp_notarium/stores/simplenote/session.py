@@ -32,13 +32,13 @@ from mcp_notarium.stores.context import AccountRecord, SampleNote, TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
 from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.kind import NOTES, Urls
 from mcp_notarium.stores.simplenote.login import (
     Authenticator,
     login_required,
     other_account,
     usable_in_header,
 )
-from mcp_notarium.stores.simplenote.urls import NOTES, Urls
 
 _UNKNOWN = frozenset({400, 404})
 """Other programs round the date of creation to a whole number."""

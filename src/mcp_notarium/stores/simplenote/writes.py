@@ -38,8 +38,8 @@ from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.json_answers import parse_json, read_text, to_json
 from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.kind import LONGEST_ID, NOTES, Urls, is_possible_id
 from mcp_notarium.stores.simplenote.session import AccountSession
-from mcp_notarium.stores.simplenote.urls import LONGEST_ID, NOTES, Urls, is_possible_id
 
 _VERSION_HEADER = "x-simperium-version"
 _NOT_FOUND = 404
