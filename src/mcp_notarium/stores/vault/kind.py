@@ -87,7 +87,6 @@ def _takes_id(note_id: str) -> bool:
 
 def _places(environ: Mapping[str, str]) -> tuple[Place, ...]:
 
-
     return find_places(environ)
 
 
