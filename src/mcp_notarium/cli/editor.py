@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from mcp_notarium.cli.drafts import Draft
+from mcp_notarium.cli.draft_files import Draft
 from mcp_notarium.cli.terminal import can_ask, talk
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.logs.redaction import one_line
