@@ -13,7 +13,12 @@ from typing import Final, Literal
 
 from mcp_notarium.markup.front_edit import remove_from_block, set_in_block
 from mcp_notarium.markup.front_entries import read_block
-from mcp_notarium.markup.inline_edit import add_below_first, fields_named, remove_fields, set_fields
+from mcp_notarium.markup.inline_field_edit import (
+    add_below_first,
+    fields_named,
+    remove_fields,
+    set_fields,
+)
 from mcp_notarium.markup.inline_fields import MOST as MOST_FIELDS
 from mcp_notarium.markup.inline_fields import find_fields, joined
 from mcp_notarium.markup.property_values import (

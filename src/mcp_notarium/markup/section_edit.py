@@ -22,7 +22,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.lines import LF, content_of, end_of, split_lines, start_of
 from mcp_notarium.domain.patch import replace_lines, replace_once
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.markup.blocks import Block, id_pattern
+from mcp_notarium.markup.block_ids import Block, id_pattern
 from mcp_notarium.markup.outline_items import as_children, child_indent, find_own_end, is_property
 from mcp_notarium.markup.section_names import Part, find_part
 from mcp_notarium.markup.sections import Section, read_sections

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from mcp_notarium.errors import PatchError
-from mcp_notarium.markup.blocks import Block, find_blocks
+from mcp_notarium.markup.block_ids import Block, find_blocks
 from mcp_notarium.markup.sections import Section, read_sections
 
 MOST_NAMED = 5
