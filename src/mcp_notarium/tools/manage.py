@@ -1,6 +1,6 @@
 """Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
-``many``, ``undo_many``, ``folders``, ``places`` and ``tags`` handle what else concerns many notes.
+``many``, ``undo_many``, ``folders``, ``problems`` and ``tags`` handle what else concerns many notes.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
@@ -22,7 +22,7 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import LOOKING, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.tools import folders, history, many, places, properties, tags, undo_many
+from mcp_notarium.tools import folders, history, many, problems, properties, tags, undo_many
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -365,9 +365,9 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "list_properties": properties.count,
     "rename_tag": many.rename_tag,
     "find_duplicates": find,
-    "list_folders": places.list_folders,
+    "list_folders": folders.list_folders,
     "move_folder": folders.move_folder,
-    "find_problems": places.find_problems,
+    "find_problems": problems.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }
