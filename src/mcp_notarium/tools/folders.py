@@ -31,9 +31,9 @@ from mcp_notarium.tools.bulk import (
     make_plan,
     require_all_notes,
 )
+from mcp_notarium.tools.bulk_changes import change, clean_folder, no_folders_error
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges, require_writable
-from mcp_notarium.tools.many import change, clean_folder, no_folders_error
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
