@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Literal, get_args
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, Value
@@ -241,21 +242,28 @@ EVERYTHING = Visibility()
 
 TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
-ACTIONS = (
-    *("trash", "untrash", "delete_permanently", "pin", "unpin"),
-    *("history", "restore_version", "undo", "change"),
-    *(
-        "list_tags",
-        "list_properties",
-        "rename_tag",
-        "find_duplicates",
-        "list_folders",
-        "move_folder",
-    ),
+Action = Literal[
+    "trash",
+    "untrash",
+    "delete_permanently",
+    "pin",
+    "unpin",
+    "history",
+    "restore_version",
+    "undo",
+    "change",
+    "list_tags",
+    "list_properties",
+    "rename_tag",
+    "find_duplicates",
+    "list_folders",
+    "move_folder",
     "find_problems",
-    *("get_stats", "reset_cache"),
-)
-"""The actions of ``manage``, from the same place."""
+    "get_stats",
+    "reset_cache",
+]
+"""The actions of ``manage``; ``_IRREVERSIBLE`` and ``LOOKING`` say what else holds for some."""
+ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 class Mode(StrEnum):

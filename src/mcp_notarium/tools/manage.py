@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.policy import LOOKING, Field
+from mcp_notarium.domain.policy import LOOKING, Action, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools import bulk_changes, bulk_undo, folders, history, problems, properties, tags
@@ -41,7 +41,7 @@ from mcp_notarium.tools.consent import remove_note, require_consent
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.question import Ask
-from mcp_notarium.tools.requests import Action, ManageRequest
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
