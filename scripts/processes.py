@@ -57,8 +57,8 @@ _A_PERSON = "the editor or pager of the person at the terminal; no server import
 PERMITTED = {
     "mcp_notarium.cli.server: import subprocess": _AS_A_CLIENT,
     "mcp_notarium.cli.server: subprocess.Popen": _AS_A_CLIENT,
-    "mcp_notarium.cli.drafts: import subprocess": _A_PERSON,
-    "mcp_notarium.cli.drafts: subprocess.Popen": _A_PERSON,
+    "mcp_notarium.cli.draft_files: import subprocess": _A_PERSON,
+    "mcp_notarium.cli.draft_files: subprocess.Popen": _A_PERSON,
     "mcp_notarium.cli.show: import subprocess": _A_PERSON,
     "mcp_notarium.cli.show: subprocess.Popen": _A_PERSON,
     "mcp_notarium.protocol.sdk_import: 'uvicorn'": "kept from being imported",

@@ -59,7 +59,7 @@ BUILDERS = {
     "mcp_notarium.storage.table_copy:_copy_state_table": "names of tables and columns from TABLES",
     "mcp_notarium.storage.table_copy:_count": "names of tables from TABLES",
     "mcp_notarium.storage.table_copy:copy_into": "names of tables from TABLES",
-    "mcp_notarium.account.rescue:_replace.fill": "the constants of the stores' tables",
+    "mcp_notarium.account.repair:_replace.fill": "the constants of the stores' tables",
     "mcp_notarium.account.copies:read_last_change": "the constants of the stores' tables",
     "mcp_notarium.account.copies:read_file_cost": "the constants of the stores' tables",
     "mcp_notarium.storage.database_opener:_configure": "settings written out there, and two numbers it computes",

@@ -12,7 +12,7 @@ from typing import Any
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.vault import canvases
 from mcp_notarium.sync import link_writes
-from mcp_notarium.tools import history, many, tags
+from mcp_notarium.tools import bulk_changes, history, tags
 
 Set = Callable[[Any, str, Any], None]
 Break = tuple[str, Callable[[Set], None], tuple[str, ...]]
@@ -37,7 +37,7 @@ def _other_tags_dropped(set_attribute: Set) -> None:
         made = renamed(held, old, new)
         return made if made == tuple(held) else (new,)
 
-    set_attribute(many, "renamed", alone)
+    set_attribute(bulk_changes, "renamed", alone)
 
 
 def _present_text_restored(set_attribute: Set) -> None:

@@ -21,16 +21,16 @@ from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.note_transfer import NoteTransfer
-from mcp_notarium.transfer import formats, import_plan, note_files
+from mcp_notarium.transfer import attachments, formats, import_plan
+from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
-from mcp_notarium.transfer.note_files import TakenFiles
-from mcp_notarium.transfer.store_files import StoreFiles
+from mcp_notarium.transfer.store_attachments import StoreFiles
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
@@ -94,7 +94,7 @@ async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str
 async def export(client: Client, store: str, path: Path, form: str = "markdown") -> TakenFiles:
     notes, shown = await read(client, store)
     with formats.writing(form, path) as made:
-        notes, taken = await note_files.take_out(
+        notes, taken = await attachments.take_out(
             notes, shown, transfer(client), made, lambda _done, _total: None
         )
         made.put_notes(notes, lambda _done, _total: None)
@@ -274,14 +274,14 @@ def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
             async with opened("memento", folder / "memento") as client:
                 planned, done = await bring(client, "memento", found)
                 (reason,) = planned.lost_files
-                assert reason == note_files.NO_FILES
+                assert reason == attachments.NO_FILES
                 assert len(planned.lost_files[reason]) == 3
                 assert done.files == 0
             monkeypatch.setattr(LocalStore, "largest_file", len(PLAN))
             monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PLAN) - 1)
             async with opened("local", folder / "local") as client:
                 planned, done = await bring(client, "local", found)
-                lost = planned.lost_files[note_files.FILE_TOO_LARGE]
+                lost = planned.lost_files[attachments.FILE_TOO_LARGE]
                 assert {one.size for _, one in lost} == {len(PAPER), len(PLAN) + 7}
                 ((_, file, why),) = done.refused_files
                 assert (file.path, done.imported) == ("assets/plan.png", 2)

@@ -21,9 +21,9 @@ from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import VersionLimits
-from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.stores.vault import kept_files
+from mcp_notarium.stores.vault import attachment_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
@@ -568,21 +568,21 @@ async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_pat
 async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))
-        move, others = kept_files.file_writer.move, [OTHER]
+        move, others = attachment_writer.file_writer.move, [OTHER]
 
         def exchanged(*call):
             if others:
                 (notes.folder / "plan.png").write_bytes(others.pop())
             move(*call)
 
-        monkeypatch.setattr(kept_files.file_writer, "move", exchanged)
+        monkeypatch.setattr(attachment_writer.file_writer, "move", exchanged)
         undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert "Its file stays" in undone["note"]
         assert notes.files() == {"plan.png": OTHER}
 
 
 async def test_half_a_file_that_a_killed_server_has_left_is_no_note(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_files.file_writer, "LEFT_BEHIND", 0.0)
+    monkeypatch.setattr(attachment_writer.file_writer, "LEFT_BEHIND", 0.0)
     name = f".notarium-{'a' * 64}--0123abcd.file.tmp"
     async with opened(tmp_path, {"Note.md": "x\n", name: b"\x89PNG half"}):
         pass

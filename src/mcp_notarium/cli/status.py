@@ -33,7 +33,7 @@ from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console, drafts, setup_key, terminal
+from mcp_notarium.cli import command_context, console, draft_files, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded, accounts
 from mcp_notarium.domain.note import WriteState
@@ -110,7 +110,7 @@ def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[s
         facts |= _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
     except (LockedError, CacheError) as error:
         facts |= describe_failure(error)
-    unsaved = drafts.describe_kept(config.account_dir)  # whether the account opens or not
+    unsaved = draft_files.describe_kept(config.account_dir)  # whether the account opens or not
     return facts | {"notices": [*facts.get("notices", ()), *unsaved]}
 
 

@@ -5,7 +5,7 @@ tools refuse what is not permitted, and no tool can change a policy.
 
 Rules of this file: denying wins over allowing. A note without tags is never allowed by accident,
 only by ``untagged``. Tags that are not understood may be any tag. Two spellings of a tag are one
-tag, as everywhere (``tag_key``). A path is the id of a note in a store that has paths (``note_paths``).
+tag, as everywhere (``tag_key``). A path is the id of a note in a store that has paths (``path_key``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Literal, get_args
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, PathPrefixes, Value
@@ -240,21 +241,28 @@ EVERYTHING = Visibility()
 
 TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
-ACTIONS = (
-    *("trash", "untrash", "delete_permanently", "pin", "unpin"),
-    *("history", "restore_version", "undo", "change"),
-    *(
-        "list_tags",
-        "list_properties",
-        "rename_tag",
-        "find_duplicates",
-        "list_folders",
-        "move_folder",
-    ),
+Action = Literal[
+    "trash",
+    "untrash",
+    "delete_permanently",
+    "pin",
+    "unpin",
+    "history",
+    "restore_version",
+    "undo",
+    "change",
+    "list_tags",
+    "list_properties",
+    "rename_tag",
+    "find_duplicates",
+    "list_folders",
+    "move_folder",
     "find_problems",
-    *("get_stats", "reset_cache"),
-)
-"""The actions of ``manage``, from the same place."""
+    "get_stats",
+    "reset_cache",
+]
+"""The actions of ``manage``; ``_IRREVERSIBLE`` and ``LOOKING`` say what else holds for some."""
+ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 class Mode(StrEnum):

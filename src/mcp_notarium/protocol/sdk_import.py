@@ -19,7 +19,7 @@ _TOLD_BY = ("mcp_notarium.protocol.sdk_server", "mcp", "pydantic", "httpx")
 _LOADED = (
     "mcp_notarium.protocol.event_loop",
     "mcp_notarium.protocol.sdk_server",
-    "mcp_notarium.account.rescue",
+    "mcp_notarium.account.repair",
     "mcp_notarium.account.rewrite",
     *("httpx", "httpcore", "argon2.low_level"),
 )

@@ -22,8 +22,8 @@ from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
+from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.snippets import Term, spelled
-from mcp_notarium.search.typed_words import units_of
 
 MOST_RANKED = 1000
 """Notes that are ranked, about. Beyond that the newest come first."""

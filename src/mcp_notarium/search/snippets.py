@@ -15,8 +15,8 @@ from itertools import islice
 from mcp_notarium.domain.lines import LF, shorten
 from mcp_notarium.search.folding import fold, is_run, next_piece, pieces
 from mcp_notarium.search.query import And, Condition, Or, Phrase, Ranked, Word
+from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.search.typed_words import units_of
 
 WIDTH = 120
 """Characters of a snippet, at most, without the marks of what was cut off."""

@@ -1,6 +1,6 @@
 """Change many notes in one call: plan, ask once, save one note after another, and tell what became of each.
 
-``many`` says what is changed. Each note is saved through the journal as by any other save, from its newest state, so a call
+``bulk_changes`` says what is changed. Each note is saved through the journal as by any other save, from its newest state, so a call
 that was cut off goes on if it is repeated: what is done is found to be so already. All writes of a change have one
 ``change_id``, by which one ``undo`` takes all of them back. A note that cannot be changed is left, with the reason.
 """
@@ -205,7 +205,7 @@ async def carry_out(
 
     ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told where nothing is to be done.
     A repeated request goes on with the same change, unless that has a ``change_id`` already. ``exact``: see
-    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``bulk_undo``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
     dry_run, digest = bool(request.dry_run), "" if change_id else digest_of(request, call)
     if dry_run or not (plan.todo or after.files):

@@ -36,7 +36,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import Attachment, KeptFile
-from mcp_notarium.stores.local import files
+from mcp_notarium.stores.local import attached_files
 from mcp_notarium.stores.local.kind import KIND
 
 MOST_LISTED = 500
@@ -68,11 +68,11 @@ class LocalStore:
         keeps_files=KIND.keeps_files,
     )
     codec_version = 1
-    largest_file = files.LARGEST
+    largest_file = attached_files.LARGEST
 
     def __init__(self, database: LentDatabase) -> None:
         self._db = database
-        self._files = files.NoteFiles(database)
+        self._files = attached_files.NoteFiles(database)
 
     async def list_page(
         self,

@@ -47,13 +47,13 @@ from mcp_notarium.stores.extensions import (
     NoteIndex,
     TemplateSettings,
 )
-from mcp_notarium.stores.vault import app_settings, attached_files, kept_files, note_codec
+from mcp_notarium.stores.vault import app_settings, attached_files, attachment_writer, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.app_settings import PropertyTypes
+from mcp_notarium.stores.vault.attachment_writer import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, VaultFolder, list_files
-from mcp_notarium.stores.vault.kept_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.kind import KIND
 from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
@@ -104,7 +104,7 @@ class VaultStore:
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION
-    largest_file = kept_files.LARGEST
+    largest_file = attachment_writer.LARGEST
     shortest_pause = 2.0
     """Seconds between two looks at all files of a wait, at least; in a large vault more. A listing, or a question
     whether anything has changed, believes events for so long."""
@@ -190,7 +190,7 @@ class VaultStore:
             settings = app_settings.read_attachment_settings(root, revision.id)
             files = partial(self._all_files, root)
             with self._keeping:
-                return kept_files.keep(
+                return attachment_writer.keep(
                     root, revision.id, name, data, settings=settings, files=files
                 )
 
@@ -206,13 +206,13 @@ class VaultStore:
     def discard_file(self, file_id: str, digest: str) -> bool:
         """See ``KeepingStore.discard_file``."""
         with self._folder.opened() as root:
-            return kept_files.discard(root, file_id, digest)
+            return attachment_writer.discard(root, file_id, digest)
 
     @in_thread
     def restore_file(self, file_id: str, digest: str) -> bool:
         """See ``KeepingStore.restore_file``."""
         with self._folder.opened() as root:
-            return kept_files.restore(root, file_id, digest)
+            return attachment_writer.restore(root, file_id, digest)
 
     def _living_folders(self, root: int) -> list[str]:
         with self._looking:

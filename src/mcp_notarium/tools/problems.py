@@ -1,74 +1,28 @@
-"""Handle ``manage list_folders`` and ``find_problems``: where notes lie, and what hangs loose among them.
+"""Handle ``manage find_problems``: broken links, notes without links or tags, files that nothing links to.
 
-Both answer from the index, and ask a store with folders which other files there are. What the policy hides is in neither.
+It answers from the index, and asks a store with folders which other files there are. Nothing that the policy hides is in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from math import ceil
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import LONGEST_PATH
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.markup.obsidian_links import find_links
-from mcp_notarium.tools.answers import Folder, FoldersAnswer, Problem, ProblemsAnswer
-from mcp_notarium.tools.many import no_folders_error
+from mcp_notarium.tools.answers import Problem, ProblemsAnswer
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.stores.extensions import TreeReads
 
-MOST_FOLDERS = 200
 MOST_PROBLEMS = 100
 """Rows of one page, of all kinds together."""
 _KINDS = 4
 _CANVAS_ENDINGS = (".canvas", ".base")
 """Files of the notes' app that stand for themselves: nothing needs to link to one."""
-
-
-async def list_folders(app: App, request: ManageRequest, call: CallContext) -> FoldersAnswer:
-    """Return one page of the folders in which visible notes outside the trash lie, by path; or of notes with others below them.
-
-    Raises ``InvalidRequest`` in a store without folders, and what ``wait_for_notes`` raises.
-    """
-    del call  # a read asks the user nothing
-    if not (app.library.traits.ids.paths or app.library.traits.tree):
-        raise no_folders_error(app)
-    status = await wait_for_notes(app)
-    page, size = request.page or 1, app.usage_limits.limit_rows(MOST_FOLDERS)
-    folders = await _parents(app) if app.library.traits.tree else _folders(app)
-    return FoldersAnswer(
-        folders=folders[(page - 1) * size : page * size],
-        total=len(folders),
-        next_page=page + 1 if page < ceil(len(folders) / size) else None,
-        sync=sync_part(status, now=app.clock()),
-    )
-
-
-def _folders(app: App) -> list[Folder]:
-    return [
-        Folder(folder=folder or "/", notes=own, below=below)
-        for folder, (own, below) in app.library.count_folders().items()
-    ]
-
-
-async def _parents(app: App) -> list[Folder]:
-    found = await cast("TreeReads", app.library.native).list_parents()
-    untold = app.config.policy.hides(Field.TEXT)
-    return [
-        Folder(
-            folder=one.id,
-            title=None if untold or not one.path else shorten(one.path, LONGEST_PATH),
-            notes=one.notes,
-            below=one.below,
-        )
-        for one in found
-    ]
 
 
 async def find_problems(app: App, request: ManageRequest, call: CallContext) -> ProblemsAnswer:

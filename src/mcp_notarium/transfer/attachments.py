@@ -32,7 +32,7 @@ from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
-from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
+from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
 
 _TRIES = 3
 """Files one after another that the store does not answer for, before no more are asked for."""
