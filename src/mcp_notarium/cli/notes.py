@@ -32,8 +32,8 @@ from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
 from mcp_notarium.tools.list import check_query, explain
-from mcp_notarium.tools.properties import day_of
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tasks import day_of
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.note_search import Found, Summary

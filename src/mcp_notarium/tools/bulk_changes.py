@@ -35,11 +35,12 @@ from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.list import check_query
 from mcp_notarium.tools.note_lookup import find_id, find_note
-from mcp_notarium.tools.properties import Changes, day_of, read_changes, with_properties, with_types
+from mcp_notarium.tools.properties import Changes, read_changes, with_properties, with_types
 from mcp_notarium.tools.requests import ManageRequest, PropertyChanges
 from mcp_notarium.tools.save import Draft, make_draft
 from mcp_notarium.tools.save_checks import check_tags
 from mcp_notarium.tools.tags import renamed, spell_query, spell_tag, spell_tags
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 from mcp_notarium.tools.tree_moves import find_place, moved
 

@@ -37,10 +37,11 @@ from mcp_notarium.search.query import (
 from mcp_notarium.tools.answers import ListAnswer, ListItem, Match, TaskRow
 from mcp_notarium.tools.consent import quote_id
 from mcp_notarium.tools.get import ROW_HIDDEN
-from mcp_notarium.tools.properties import day_of, require_filter
+from mcp_notarium.tools.properties import require_filter
 from mcp_notarium.tools.requests import MOST_PREVIEW_LINES, MOST_ROWS, ListRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tags import spell_query
+from mcp_notarium.tools.tasks import day_of
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:

@@ -41,14 +41,10 @@ from mcp_notarium.tools.note_lookup import (
     versions_of,
 )
 from mcp_notarium.tools.properties import (
-    COMES_AGAIN,
     Changes,
-    comes_again,
-    is_line,
     read_changes,
     title_lost_to_block,
     with_properties,
-    with_task,
     with_types,
 )
 from mcp_notarium.tools.question import Ask
@@ -67,6 +63,7 @@ from mcp_notarium.tools.save_checks import (
     section_number,
 )
 from mcp_notarium.tools.tags import spell_tags
+from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
 from mcp_notarium.tools.templates import Begun
 from mcp_notarium.tools.tool import CallContext
 
