@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, any_ending_of, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.file_names import (
+    HEAD,
+    UNNAMED,
+    any_ending_of,
+    clean_file_name,
+    ending_of,
+    kind_of,
+    kind_of_name,
+    split_ending,
+)
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
 from mcp_notarium.files.import_folders import find_folders, read_file

@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, UNKNOWN, any_ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.file_names import (
+    HEAD,
+    UNKNOWN,
+    UNNAMED,
+    any_ending_of,
+    clean_file_name,
+    kind_of,
+    kind_of_name,
+    split_ending,
+)
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key

@@ -11,8 +11,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from mcp_notarium.domain.file_names import numbered
-from mcp_notarium.domain.media_types import PICTURES
+from mcp_notarium.domain.file_names import PICTURES, numbered
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable, StoreRejected
 from mcp_notarium.markup.obsidian_links import find_targets

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from yaml import ScalarEvent, YAMLError
 
-from mcp_notarium.domain.media_types import kind_of_name
+from mcp_notarium.domain.file_names import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
 from mcp_notarium.markup.front_block import find_block, text_start
 from mcp_notarium.markup.front_matter import LARGEST, parse_events

@@ -16,8 +16,7 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.file_names import numbered
-from mcp_notarium.domain.media_types import kind_of_name
+from mcp_notarium.domain.file_names import kind_of_name, numbered
 from mcp_notarium.errors import NoteReadOnly, StoreRejected
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
