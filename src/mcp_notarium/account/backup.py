@@ -319,14 +319,13 @@ def _place_key_file(
 
 @dataclass(frozen=True, slots=True)
 class RestoredKeyFile:
-    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
-
-    ``copied``: its copy was written; else the next start does that.
-    """
+    """Hold what was restored."""
 
     keyfile: KeyFile
     quarantine: Path | None
+    """Where the key file that was there has gone, if any."""
     copied: bool
+    """Its copy was written; else the next start does that."""
 
 
 def restore_key_file(

@@ -62,23 +62,24 @@ _WIDEST = 20
 
 @dataclass(frozen=True, slots=True)
 class SeenAct:
-    """Hold one act. Texts are made for a terminal: one line each, without control characters.
-
-    ``at``: epoch seconds. ``result`` is None while nothing tells its end. ``notes``: ids of notes that are here. ``about``
-    are titles, or what the log calls the notes. ``changed``: lines added and removed and the like, '' if that is not known.
-    """
+    """Hold one act. Texts are made for a terminal: one line each, without control characters."""
 
     number: int
     at: float
+    """Epoch seconds."""
     client: str
     profile: str
     act: str
     result: Result | None
+    """None while nothing tells its end."""
     decision: str
     outcome: str
     notes: tuple[str, ...]
+    """Ids of notes that are here."""
     about: str
+    """Titles, or what the log calls the notes."""
     changed: str
+    """Lines added and removed and the like, '' if that is not known."""
 
     @property
     def does(self) -> str:

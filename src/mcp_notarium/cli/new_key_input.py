@@ -35,10 +35,11 @@ _MOST = 64 * 1024
 
 @dataclass
 class NewKey:
-    """Hold a new key. ``generated``: by this command; nobody has seen it yet."""
+    """Hold a new key."""
 
     secret: Secret
     generated: bool = False
+    """Whether this command has made it; nobody has seen it yet."""
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:

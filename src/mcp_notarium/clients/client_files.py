@@ -35,15 +35,13 @@ _PROFILE = "--profile"
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """Hold a client's file: its path without links, and its text; None if there is no file.
-
-    ``copy``: the path of its copy, which need not exist.
-    """
+    """Hold a client's file: its path without links, and its text; None if there is no file."""
 
     client: Client
     path: Path
     text: str | None
     copy: Path
+    """The path of its copy, which need not exist."""
 
 
 def read_file(client: Client, environ: Mapping[str, str], copies: Path) -> ClientFile:
@@ -271,15 +269,15 @@ def _error(path: Path, what: str) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class ClientEntry:
-    """Hold one server of ours in a client's file.
-
-    ``account``: the one it names, '' for none. ``variables``: those it sets. ``profile``: of the policy, '' for none.
-    """
+    """Hold one server of ours in a client's file."""
 
     client: str
     account: str
+    """The one it names, '' for none."""
     variables: Mapping[str, str]
+    """Those it sets."""
     profile: str
+    """The profile of the policy, '' for none."""
 
     @property
     def shown(self) -> str:

@@ -54,17 +54,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Hold the configuration, the origin of each setting, and warnings.
-
-    ``missing``: why no account can be opened with it. ``account``: the one of ``accounts.toml`` that is used.
-    """
+    """Hold the configuration, the origin of each setting, and warnings."""
 
     config: Config
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     policy: FoundPolicy
     missing: NotariumError | None = None
+    """Why no account can be opened with it."""
     account: Account | None = None
+    """The one of ``accounts.toml`` that is used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,24 +30,24 @@ NativeNames = Literal["pascal", "snake"]
 class Config:
     """Hold every setting, checked. Times are in seconds, addresses without a final slash.
 
-    The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
-    nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
-    ``store_settings`` are those of the store's own variables. ``allow_weak``: a command was told to make a
-    new database with a passphrase that can be guessed; no variable sets it. ``account_name``: what ``accounts.toml``
-    calls the account, '' if it is not from there.
+    The defaults are those of the variable table.
     """
 
     store: StoreKind
     store_settings: StoreSettings
+    """Those of the store's own variables."""
     data_dir: Path
     db_key: Secret | None = None
     db_key_origin: str = ""
     db_key_yields: bool = False
+    """The key comes from a ``.env`` that nobody named, and a key in the keychain is preferred."""
     db_encryption: bool = True
     kdf: str = "argon2id"
     kdf_chosen: bool = False
+    """Somebody has set ``kdf``."""
     kdf_iterations: int = 310_000
     allow_weak: bool = False
+    """A command was told to make a new database with a passphrase that can be guessed; no variable sets it."""
     on_unreadable: OnUnreadable = "refuse"
     memory_security: bool = False
     sync_interval: float = 300.0
@@ -66,6 +66,7 @@ class Config:
     policy: Policy = PERMISSIVE
     keychain: bool = True
     account_name: str = ""
+    """What ``accounts.toml`` calls the account, '' if it is not from there."""
     settings_files: tuple[Path, ...] = ()
     """Hold the files from which secrets and settings were read, the policy file among them."""
 

@@ -328,10 +328,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Hold the user's decisions. The default permits everything.
-
-    ``profile`` names the profile that narrows them for one client; '' is none.
-    """
+    """Hold the user's decisions. The default permits everything."""
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
@@ -342,6 +339,7 @@ class Policy:
     import_paths: tuple[tuple[str, ...], ...] = ()
     """Hold folders from which agents may keep files: a file must lie in one of each tuple. (): there is no such folder."""
     profile: str = ""
+    """Names the profile that narrows them for one client; '' is none."""
     hourly: tuple[tuple[str, int], ...] = ()
     """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
 

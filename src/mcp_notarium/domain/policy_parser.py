@@ -52,14 +52,12 @@ _AT_LINE = re.compile(r"\(at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file.
-
-    ``profiles``: what each profile permits by itself, by name.
-    """
+    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file."""
 
     policy: Policy
     lines: Mapping[str, int]
     profiles: Mapping[str, Policy]
+    """What each profile permits by itself, by name."""
 
 
 def parse_policy(text: str) -> PolicyText:

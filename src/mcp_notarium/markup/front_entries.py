@@ -29,24 +29,23 @@ _FIRST_KEY = 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold one key with its value, and where they stand in the note's text.
-
-    ``events``: those of the value, from ``start`` to ``end``; ``places``: those of a list's items. ``colon``: None if the key
-    has none.
-    """
+    """Hold one key with its value, and where they stand in the note's text."""
 
     name: str | None
     key: str
     name_start: int
     name_end: int
     colon: int | None
+    """None if the key has none."""
     start: int
     end: int
     events: tuple[yaml.Event, ...]
+    """Those of the value, from ``start`` to ``end``."""
     value: PropertyValue
     anchors: frozenset[str]
     aliases: frozenset[str]
     places: tuple[tuple[int, int], ...] = ()
+    """Those of a list's items."""
 
     @property
     def signature(self) -> tuple[object, ...]:

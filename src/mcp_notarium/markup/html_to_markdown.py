@@ -296,9 +296,10 @@ def items_of(one: Element) -> list[Element]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Hold the words of a task, and what its label has below them. ``words`` is the element that has both."""
+    """Hold the words of a task, and what its label has below them."""
 
     words: Element
+    """The element that has both."""
     line: list[Node]
     below: list[Node]
 

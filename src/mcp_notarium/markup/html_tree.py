@@ -97,15 +97,15 @@ def elements(nodes: Iterable[Node]) -> Iterator[Element]:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Hold what was parsed. ``well_formed``: every element ends where its own end tag stands, and there is no comment.
-
-    ``faults``: where the source is read otherwise than a browser may read it. ``too_deep``: it is no tree.
-    """
+    """Hold what was parsed."""
 
     nodes: list[Node]
     well_formed: bool
+    """Every element ends where its own end tag stands, and there is no comment."""
     faults: list[int]
+    """Where the source is read otherwise than a browser may read it."""
     too_deep: bool
+    """Whether it is nested too deeply to be a tree."""
 
 
 def parse(source: str) -> Fragment:

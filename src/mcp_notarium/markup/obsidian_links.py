@@ -79,16 +79,14 @@ def find_targets(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``.
-
-    ``part``: what is written behind its ``#``, from ``part_start`` on; '' if it has none.
-    """
+    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``."""
 
     target: str
     start: int
     end: int
     form: str
     part: str = ""
+    """What is written behind its ``#``, from ``part_start`` on; '' if it has none."""
     part_start: int = 0
 
     @property

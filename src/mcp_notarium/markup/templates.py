@@ -68,10 +68,11 @@ def has_code(template: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Hold which lines a block is, without those of the blocks below it. ``width``: of its indent; -1: the page's own lines."""
+    """Hold which lines a block is, without those of the blocks below it."""
 
     indent: str
     width: int
+    """Of its indent; -1: the page's own lines."""
     start: int
     end: int
 

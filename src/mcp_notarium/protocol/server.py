@@ -130,7 +130,6 @@ def _serve(
 
     def confine() -> None:
 
-
         make_bytecode()
         confinement.enter()
 
@@ -307,7 +306,6 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
         from mcp_notarium.protocol import event_loop  # noqa: F401, PLC0415 - imported to be there
 
         queue.put(ImportDone())
-
 
         import_sdk()
         gc.freeze()

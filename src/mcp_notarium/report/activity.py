@@ -49,11 +49,12 @@ class Result(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """Count acts by their results, and the bytes of the answers. ``last_ms``: the latest, in epoch ms."""
+    """Count acts by their results, and the bytes of the answers."""
 
     results: Counter[Result] = field(default_factory=Counter)
     bytes_out: int = 0
     last_ms: int = 0
+    """The latest, in epoch ms."""
 
     @property
     def calls(self) -> int:
@@ -84,10 +85,11 @@ class Act:
 
 @dataclass(slots=True)
 class Program:
-    """Hold what one program did, by tool. ``new``: the log knows older acts, but none of this program."""
+    """Hold what one program did, by tool."""
 
     name: str
     new: bool = False
+    """The log knows older acts, but none of this program."""
     versions: set[str] = field(default_factory=set)
     tally: Tally = field(default_factory=Tally)
     tools: dict[str, Tally] = field(default_factory=dict)

@@ -256,10 +256,11 @@ def _negate(items: Sequence[_Item]) -> list[_Item]:
 
 @dataclass(slots=True)
 class _Group:
-    """Hold items joined by OR. ``strict``: AND stands beside it."""
+    """Hold items joined by OR."""
 
     items: list[Condition | _Filter]
     strict: bool = False
+    """AND stands beside it."""
 
 
 def _groups(items: Sequence[_Item]) -> Iterator[_Group]:

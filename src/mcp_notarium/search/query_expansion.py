@@ -208,17 +208,16 @@ _SHORTEST_JOINED = 5
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Hold one thing that typed words ask for.
-
-    ``text`` is what was typed. ``spellings`` are words and phrases: a note with any of them has the unit. ``parts``: a note
-    with some of them has some of it (the pairs of a run, the words of an identifier). ``words``: how many typed words
-    it stands for.
-    """
+    """Hold one thing that typed words ask for."""
 
     text: str
+    """What was typed."""
     spellings: tuple[str, ...]
+    """Words and phrases: a note with any of them has the unit."""
     parts: tuple[str, ...] = ()
+    """A note with some of them has some of it (the pairs of a run, the words of an identifier)."""
     words: int = 1
+    """How many typed words it stands for."""
 
 
 def units_of(words: Sequence[str]) -> tuple[Unit, ...]:

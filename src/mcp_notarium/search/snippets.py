@@ -40,17 +40,17 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Hold a word or phrase to look for, in folded pieces.
-
-    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word. ``sought``: what was
-    asked for; several terms may be spellings of the same. ``weight``: how much it says.
-    """
+    """Hold a word or phrase to look for, in folded pieces."""
 
     pieces: tuple[str, ...]
     prefix: bool = False
+    """The last piece is the beginning of a word."""
     inside: bool = False
+    """It may stand inside a word."""
     sought: str = ""
+    """What was asked for; several terms may be spellings of the same."""
     weight: float = 1.0
+    """How much it says."""
 
 
 def spelled(

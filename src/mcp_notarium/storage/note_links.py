@@ -37,13 +37,11 @@ _SLICE = 1000
 
 @dataclass(frozen=True, slots=True)
 class LinkedNotes:
-    """Hold the links of a note: each target as written with the note that it means, None if there is none.
-
-    ``linked_from``: the notes that link to it, by path.
-    """
+    """Hold the links of a note: each target as written with the note that it means, None if there is none."""
 
     links: tuple[tuple[str, str | None], ...]
     linked_from: tuple[str, ...]
+    """The notes that link to it, by path."""
 
 
 class NoteLinks:
@@ -236,15 +234,15 @@ CROSS JOIN notes n ON n.pk = m.pk AND n.trash = 0
 
 @dataclass(slots=True)
 class Survey:
-    """Hold what is found. ``broken``: note and target as written; ``unlinked``: the files that no link means.
-
-    ``canvases``: the same as ``broken`` for what canvases show, from the top, and what their texts link to.
-    """
+    """Hold what is found."""
 
     broken: list[tuple[str, str]] = field(default_factory=list)
+    """Note and target as written."""
     canvases: list[tuple[str, str]] = field(default_factory=list)
+    """The same as ``broken`` for what canvases show, from the top, and what their texts link to."""
     orphans: list[str] = field(default_factory=list)
     unlinked: list[str] = field(default_factory=list)
+    """The files that no link means."""
 
 
 def survey(
@@ -277,16 +275,15 @@ def survey(
 
 @dataclass(slots=True)
 class MoveSurvey:
-    """Hold what links must become if a folder moves: of each note, the new target and the path that it means.
-
-    ``inside``: the notes in the folder. ``shown``: the files in the folder that notes in it show or link to. ``moved``: the former paths of notes that an earlier
-    call has moved already; links to them are of that time.
-    """
+    """Hold what links must become if a folder moves: of each note, the new target and the path that it means."""
 
     inside: Sequence[str]
+    """The notes in the folder."""
     links: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
+    """The files in the folder that notes in it show or link to."""
     moved: set[str] = field(default_factory=set)
+    """The former paths of notes that an earlier call has moved already; links to them are of that time."""
     canvases: dict[str, dict[Link, tuple[str | None, str]]] = field(default_factory=dict)
     """The same as ``links`` for the texts of canvases."""
 

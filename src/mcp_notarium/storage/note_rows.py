@@ -78,14 +78,11 @@ def _clean(change: Change) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Hold the rows of one revision, without what only the table knows.
-
-    ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
-    without the key, ``tags``: tag and key of each, ``properties``, ``tasks``: those of ``note_properties`` and ``note_tasks`` without the key; all in the order of the statements there.
-    """
+    """Hold the rows of one revision, without what only the table knows."""
 
     revision: Revision
     note: tuple[Value, ...]
+    """The columns of ``notes`` without key and version, ``base``: those of ``note_base`` without the key, ``tags``: tag and key of each, ``properties``, ``tasks``: those of ``note_properties`` and ``note_tasks`` without the key; all in the order of the statements there."""
     base: tuple[Value, ...]
     tags: tuple[tuple[str, str], ...]
     properties: tuple[tuple[Value, ...], ...]

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class Numbers:
     """Hold how the versions of a note are counted: from which stored number on is how much added, in this order.
 
-    Versions below the first number are not shown. ``parts`` is empty while the note is hidden.
+    Versions below the first number are not shown.
     """
 
     parts: tuple[tuple[int, int], ...] = ((0, 0),)
+    """Empty while the note is hidden."""
 
     @property
     def least(self) -> int:

@@ -66,15 +66,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Hold a note (pk), the words it lacks, and whether it has one inside another word only.
-
-    ``by_meaning``: no word finds it.
-    """
+    """Hold a note (pk), the words it lacks, and whether it has one inside another word only."""
 
     pk: int
     lacks: tuple[str, ...] = ()
     inside: bool = False
     by_meaning: bool = False
+    """No word finds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,18 +192,17 @@ _COMMONER = 50
 
 @dataclass(slots=True)
 class Spelled:
-    """Hold what is looked for, with corrections.
-
-    ``corrected``: words as typed, and what they are searched as, too. ``unknown``: misspelt words, and what they may
-    mean, the likeliest first; ``rare`` likewise words that one note has. ``read``: whether the terms of all
-    notes were known; None: none were needed.
-    """
+    """Hold what is looked for, with corrections."""
 
     sought: list[Sought]
     read: bool | None
+    """Whether the terms of all notes were known; None: none were needed."""
     corrected: dict[str, str] = field(default_factory=dict)
+    """Words as typed, and what they are searched as, too."""
     unknown: dict[str, list[Candidate]] = field(default_factory=dict)
+    """Misspelt words, and what they may mean, the likeliest first."""
     rare: dict[str, list[Candidate]] = field(default_factory=dict)
+    """Likewise words that one note has."""
 
 
 async def correct(

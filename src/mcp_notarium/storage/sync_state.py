@@ -82,29 +82,26 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Hold what a status is made of. ``notes`` are in the index.
-
-    ``left_out``: those without a usable id or text, that no listing has or that could not be read yet.
-    """
+    """Hold what a status is made of."""
 
     notes: int
+    """How many are in the index."""
     cursor: str | None
     progress: LoadProgress
     metrics: Metrics
     left_out: int
+    """Those without a usable id or text, that no listing has or that could not be read yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFileRow:
-    """Hold a file that a call from here has made: its SHA-256, and when it was kept.
-
-    ``discarded``: an undo has taken it.
-    """
+    """Hold a file that a call from here has made: its SHA-256, and when it was kept."""
 
     id: str
     digest: str
     at: float
     discarded: bool = False
+    """Whether an undo has taken it."""
 
 
 class SyncState:

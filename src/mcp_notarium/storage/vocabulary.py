@@ -44,11 +44,12 @@ _REACHES = ((8, 2), (4, 1))
 
 @dataclass(frozen=True, slots=True)
 class NearTerm:
-    """Hold a term spelled almost like a word. ``notes``: about how many have it, perhaps before some have gone."""
+    """Hold a term spelled almost like a word."""
 
     term: str
     mistakes: int
     notes: int
+    """About how many have it, perhaps before some have gone."""
 
 
 class Vocabulary:

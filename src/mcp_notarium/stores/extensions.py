@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Hold what a body replaces in a note.
-
-    ``native``: that, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing. ``names``: what of
-    it the ``Content`` does not say and a person would miss, in the user's words. ``becomes``: what the body makes of it, in the
-    same form.
-    """
+    """Hold what a body replaces in a note."""
 
     native: bytes = b""
+    """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
+    """What of it the ``Content`` does not say and a person would miss, in the user's words."""
     becomes: bytes = b""
+    """What the body makes of it, in the same form."""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
@@ -142,15 +140,18 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Hold what is known of a file that a note shows or links to. ``kind``: its media type; ``size`` in bytes, ``modified_at`` in epoch seconds.
+    """Hold what is known of a file that a note shows or links to.
 
     The id says which note has it, in a store where notes have files: ``NOTE/FILE``.
     """
 
     id: str
     kind: str
+    """Its media type."""
     size: int | None = None
+    """In bytes."""
     modified_at: int | None = None
+    """In epoch seconds."""
 
 
 class AttachmentStore(Store, Protocol):
@@ -171,15 +172,14 @@ class AttachmentStore(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """Hold where a store has put a file.
-
-    ``id``: as ``find_attachments`` names it. ``link``: what the text of the note says to show it, in the app's own form; '' where
-    the note shows it without. ``made``: it was not there before, with these bytes.
-    """
+    """Hold where a store has put a file."""
 
     id: str
+    """Its id, as ``find_attachments`` names it."""
     link: str
+    """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
     made: bool
+    """It was not there before, with these bytes."""
 
 
 class KeepingStore(Store, Protocol):

@@ -97,16 +97,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Hold an answer read to its end. Header names are lower-case.
-
-    ``in_doubt``: an earlier try of this write may have been carried out, so a refusal here does
-    not prove that nothing happened.
-    """
+    """Hold an answer read to its end. Header names are lower-case."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     in_doubt: bool = False
+    """An earlier try of this write may have been carried out, so a refusal here does not prove that nothing happened."""
 
     @property
     def ok(self) -> bool:

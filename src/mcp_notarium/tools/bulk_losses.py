@@ -27,15 +27,14 @@ _MOST_GROUPS = 5
 
 @dataclass(frozen=True, slots=True)
 class BulkLoss:
-    """Hold what is lost of one note. ``others``: in how many notes whose links change.
-
-    ``taken`` is a digest of what the lost parts say.
-    """
+    """Hold what is lost of one note."""
 
     parts: tuple[str, ...]
     why: str
     taken: str
+    """A digest of what the lost parts say."""
     others: int
+    """In how many notes whose links change."""
 
     def is_within(self, agreed: BulkLoss | None) -> bool:
         """Tell whether an answer about ``agreed`` holds for this."""

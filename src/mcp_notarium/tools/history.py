@@ -58,14 +58,13 @@ _WHOLE = (
 
 @dataclass(slots=True)
 class _Goal:
-    """Hold what a note is to be again.
-
-    ``said``: a sentence about what is known not to come back. ``beside``: what changes and no content says.
-    """
+    """Hold what a note is to be again."""
 
     content: Content = field(default_factory=lambda: Content(""))
     said: str = ""
+    """A sentence about what is known not to come back."""
     beside: tuple[str, ...] = ()
+    """What changes and no content says."""
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:

@@ -43,17 +43,17 @@ _HEADING = re.compile(r"\s*#{1,6}\s+")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Hold what a new note begins with, before what was asked for is put into it.
-
-    ``path``: the only id that it may get, '' for any. ``form``: what its text is. ``said``: what else to say in the answer.
-    ``key``: what calls have in common that would make the same note.
-    """
+    """Hold what a new note begins with, before what was asked for is put into it."""
 
     content: Content
     path: str = ""
+    """The only id that it may get, '' for any."""
     form: Form = Form.LINES
+    """What its text is."""
     said: str = ""
+    """What else to say in the answer."""
     key: str = ""
+    """What calls have in common that would make the same note."""
 
 
 async def begin_from_template(

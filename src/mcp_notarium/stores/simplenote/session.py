@@ -152,7 +152,7 @@ class _Refusal:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Tokens:
-    """Choose tokens for one account. ``clock`` gives seconds that nobody sets: it measures pauses."""
+    """Choose tokens for one account."""
 
     authenticator: Authenticator
     username: str
@@ -161,6 +161,7 @@ class Tokens:
     store: TokenStore
     owner: TokenOwner
     clock: Callable[[], float]
+    """Gives seconds that nobody sets: it measures pauses."""
 
     def __post_init__(self) -> None:
         """Begin without a token."""

@@ -76,17 +76,18 @@ _FORMS: Mapping[str, _Target] = {"relative": "relative", "absolute": "absolute"}
 
 @dataclass(frozen=True, slots=True)
 class AttachmentSettings:
-    """Hold where the app puts attachments of a note, and how it links to them.
-
-    ``folder``: as a path from the top; '' is the top. ``wiki``: by wikilinks. ``target``: what a link names the file by. ``named``: a
-    link shows the name of the file. ``embeds_all``: also what is no picture.
-    """
+    """Hold where the app puts attachments of a note, and how it links to them."""
 
     folder: str
+    """As a path from the top; '' is the top."""
     wiki: bool
+    """Whether links are wikilinks."""
     target: _Target
+    """What a link names the file by."""
     named: bool
+    """A link shows the name of the file."""
     embeds_all: bool
+    """Whether it also embeds what is no picture."""
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
