@@ -85,16 +85,14 @@ DEFAULTS = ChangeOptions()
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """Hold what was written. ``proven``: the database was opened with it.
-
-    ``copied``: its copy was written, too; else the next start does that. What was written is active,
-    whatever these two say.
-    """
+    """Hold what was written. It is active, whatever the fields say."""
 
     before: KeyFile
     after: KeyFile
     proven: bool
+    """The database was opened with it."""
     copied: bool
+    """Its copy was written, too; else the next start does that."""
 
 
 Change = Callable[[KeyFile, DataKey, Secret], KeyFile]

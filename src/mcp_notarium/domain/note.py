@@ -178,28 +178,30 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Hold one state of one note as the store acknowledged it.
-
-    ``etag`` is opaque and compared for equality only. ``server_version`` is the store's own number, if
-    it has one. Times are Unix epoch seconds. ``raw`` is what the store's object holds beyond the other
-    fields, unknown fields included, so that a later write can preserve it. Only the store's own codec
-    reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
-    ``identity`` names the note beyond its id where a store may rename it: a note that is missing under one
-    id and new under another with the same identity is one note, and no other note ever gets it. None: ids
-    never change, or it is not certain. ``links``: what its text links to; None in a store without paths. The
-    index does not give it back.
-    """
+    """Hold one state of one note as the store acknowledged it. Times are Unix epoch seconds."""
 
     id: str
     etag: str
+    """Opaque and compared for equality only."""
     content: Content
     created_at: float
     modified_at: float
     raw: bytes
+    """What the store's object holds beyond the other fields, unknown fields included, so that a later write can
+    preserve it. Only the store's own codec reads it.
+    """
     server_version: int | None = None
+    """The store's own number, if it has one."""
     tags_understood: bool = True
+    """False: the object has tags that ``content`` does not show."""
     identity: str | None = None
+    """Names the note beyond its id where a store may rename it.
+
+    A note that is missing under one id and new under another with the same identity is one note, and no other note
+    ever gets it. None: ids never change, or it is not certain.
+    """
     links: Links | None = field(default=None, compare=False, repr=False)
+    """What its text links to; None in a store without paths. The index does not give it back."""
 
 
 @dataclass(frozen=True, slots=True)
