@@ -3,7 +3,7 @@
 A key is tested by unwrapping a slot, never by trying the database. The data key is proven twice: by
 the slot's own tag, and by the MAC over the whole file, made with a key derived from it.
 
-Each function returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes
+Each change is one pure function. It returns the next key file (sequence + 1, new MAC) or raises ``SlotsRefused`` and changes
 nothing. A slot never changes its secret; it is added, replaced or removed. The data key and the
 database stay as they are. ``account/key_changes`` runs the steps.
 """

@@ -3,7 +3,7 @@
 A value is yes or no, a number, a text, or a list of texts. A text that is an ISO date is a date; nothing else is.
 A mark that a note has or has not (``pinned``) is a property that is True, and is not there otherwise.
 
-The types are those of Obsidian's ``types.json``. A value that has another type is converted if that loses nothing, and else
+An app may have set the type of a property, one of Obsidian's ``types.json``. A value that has another type is converted if that loses nothing, and else
 refused with the form that is taken.
 """
 

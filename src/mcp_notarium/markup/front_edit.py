@@ -3,7 +3,7 @@
 Only the value's own span is written: comments, quotes, order, anchors and all other keys stay as they are. A list keeps its form,
 and those of its items that stay keep theirs; a text stays in its quotes, or in lines below its ``|``. After each change the block is read again: a change of anything else is refused.
 
-Words stay plain where YAML 1.1 and 1.2 both take them for text; else they are in double quotes.
+Written words stay plain where YAML 1.1 and 1.2 both take them for text; else they are in double quotes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Change some words of a line of HTML, byte-exact around them. Pure."""
+"""Change some words of a line of HTML, or some cells and rows of a table, byte-exact around them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell what a part of a note would lose if it were written anew from its Markdown. Pure."""
+"""Cut the HTML of a note into blocks, and tell what a part would lose if it were made again from its Markdown. Pure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Everything that a reader would see is visible in it. What Markdown cannot say (colours, widths, merged cells) is
 left out here; ``html_codec`` finds that out before it changes a block.
 
-A class that is none of these is the name itself: ``language-python``.
+A code block has its language as a class: Markdown's ``python`` is ``language-text-x-python``. A class that is no MIME
+type is the name itself: ``language-python``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``{{date:FORMAT}}`` and ``{{time:FORMAT}}`` take a format of moment.js. Whatever else stands in a template stays as it is:
 code of Templater (``<% %>``) is text here.
 
-Its code (``<% %>``) names dates, the time and the page. Whatever else stands there, such as a date in words, stays as it is.
+The code of a template of Logseq (``<% %>``) names dates, the time and the page. Whatever else stands there, such as a date in words, stays as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Store what notes link to, in stores with paths; find the links of a note, broken links and orphans.
 
 A link is kept as it is written, and resolved when somebody asks: so it is right after every rename, and a note
-that appears or is hidden changes no other row. Hidden notes are not here: no link leads to one or comes from one.
-
-Hidden notes are not in the index, so a link to one leads nowhere. Notes in the trash do not count.
+that appears or is hidden changes no other row. Hidden notes are not here: no link leads to one or comes from one. Notes in the trash do
+not count as linked.
 """
 
 from __future__ import annotations

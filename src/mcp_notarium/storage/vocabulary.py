@@ -4,7 +4,7 @@ They are used only when a search has found little. Reading them means reading th
 notes), so a thread does that, they are kept (about a megabyte), and the words of a few changed notes are
 added. Terms are folded and stemmed. With each stands how many notes have it, to a power of two.
 
-Words are folded. A mistake is a letter that is wrong, missing or too many, or two neighbours that are swapped.
+A mistake in a word is a letter that is wrong, missing or too many, or two neighbours that are swapped.
 """
 
 from __future__ import annotations

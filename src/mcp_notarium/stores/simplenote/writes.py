@@ -5,8 +5,8 @@ While an earlier try of a write may have arrived, a refusal proves nothing and b
 note's date of making, or "nothing to change" over another text. This module merges nothing, and sends a write
 again only after status 440.
 
-Without one the tag would not show in Simplenote's own tag list. This happens after the note itself is
-stored, in the background. It never raises and gives up on any failure.
+A tag that is put on a note here also becomes an object: without one it would not show in Simplenote's own tag list.
+This happens in the background, after the note itself is stored. It never raises and gives up on any failure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Read what the settings of Obsidian and Logseq say of a vault: where daily notes, templates and attachments go, the types of properties.
+"""Read what the settings of Obsidian and Logseq say of a vault: places of notes and files, and types of properties.
 
 The files are opened as notes are: no link is followed, no other file is read, and no more than a bounded part. A setting that
-is missing or cannot be read is the app's default.
+is missing or cannot be read is the app's default; a type that is not known counts as none. Each call that needs a setting
+reads it again, and nothing of the files is logged.
 
-Maps become dictionaries, whose keywords keep their colon (``":journals-directory"``); lists, vectors and sets become lists;
+Logseq's settings are EDN. Maps become dictionaries, whose keywords keep their colon (``":journals-directory"``); lists, vectors and sets become lists;
 symbols, numbers and characters stay as they are written. Of a tagged value the tag is left out.
-
-The file is read at each call that needs it, as the other settings are. A type that is not known counts as none. Nothing of the
-file is logged.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 No step overwrites a file. What another program does meanwhile is kept: a file goes to the trash only with the bytes that were asked for.
 
-A move overwrites nothing, and is one step of the file system. Doing it twice changes nothing.
+A move is one step of the file system. Doing it twice changes nothing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every start imports this module, so it imports what opens files only when that is asked for.
 
-Only folders that are there are returned. A list that cannot be read is as good as none. Nothing is written.
+Of the vaults that apps know, only folders that are there are returned. A list that cannot be read is as good as none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
 from mcp_notarium.domain.properties import PropertyPlace
-from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.stores.kind import AccountIdentity, Ids, Place, StoreKind, StoreSettings, Truth
 from mcp_notarium.system import SYSTEM
 
@@ -142,6 +141,8 @@ def _vaults(environ: Mapping[str, str]) -> Iterator[Place]:
 
 def _read_list(path: Path) -> list[Place]:
     """Return the vaults of a list: ``{"vaults": {ID: {"path": ..., "ts": milliseconds, "open": true}}}``."""
+    from mcp_notarium.files.private_files import open_regular  # noqa: PLC0415 - only `setup` asks
+
     with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         with open_regular(path, follow=True) as file:
             rows = list(json.loads(file.read(_MOST_BYTES))["vaults"].values())

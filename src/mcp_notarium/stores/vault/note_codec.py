@@ -3,7 +3,8 @@
 The text is the whole file, its front matter included: agents see and edit all properties. What an edit must not
 spoil by accident is kept: the block of properties, how lines end, a byte order mark.
 
-A block of YAML above them would take them their meaning: Logseq reads properties of a page at its very top alone.
+A page of Logseq has its tags in the properties at its very top (``tags:: a, b``). They lose their meaning below a block
+of YAML, so none is put above them.
 """
 
 from __future__ import annotations
