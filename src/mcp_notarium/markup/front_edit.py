@@ -47,11 +47,10 @@ _RESOLVER = yaml.SafeLoader("")
 _TEXT = "tag:yaml.org,2002:str"
 
 
-def set_in_block(text: str, name: str, value: PropertyValue, *, replace_other: bool = False) -> str:
+def set_in_block(text: str, name: str, value: PropertyValue) -> str:
     """Return the text with a property set in its block; a note without a block gets one.
 
-    Raises ``NotUnderstood``, and ``UnfitProperty`` for a value that other ones refer to, or an ``OtherValue`` unless
-    ``replace_other``.
+    Raises ``NotUnderstood``, and ``UnfitProperty`` for an ``OtherValue``, or a value that other ones refer to.
     """
     block = read_block(text)
     if block is None:
@@ -64,7 +63,7 @@ def set_in_block(text: str, name: str, value: PropertyValue, *, replace_other: b
         return _checked([_add(text, block, name, value)], text, block, name, value)
     if _is_same(entry.value, value):
         return text
-    if isinstance(entry.value, OtherValue) and not replace_other:
+    if isinstance(entry.value, OtherValue):
         raise UnfitProperty(f"The value of `{name}` has parts: change it in the note's text.")
     _require_unshared(block, entry, name)
     ways = (
