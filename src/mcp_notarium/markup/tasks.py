@@ -124,11 +124,6 @@ class Task:
         return self.day("scheduled")
 
     @property
-    def priority(self) -> str | None:
-        """Return ``highest``, ``high``, ``medium``, ``low`` or ``lowest``."""
-        return self.value("priority")
-
-    @property
     def recurrence(self) -> str | None:
         """Return the words that say when it comes again."""
         return self.value("recurrence")

@@ -96,7 +96,7 @@ def test_words_of_logseq_are_tasks_with_the_days_below_them():
     assert (first.due, first.scheduled, first.day("start")) == (
         date(2026, 12, 5), date(2026, 12, 1), None,
     )  # fmt: skip
-    assert (first.priority, first.recurrence, first.is_open) == ("high", ".+1d", True)
+    assert (first.value("priority"), first.recurrence, first.is_open) == ("high", ".+1d", True)
 
 
 def test_what_is_read_is_bounded():
