@@ -258,11 +258,11 @@ def test_an_error_without_words_ends_the_screen_and_shows_no_text_of_a_note(
     program.write_text(
         "import sys\n"
         "from mcp_notarium.__main__ import main\n"
-        "from mcp_notarium.cli import watch_source\n"
+        "from mcp_notarium.cli import watch\n"
         "def read(self, note_id):\n"
         "    text = self._app.library.get(note_id).text\n"
         "    return len(text) / 0\n"
-        "watch_source.WatchSource.read = read\n"
+        "watch.WatchSource.read = read\n"
         "sys.exit(main())\n"
     )
     with Server(env) as server:
