@@ -62,7 +62,7 @@ class ProvenKey:
         return self.key.origin == KEYCHAIN
 
     def slots_to_replace(self, slot_ids: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
+        """List the slots that a new key replaces. Raises as ``key_slots.slots_to_replace`` does."""
         return key_slots.slots_to_replace(
             self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=slot_ids
         )
@@ -112,7 +112,7 @@ def rotate_passphrase(
     """Rotate the key: let ``new``, a passphrase or a raw key, open the cache instead of the old key.
 
     ``parameters`` None: :func:`kdf_policy` chooses the cost. ``slot_ids`` and ``keychain``: as for
-    ``slot_changes.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
+    ``key_slots.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
     ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or BUSY) with nothing changed.
     """
     require_new(new, account=settings.account.name, allow_weak=allow_weak)

@@ -313,7 +313,7 @@ class TypingStore(Store, Protocol):
     """Reach a store with the trait ``types_properties``."""
 
     async def read_property_types(self) -> Mapping[str, str]:
-        """Return the types (``domain.property_types``) that the app gives to properties, by the keys of their names."""
+        """Return the types (``FORMS`` of ``domain.properties``) that the app gives to properties, by the keys of their names."""
 
 
 class DayMakingStore(Store, Protocol):
