@@ -74,7 +74,7 @@ _REASONS: dict[type[BaseException], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Hold what to send. ``headers`` may hold secrets: a request is never printed.
+    """Hold what to send. ``url`` and ``headers`` may hold secrets: a request is never printed.
 
     ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
     session's. ``write``: an unanswered request may have changed something. ``withdrawable``: it is
@@ -83,7 +83,7 @@ class Request:
     """
 
     method: str
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
     write: bool = False

@@ -84,6 +84,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     properties=PROPERTIES,
+    fields=FIELDS,
     describe=lambda store: cast("MementoStore", store).describe(),
     native_toolset="memento",
     native=lambda store, index: cast("MementoStore", store).native(index),

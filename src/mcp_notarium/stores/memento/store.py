@@ -43,7 +43,7 @@ from mcp_notarium.stores.contract import (
 from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
-from mcp_notarium.stores.memento.kind import FIELDS, KIND
+from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
 from mcp_notarium.threads import in_thread, run_in_thread
@@ -71,7 +71,7 @@ class MementoStore:
         titles=KIND.titles,
         spaced_tags=True,
         properties=KIND.properties,
-        fields=FIELDS,
+        fields=KIND.fields,
         revives=True,
         beside=note_codec.beside,
         attachments=True,

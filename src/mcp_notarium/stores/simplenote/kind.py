@@ -175,6 +175,7 @@ KIND = StoreKind(
     access=_access,
     trash=True,
     properties=PROPERTIES,
+    fields=FIELDS,
     takes_id=is_plain_id,
     export_format=_export_format,
     clock=lambda store: cast("SimplenoteStore", store).http.clock_difference,

@@ -84,7 +84,7 @@ async def add(app: App, request: AddNoteRequest, call: CallContext) -> PlainAnsw
         return make_draft(app, None, content)
 
     _, note, _ = await carry_out(app, draft, call)
-    return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,))
+    return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,), from_notes=False)
 
 
 async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
