@@ -13,7 +13,9 @@ _NOT_IN_NAMES = re.compile(
     r'[\x00-\x1f\x7f-\x9f\\/:*?"<>|#^\[\](){}%`\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]+'
 )
 """What Windows refuses in a name, what ends a name inside a link, and what cannot be seen."""
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|$)", re.IGNORECASE)
+DEVICES = "con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]"
+"""Names that Windows keeps for devices, with any ending; as a pattern, in any letter case."""
+_RESERVED = re.compile(rf"({DEVICES})(?=\.|$)", re.IGNORECASE)
 
 
 PDF = "application/pdf"

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.file_names import DEVICES
 from mcp_notarium.domain.note import LONGEST_ID, Content, Properties, Revision, Value, read_values
 from mcp_notarium.errors import InvalidRequest
 
@@ -30,7 +31,7 @@ _WRITER = "notarium"
 _PREFIX = "property:"
 """Stands before the name of a property that is called like one of these."""
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
+_RESERVED = re.compile(rf"({DEVICES})(?=\.|$)", re.IGNORECASE)
 _LONGEST_NAME = 60
 _MOST_BYTES = 180
 _LONGEST_FOLDER = 2000
