@@ -53,7 +53,6 @@ _TIME = 10
 """Columns of the time and what is behind it."""
 _LEAST_ABOUT = 32
 """Columns that titles need; a terminal with fewer columns left shows them in a line of their own."""
-_MOST_NOTES = 3
 _DIGEST = re.compile("[0-9a-f]{64}")
 _DIGEST_SHOWN = 8
 _WIDEST = 20
@@ -282,9 +281,7 @@ def _describe_outcome(result: Result, last: Record) -> str:
 def _about(last: Record, titles: Mapping[str, str]) -> Iterable[str]:
     notes = export.as_json(last)["notes"]
     notes = notes if isinstance(notes, list) else [notes]
-    named = [f"“{titles[str(one)]}”" if str(one) in titles else str(one) for one in notes]
-    more = len(named) - _MOST_NOTES
-    yield ", ".join(named[:_MOST_NOTES]) + (f" and {more} more" if more > 0 else "")
+    yield _named(f"“{titles[str(one)]}”" if str(one) in titles else str(one) for one in notes)
     yield f"{last.bytes_out:,} bytes" if last.bytes_out else ""
 
 
