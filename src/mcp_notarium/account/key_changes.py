@@ -259,16 +259,13 @@ def record_restored(
 
 @dataclass(frozen=True, slots=True)
 class SlotList:
-    """Hold the slots as they stand in the key file.
-
-    ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
-    opens none. Without a key nothing proves that the list is as it was written; ``uncertain``: the
-    copy beside it says that it is newer, and no key tells whether that is true.
-    """
+    """Hold the slots as they stand in the key file. Without a key nothing proves that they are as they were written."""
 
     keyfile: KeyFile
     opened_by: int | None
+    """The id of the slot that the given key opens; None: no key was given, or it opens none."""
     uncertain: bool = False
+    """The copy beside it says that it is newer, and no key tells whether that is true."""
 
 
 def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:

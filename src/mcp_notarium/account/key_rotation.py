@@ -50,10 +50,11 @@ OLD_COPIES = (
 
 @dataclass(frozen=True, slots=True)
 class ProvenKey:
-    """Hold the present key, proven: which slot it opens. ``key`` knows where it came from."""
+    """Hold the present key, proven: which slot it opens."""
 
     keyfile: KeyFile
     key: FoundKey
+    """Knows where it came from."""
     slot: Slot
 
     @property
@@ -70,17 +71,17 @@ class ProvenKey:
 
 @dataclass(frozen=True, slots=True)
 class RotationResult:
-    """Hold what was done. ``proven``: the database was opened with what was written.
-
-    ``slot`` is the new one, ``gone`` those it replaced; ``others`` are the slots that opened before and
-    still do.
-    """
+    """Hold what was done."""
 
     sequence: int
     proven: bool
+    """The database was opened with what was written."""
     slot: Slot
+    """The new one."""
     gone: tuple[Slot, ...]
+    """Those that it replaced."""
     others: tuple[Slot, ...]
+    """Those that opened before and still do."""
     notices: tuple[str, ...]
 
 

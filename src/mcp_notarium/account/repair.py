@@ -86,13 +86,11 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Hold what was saved and is active, and where the old files go; ``state``: whether all have.
-
-    ``quarantine`` None: the full-text index alone was wrong, and was rebuilt in place.
-    """
+    """Hold what was saved and is active, and where the old files go; ``state``: whether all have."""
 
     salvaged: SalvageReport
     quarantine: Path | None
+    """None: the full-text index alone was wrong, and was rebuilt in place."""
     state: SwitchResult
 
 

@@ -66,21 +66,22 @@ _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generat
 
 @dataclass(frozen=True, slots=True)
 class ReencryptionResult:
-    """Hold what was done. ``dropped``: slots whose secret is not known, so they are gone.
-
-    ``carried`` are those that were kept. ``slot`` is the new one, None without a new key, and ``gone`` the
-    one it replaced. ``state`` says whether the ``old`` database is gone. ``quarantined``: folders of the
-    quarantine with databases that old copies of the key file may open.
-    """
+    """Hold what was done."""
 
     notes: int
     dropped: tuple[Slot, ...]
+    """Slots whose secret is not known, so they are gone."""
     carried: tuple[Slot, ...]
+    """Those that were kept."""
     gone: tuple[Slot, ...]
+    """Those that the new one replaced."""
     slot: Slot | None
+    """The new one, None without a new key."""
     state: SwitchResult
+    """Whether the ``old`` database is gone."""
     old: Path
     quarantined: tuple[Path, ...]
+    """Folders of the quarantine with databases that old copies of the key file may open."""
 
 
 def find_dropped_slots(

@@ -70,16 +70,17 @@ class Loaded:
 class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
-    ``common_variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
-    ``source_problem`` says why ``--env-file`` or ``account`` could not be read; all else is in the settings.
+    ``common_variables``: those of the store, then the common ones.
     """
 
     store: StoreKind | None
+    """None if its name stands for none."""
     variables: tuple[Variable, ...]
     picks: Mapping[str, Pick]
     files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
+    """Why ``--env-file`` or ``account`` could not be read; all else is in the settings."""
     account: Account | None = None
 
     @property

@@ -132,23 +132,26 @@ NONE: Final = Properties()
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Hold the parts of a note that a person can change. ``tags`` keep their order and case.
-
-    ``title`` is None where the store has none: there the first line of the text is the title.
-    ``properties``: those that stand beside the text; which there can be, says ``Traits.properties``.
-    ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
-    its codec reads. It is never merged, stands in no table, and no store returns one.
-    ``dates``: when a note was created and last changed elsewhere, for stores that can set both
-    (``Traits.keeps_dates``). They are not compared.
-    """
+    """Hold the parts of a note that a person can change."""
 
     text: str
     tags: tuple[str, ...] = ()
+    """In their order and case."""
     trash: bool = False
     title: str | None = None
+    """None where the store has none: there the first line of the text is the title."""
     properties: Properties = NONE
+    """Those that stand beside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
+    """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
+
+    It is never merged, stands in no table, and no store returns one.
+    """
     dates: tuple[float, float] | None = field(default=None, compare=False)
+    """When a note was created and last changed elsewhere, for stores that can set both (``Traits.keeps_dates``).
+
+    They are not compared.
+    """
 
     @property
     def wording(self) -> tuple[str | None, str]:
@@ -213,10 +216,11 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Hold a note as the index has it. ``local_version`` grows with every change of the row."""
+    """Hold a note as the index has it."""
 
     id: str
     local_version: int
+    """Grows with every change of the row."""
     server_version: int | None
     text: str
     tags: tuple[str, ...]

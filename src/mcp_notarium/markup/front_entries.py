@@ -66,13 +66,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FrontBlock:
-    """Hold the entries of a block; ``end``: behind its last line. ``flow``: they stand in braces, which open at ``start``."""
+    """Hold the entries of a block; ``end``: behind its last line."""
 
     start: int
     end: int
     body: int
     entries: tuple[Entry, ...] = ()
     flow: bool = False
+    """They stand in braces, which open at ``start``."""
     column: int = 0
 
     def find(self, name: str) -> Entry | None:

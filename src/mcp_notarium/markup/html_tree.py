@@ -58,7 +58,7 @@ class Text:
 
 @dataclass(slots=True)
 class Element:
-    """Hold an element; ``opening`` is its start tag as it was written. ``inner_end``: where its end tag begins."""
+    """Hold an element; ``opening`` is its start tag as it was written."""
 
     tag: str
     attributes: dict[str, str]
@@ -66,6 +66,7 @@ class Element:
     start: int
     end: int
     inner_end: int
+    """Where its end tag begins."""
     children: list[Element | Text] = field(default_factory=list)
 
     def has_class(self, name: str) -> bool:

@@ -48,10 +48,7 @@ _LONGEST_INDENT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InlineField:
-    """Hold a field and its places in the text: all of it, and its value from ``value_start`` to ``value_end``.
-
-    ``bracketed``: it stands within a line; else it fills the line, behind the mark of an ``item`` if it has one.
-    """
+    """Hold a field and its places in the text: all of it, and its value from ``value_start`` to ``value_end``."""
 
     key: str
     value: PropertyValue
@@ -60,6 +57,7 @@ class InlineField:
     value_start: int
     value_end: int
     bracketed: bool
+    """It stands within a line; else it fills the line, behind the mark of an ``item`` if it has one."""
     item: bool
 
 

@@ -224,11 +224,7 @@ def _error(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Hold a block: its lines from ``start`` to before ``end``, its ``kind``, and the line with its id.
-
-    ``body``: where the body of its section begins. ``own``: the id has a line of its own, below the block. ``section``: the id
-    is that of a heading.
-    """
+    """Hold a block: its lines from ``start`` to before ``end``, its ``kind``, and the line with its id."""
 
     name: str
     kind: str
@@ -236,8 +232,11 @@ class Block:
     end: int
     id_line: int
     body: int = 1
+    """Where the body of its section begins."""
     own: bool = False
+    """The id has a line of its own, below the block."""
     section: Section | None = None
+    """The id is that of a heading."""
 
 
 def id_pattern(name: str) -> re.Pattern[str]:

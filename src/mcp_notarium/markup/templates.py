@@ -37,10 +37,12 @@ _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Hold what the places of a template become. ``at`` has a time zone; ``title`` is None if nobody knows it yet."""
+    """Hold what the places of a template become."""
 
     at: datetime
+    """A time with its zone."""
     title: str | None
+    """None if nobody knows it yet."""
     date_format: str = DATE_FORMAT
     time_format: str = TIME_FORMAT
 

@@ -70,16 +70,18 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Hold one finished act. ``tool`` is the act's name in the log without ``tool.``; ``notes`` are references."""
+    """Hold one finished act."""
 
     at_ms: int
     program: str
     version: str
     tool: str
+    """The act's name in the log without ``tool.``."""
     result: Result
     decision: str
     outcome: str
     notes: tuple[str, ...]
+    """References."""
     bytes_out: int
 
 

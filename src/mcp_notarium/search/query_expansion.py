@@ -44,15 +44,14 @@ _FIRST_OF_1900 = 70
 
 @dataclass(frozen=True, slots=True)
 class DateWords:
-    """Hold a date among typed words, those from ``first`` to before ``last``.
-
-    ``forms`` are phrases that mean it; ``month_forms`` mean the month of a day, in digits.
-    """
+    """Hold a date among typed words, those from ``first`` to before ``last``."""
 
     first: int
     last: int
     forms: tuple[str, ...]
+    """Phrases that mean it."""
     month_forms: tuple[str, ...]
+    """Phrases that mean the month of a day, in digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ Matches = Callable[[str | None, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class ScannedNote:
-    """Hold what a listing shows of a note. ``text`` is '' unless it was asked for, ``head`` the preview of it.
+    """Hold what a listing shows of a note.
 
     Times are epoch seconds with fractions: a note that was never changed has two equal ones.
     """
@@ -163,9 +163,11 @@ class ScannedNote:
     id: str
     title: str | None
     head: str
+    """Its preview."""
     created_at: float
     modified_at: float
     text: str = ""
+    """The text, if it was asked for."""
 
 
 def find_newest(database: Database, most: int) -> list[Key]:

@@ -46,30 +46,29 @@ _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Hold the progress of the first load. ``anchor_cursor`` is the cursor of its first page.
-
-    ``mark`` is where the next page starts, ``total`` how many notes the store has (None: unknown).
-    """
+    """Hold the progress of the first load."""
 
     anchor_cursor: str | None = None
+    """The cursor of its first page."""
     mark: str | None = None
+    """Where the next page starts."""
     total: int | None = None
+    """How many notes the store has; None: unknown."""
     complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row.
-
-    ``last_error`` is the message of the last failure, ``error_kind`` the rest of it.
-    """
+    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row."""
 
     last_sync_at: float | None = None
     duration_ms: int | None = None
     status: str = _NEVER
     error_count: int = 0
     last_error: str | None = None
+    """The message of the last failure."""
     error_kind: ErrorKind | None = None
+    """The rest of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,18 +92,18 @@ class ListingMemory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """Hold what a store gets from the program.
-
-    ``database`` is for a store with ``StoreKind.tables``; ``memory`` for one whose listings cost less then.
-    ``client_id`` names program and database, the same at every start. ``timeout``: seconds for one call.
-    """
+    """Hold what a store gets from the program."""
 
     tokens: TokenStore
     record: AccountRecord
     database: LentDatabase
+    """For a store with ``StoreKind.tables``."""
     memory: ListingMemory
+    """For a store whose listings cost less then."""
     client_id: str
+    """Names program and database, the same at every start."""
     timeout: float
+    """Seconds for one call."""
 
 
 @dataclass(frozen=True, slots=True)
