@@ -65,18 +65,18 @@ def _absence_told(set_attribute: Set) -> None:
 
 def _old_slot_stays(set_attribute: Set) -> None:
     rewrap = key_slots.rewrap
-    replace_slots = key_slots.key_slots.replace_slots
+    replace_slots = key_slots.replace_slots
 
     def keeping(before: Any, data_key: Any, *, slots: Iterable[Any], **how: Any) -> Any:
         made = {slot.id: slot for slot in (*before.slots, *slots)}
         return replace_slots(before, data_key, slots=tuple(made.values()), **how)
 
     def rewrapped(*args: Any, **how: Any) -> Any:
-        set_attribute(key_slots.key_slots, "replace_slots", keeping)
+        set_attribute(key_slots, "replace_slots", keeping)
         try:
             return rewrap(*args, **how)
         finally:
-            set_attribute(key_slots.key_slots, "replace_slots", replace_slots)
+            set_attribute(key_slots, "replace_slots", replace_slots)
 
     set_attribute(key_slots, "rewrap", rewrapped)
 
