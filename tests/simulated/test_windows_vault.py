@@ -26,7 +26,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.vault import file_writer, listing, note_writer
 from mcp_notarium.stores.vault.folder import VaultFolder, open_folder
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.system.windows_files import WindowsFiles
+from mcp_notarium.system.windows_states import WindowsStates
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
 from support.windows_files import (
@@ -408,7 +408,7 @@ def test_a_read_only_note_is_refused(
     if known:
         with pytest.raises(NoteReadOnly):
             save(store)
-    monkeypatch.setattr(WindowsFiles, "is_read_only", lambda *_: False)
+    monkeypatch.setattr(WindowsStates, "is_read_only", lambda *_: False)
     with pytest.raises(NotariumError):
         save(store)
     assert texts(vault) == {"Sub/Note.md": "base\n"}

@@ -50,7 +50,9 @@ class Linux(Posix):
 
     can_confine = True
     limits_memory = True
-    _flush_content = staticmethod(os.fdatasync)
+
+    def _flush_content(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
 
     def is_group_private(self, path: Path, found: os.stat_result) -> bool:
         """Check a folder that its group may write to and others may not; never for root.

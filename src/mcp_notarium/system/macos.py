@@ -62,22 +62,6 @@ class MacOS(Posix):
         except OSError:
             os.fsync(descriptor)
 
-    def flush_file(self, path: Path) -> None:
-        """Do the same to an existing file."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self.flush(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def flush_folder(self, folder: Path) -> None:
-        """Do the same to the folder."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.flush(descriptor)
-        finally:
-            os.close(descriptor)
-
     def rename(
         self,
         old_folder: int,

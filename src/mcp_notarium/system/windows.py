@@ -20,9 +20,11 @@ from ctypes import wintypes as w
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, FolderEvents
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
-from mcp_notarium.system.windows_files import (
+from mcp_notarium.system.windows_files import WindowsFiles
+from mcp_notarium.system.windows_handles import (
     CREATE_NEW,
     GENERIC_READ,
     GENERIC_WRITE,
@@ -30,7 +32,6 @@ from mcp_notarium.system.windows_files import (
     OPEN_ALWAYS,
     OPEN_EXISTING,
     STANDS_FOR_ANOTHER_NAME,
-    WindowsFiles,
     binary,
     long_path,
 )
@@ -57,18 +58,15 @@ _NO_HEAP = 0x1
 _ECHO = 0x4
 
 
-class Windows(WindowsFiles):
+class Windows(WindowsFiles, Common):
     """Implement the port by the Windows API."""
 
-    can_confine = False
     has_modes = False
     has_drives = True
-    flushes_fully = False
     program_suffix = ".exe"
     editors = ("notepad",)
     pager = "more"
     can_pass_descriptors = False
-    limits_memory = False
     can_select_streams = False
 
     def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
@@ -132,10 +130,6 @@ class Windows(WindowsFiles):
         """Return ``icacls`` as an administrator runs it."""
         return f'icacls "{path}" /setowner "*{self._lists.user}"'
 
-    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
-        """Say no: the list of rights names each group."""
-        return False
-
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
         """Lock one byte far behind the end. A lock that is held already is given up first."""
         handle = self._kernel.libraries.handle(descriptor)
@@ -147,14 +141,6 @@ class Windows(WindowsFiles):
             if code in {LOCK_VIOLATION, IO_PENDING}:
                 raise BlockingIOError(errno.EAGAIN, "another process has the lock")
             raise windows_error(code)
-
-    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
-        """Return none: only Linux tells."""
-        return set()
-
-    def flush(self, descriptor: int) -> None:
-        """Use ``_commit``, which is ``FlushFileBuffers``: it reaches the drive, and its buffer."""
-        os.fsync(descriptor)
 
     def flush_file(self, path: Path) -> None:
         """Open it again for writing, and flush it."""
@@ -170,7 +156,7 @@ class Windows(WindowsFiles):
     def flush_below(self, folder: Path) -> None:
         """Flush each."""
         for path in folder.rglob("*"):
-            if path.is_file():
+            if path.is_file() and not path.is_symlink():
                 self.flush_file(path)
 
     def move(self, old: Path, new: Path) -> None:
@@ -195,9 +181,6 @@ class Windows(WindowsFiles):
             self._kernel.call("SetErrorMode", _NO_FAULT_BOX)
             self._kernel.call("WerSetFlags", _NO_HEAP)
 
-    def forbid_tracing(self) -> None:
-        """Do nothing: the owner of a process can always give himself the rights on it."""
-
     def overwrite_variables(self, _names: Iterable[str]) -> None:
         """Do nothing: a variable that Python removes is removed from the process's own block."""
 
@@ -212,10 +195,6 @@ class Windows(WindowsFiles):
         except OSError:
             return None
         return int(found.WorkingSetSize)
-
-    def release_memory(self) -> bool:
-        """Leave it to the C library."""
-        return False
 
     def has_ended(self, pid: int) -> bool:
         """Open the process: one that has ended may still have its number, and is signalled."""
@@ -256,10 +235,6 @@ class Windows(WindowsFiles):
     def user_folder(self, _what: Literal["config", "data"], _environ: Mapping[str, str]) -> Path:
         """Return one folder that is not below AppData: a packaged client's servers are shown a copy of what is there."""
         return Path.home() / ".mcp-notarium"
-
-    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
-        """Return nothing: the Credential Manager needs none."""
-        return None
 
     def prepare_stream(self, descriptor: int) -> None:
         """Let line ends pass as they are."""

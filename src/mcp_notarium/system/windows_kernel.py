@@ -17,7 +17,7 @@ from typing import Any
 if sys.platform == "win32":
     import msvcrt
 
-ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 5, 32, 33
+FILE_NOT_FOUND, ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 2, 5, 32, 33
 INVALID_PARAMETER, IO_PENDING, NO_MORE_FILES = 87, 997, 18
 UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMENT_2 = (
     1175,
@@ -30,7 +30,7 @@ INVALID_HANDLE = ctypes.c_void_p(-1).value
 
 _ERRNO = {
     1: errno.EINVAL,  # ERROR_INVALID_FUNCTION: the file system does not know it
-    2: errno.ENOENT,
+    FILE_NOT_FOUND: errno.ENOENT,
     3: errno.ENOENT,
     4: errno.EMFILE,
     ACCESS_DENIED: errno.EACCES,

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.system.windows import Windows, long_path
+from mcp_notarium.system.windows import Windows
+from mcp_notarium.system.windows_handles import long_path
 from mcp_notarium.system.windows_kernel import Kernel
 from support.simulated_windows import ADMINS, EVERYBODY, USER, Simulated
 
