@@ -20,7 +20,7 @@ from support.windows_security import ADMINS, EVERYBODY, Security
 __all__ = ["ADMINS", "EVERYBODY", "USER", "Simulated"]
 
 
-_TELL_CODES = {"GetNamedSecurityInfoW", "GetSecurityInfo", "SetSecurityInfo"}
+_TELL_CODES = {"GetSecurityInfo", "SetSecurityInfo"}
 """Functions that return the code of their error."""
 
 

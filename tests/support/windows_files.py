@@ -95,7 +95,7 @@ class Open:
 class Files:
     """Play the functions for files; part of ``simulated_windows.Simulated``.
 
-    ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
+    ``drives``: folders that are the top of a drive. ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
     virus scanner has a file after it was written. ``posix_deletes``: a name that is deleted is free at once.
     ``partial``: codes with which the next calls of ReplaceFileW fail.
     """
@@ -108,6 +108,7 @@ class Files:
         self.born: dict[Key, int] = {}
         self.streams: dict[Key, dict[str, int]] = {}
         self.recalls: list[str] = []
+        self.drives: set[str] = set()
         self.fired: set[str] = set()
         self.scanner = 0
         self.posix_deletes = False
@@ -699,7 +700,11 @@ class Files:
         if not one.access & _READ:
             raise Refused(DENIED)
         if one.listing is None or again:
-            one.listing = [".", "..", *sorted(os.listdir(one.number), key=upcase)]
+            itself = [] if one.path in self.drives else [".", ".."]
+            one.listing = [*itself, *sorted(os.listdir(one.number), key=upcase)]
+            if not one.listing:
+                self.rule("a drive may be empty")
+                raise Refused(NOT_FOUND)
         entries: list[bytes] = []
         room = size
         while one.listing:

@@ -62,9 +62,9 @@ class Security:
         self.lists[self._open[handle].path] = ctypes.wstring_at(entries)
         return 0
 
-    def _GetNamedSecurityInfoW(self, path, kind, what, owner, group, entries, audit, descriptor):
+    def _GetSecurityInfo(self, handle, kind, what, owner, group, entries, audit, descriptor):
         assert (kind, what, group, audit) == (1, 5, None, None)
-        text = self.lists.get(path)
+        text = self.lists.get(self._open[handle].path)
         if text is None:
             return 2
         ctypes.c_void_p.from_address(owner).value = self._text_at(
@@ -75,9 +75,6 @@ class Security:
         )
         ctypes.c_void_p.from_address(descriptor).value = self._text_at("whole")
         return 0
-
-    def _GetSecurityInfo(self, handle, *others):
-        return self._GetNamedSecurityInfoW(self._open[handle].path, *others)
 
     def _entries(self, place: int) -> list[tuple[str, str, str, str]]:
         return _ENTRY.findall(ctypes.wstring_at(place))

@@ -75,7 +75,7 @@ class Draft:
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             os.truncate(self.descriptor, 0)
             os.write(self.descriptor, content)
-            os.fsync(self.descriptor)
+            SYSTEM.flush(self.descriptor)
         self.made_from = self._read_record()
 
     def read(self) -> str:

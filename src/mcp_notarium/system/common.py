@@ -16,6 +16,7 @@ class Common:
     can_confine = False
     flushes_fully = False
     limits_memory = False
+    longest_path: int | None = None
 
     def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
         """Say no: only distributions of Linux have a group for each user."""

@@ -415,6 +415,11 @@ class Desktop(Protocol):
         ...
 
     @property
+    def longest_path(self) -> int | None:
+        """Return the most characters of a path that every program of the system takes; None where it says so itself."""
+        ...
+
+    @property
     def flushes_fully(self) -> bool:
         """Tell whether a flush has to be asked for twice: SQLite needs ``PRAGMA fullfsync``."""
         ...

@@ -26,11 +26,16 @@ from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_files import WindowsFiles
 from mcp_notarium.system.windows_handles import (
     CREATE_NEW,
+    DIRECTORY,
     GENERIC_READ,
     GENERIC_WRITE,
+    LOOK,
+    LOOK_FLAGS,
     NORMAL,
     OPEN_ALWAYS,
     OPEN_EXISTING,
+    READ_CONTROL,
+    REPARSE,
     STANDS_FOR_ANOTHER_NAME,
     binary,
     long_path,
@@ -68,6 +73,7 @@ class Windows(WindowsFiles, Common):
     pager = "more"
     can_pass_descriptors = False
     can_select_streams = False
+    longest_path = 259
 
     def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
         """Open it, and look at what was opened; other programs may still rename and remove it."""
@@ -77,8 +83,7 @@ class Windows(WindowsFiles, Common):
                 self.demand_regular(handle, path)
         else:
             handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
-        flags = os.O_RDONLY | binary()
-        return os.fdopen(self._kernel.libraries.descriptor(handle, flags), "rb")
+        return os.fdopen(self._descriptor(handle, os.O_RDONLY | binary()), "rb")
 
     def open_private(self, path: Path, flags: int) -> int:
         """Open it with the list of rights that makes a new one the user's alone."""
@@ -94,7 +99,7 @@ class Windows(WindowsFiles, Common):
             new = attributes if flags & os.O_CREAT else None
             handle = self.open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
         kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
-        return self._kernel.libraries.descriptor(handle, kept | binary())
+        return self._descriptor(handle, kept | binary())
 
     def make_private_folder(self, path: Path) -> None:
         """Create it with a list of rights that what is created in it inherits."""
@@ -106,8 +111,12 @@ class Windows(WindowsFiles, Common):
     def access(self, place: Path | int, _found: os.stat_result) -> Access:
         """Read its list of rights: modes mean nothing here."""
         if isinstance(place, int):
-            place = self._kernel.libraries.handle(place)
-        return self._lists.read(place)
+            return self._lists.read(self._kernel.libraries.handle(place))
+        handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+        try:
+            return self._lists.read(handle, is_drive=place.parent == place)
+        finally:
+            self._kernel.call("CloseHandle", handle)
 
     def is_link(self, found: os.stat_result) -> bool:
         """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
@@ -164,12 +173,22 @@ class Windows(WindowsFiles, Common):
 
         It changes nothing unless it succeeds. A folder has to go where nothing is.
         """
-        replaces = not old.is_dir()
-        self._patiently(lambda: self._move(long_path(old), long_path(new), replaces=replaces))
+        one, other = long_path(old), long_path(new)
+        replaces = not Path(one).is_dir()
+        self._patiently(lambda: self._move(one, other, replaces=replaces))
 
     def remove(self, path: Path) -> None:
-        """Use ``DeleteFile``; try again as :meth:`move` does."""
-        self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
+        """Use ``DeleteFile``, or ``RemoveDirectory`` for a link to a folder; try again as :meth:`move` does."""
+        name = long_path(path)
+        with suppress(FileNotFoundError):
+            handle = self.create(name, LOOK, OPEN_EXISTING, LOOK_FLAGS)
+            try:
+                tag = self._tag(handle, name)
+            finally:
+                self._kernel.call("CloseHandle", handle)
+            is_folder = tag.FileAttributes & REPARSE and tag.FileAttributes & DIRECTORY
+            call = "RemoveDirectoryW" if is_folder else "DeleteFileW"
+            self._patiently(lambda: self._kernel.demand(call, name, path=path))
 
     def machine(self) -> str:
         """Return what the variable says."""

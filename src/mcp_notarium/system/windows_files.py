@@ -70,7 +70,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         """Open it itself; other programs may still write, rename and remove it."""
         path = self._below(folder, name)
         handle = self._patiently(
-            lambda: self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None), FEW_TRIES, BUSY
+            lambda: self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None), FEW_TRIES
         )
         with self.closed_on_error(handle):
             self._demand_inside(folder, handle)

@@ -92,6 +92,11 @@ class WindowsHandles:
         if path.rpartition("\\")[0] != above:
             raise Elsewhere(errno.ENOENT, "a folder has become a link", above)
 
+    def _descriptor(self, handle: int, flags: int) -> int:
+        """Return a descriptor for a handle, which is closed if there is none left."""
+        with self.closed_on_error(handle):
+            return self._kernel.libraries.descriptor(handle, flags)
+
     @contextmanager
     def closed_on_error(self, handle: int) -> Iterator[None]:
         """Close a handle if the block raises."""

@@ -26,6 +26,7 @@ UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMEN
 )
 UNSUPPORTED = (1, 50, 120)
 """ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED."""
+_MAPPED = 1224  # ERROR_USER_MAPPED_FILE
 INVALID_HANDLE = ctypes.c_void_p(-1).value
 
 _ERRNO = {
@@ -57,12 +58,13 @@ _ERRNO = {
     UNABLE_TO_REMOVE_REPLACED: errno.EBUSY,
     UNABLE_TO_MOVE_REPLACEMENT: errno.EBUSY,
     UNABLE_TO_MOVE_REPLACEMENT_2: errno.EBUSY,
+    _MAPPED: errno.EBUSY,
     1314: errno.EPERM,
 }
 _WORDS = {
     SHARING_VIOLATION: "another program has it open",
     LOCK_VIOLATION: "another program has locked it",
-    **dict.fromkeys((1175, 1176, 1177), "another program has it open"),
+    **dict.fromkeys((1175, 1176, 1177, _MAPPED), "another program has it open"),
     303: "it is being deleted, and another program has it open",
 }
 
@@ -215,11 +217,6 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
         (w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
     ),
     "GetSecurityDescriptorDacl": ("advapi32", w.BOOL, (_POINTER, _POINTER, _POINTER, _POINTER)),
-    "GetNamedSecurityInfoW": (
-        "advapi32",
-        w.DWORD,
-        (w.LPCWSTR, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
-    ),
     "GetSecurityInfo": (
         "advapi32",
         w.DWORD,

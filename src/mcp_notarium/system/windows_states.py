@@ -18,7 +18,6 @@ from typing import NamedTuple
 from mcp_notarium.system.port import FileState
 from mcp_notarium.system.windows_handles import (
     DIRECTORY,
-    HELD,
     LOOK,
     LOOK_FLAGS,
     OPEN_EXISTING,
@@ -26,6 +25,7 @@ from mcp_notarium.system.windows_handles import (
     WindowsHandles,
 )
 from mcp_notarium.system.windows_kernel import (
+    FILE_NOT_FOUND,
     NO_MORE_FILES,
     BasicInfo,
     FileInformation,
@@ -100,19 +100,28 @@ class WindowsStates(WindowsHandles):
     """Implement what the port tells of files."""
 
     def look(self, folder: int, name: str) -> FileState:
-        """Open it for its attributes alone, which fetches nothing. What is being deleted is gone."""
+        """Open it for its attributes alone, which fetches nothing. What is denied is looked up in the folder's listing."""
         path = self._below(folder, name)
         try:
             handle = self.create(path, LOOK, OPEN_EXISTING, LOOK_FLAGS)
         except OSError as error:
-            if error.errno in HELD:
+            if error.errno == errno.EBUSY:
                 raise FileNotFoundError(errno.ENOENT, "it is being deleted", name) from None
+            if error.errno == errno.EACCES:  # defence: denied-look-is-listed =False
+                return self._listed(folder, name)
             raise
         try:
             self._demand_inside(folder, handle)
             return self._state(handle)
         finally:
             self._kernel.call("CloseHandle", handle)
+
+    def _listed(self, folder: int, name: str) -> FileState:
+        """Return the state of what may not be opened, or is being deleted: the code is the same."""
+        for one in self._entries(folder):
+            if one.name == name:
+                return one.state
+        raise FileNotFoundError(errno.ENOENT, "no such file", name)
 
     def look_at_open(self, descriptor: int) -> FileState:
         """Ask its handle."""
@@ -154,7 +163,8 @@ class WindowsStates(WindowsHandles):
             what = _ENTRIES
             # What other programs of Windows cannot name is no note.
             yield from (one for one in _parse(bytes(room)) if self.takes_name(one.name))
-        if (code := self._kernel.libraries.last_error()) != NO_MORE_FILES:
+        # The first answer for a folder without entries, not even those of itself (an empty drive), is "not found".
+        if (code := self._kernel.libraries.last_error()) not in {NO_MORE_FILES, FILE_NOT_FOUND}:
             raise windows_error(code)
 
     def is_elsewhere(self, found: FileState) -> bool:
