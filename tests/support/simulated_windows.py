@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp_notarium.system.windows_kernel import FUNCTIONS, MemoryCounters
-from support.windows_files import USER, Files
+from support.windows_files import UNKNOWN, USER, Files
 from support.windows_names import Refused
 from support.windows_security import ADMINS, EVERYBODY, Security
 
@@ -87,7 +87,7 @@ class Simulated(Files, Security):
     def handle(self, descriptor: int) -> int:
         self.settle()
         known = (h for h, one in self._open.items() if one.number == descriptor)
-        return next(known, descriptor + 0x10000)
+        return next(known, descriptor + UNKNOWN)
 
     def descriptor(self, handle: int, _flags: int) -> int:
         return self._open[handle].number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from mcp_notarium.system.windows_kernel import Overlapped, SecurityAttributes
 from support.system_rules import RULES
 from support.windows_names import NOT_FOUND, PREFIX, Finder, Named, Refused, upcase
 
+UNKNOWN = 0x10000
+"""Handles of descriptors that the port has not made begin here."""
 USER = "S-1-5-21-1-2-3-1001"
 
 READ_ONLY, DIRECTORY, ARCHIVE, NORMAL, REPARSE, OFFLINE = 0x1, 0x10, 0x20, 0x80, 0x400, 0x1000
@@ -45,6 +48,7 @@ _TOO_SHORT = 24
 _EPOCH = 116_444_736_000_000_000
 """1970 in steps of 100 ns since 1601."""
 
+_HANDED_DOWN = re.compile(r"\(\w;OICI;\w+;;;[\w-]+\)")
 Key = tuple[int, str]
 """A file: its inode and when that came to be, since an inode is given again."""
 
@@ -158,6 +162,16 @@ class Files:
             kept |= REPARSE
             mode = os.stat(real).st_mode if os.path.exists(real) else mode
         return kept | (DIRECTORY if stat.S_ISDIR(mode) else 0) or ARCHIVE
+
+    def list_of(self, real: str) -> str:
+        """Return the list of rights of what is at a real path: its own, or what the folders above hand down."""
+        if real in self.lists:
+            return self.lists[real]
+        if real == "/":
+            return f"O:{USER}(A;OICI;FA;;;WD)"
+        above = self.list_of(os.path.dirname(real))
+        self.rule("lists are handed down")
+        return f"O:{USER}" + "".join(_HANDED_DOWN.findall(above))
 
     def tag_of(self, real: str) -> int:
         """Return the tag of the reparse point at a real path; 0: there is none."""
@@ -312,7 +326,8 @@ class Files:
             found.real if exists else found.wanted, self._mode(found, access, how, flags), 0o600
         )
         if not exists:
-            self.lists[found.wanted] = descriptor or f"O:{USER}(A;;FA;;;WD)"
+            if descriptor:
+                self.lists[found.wanted] = descriptor
             if (kept := flags & (READ_ONLY | 0x2 | 0x4)) != 0:
                 self.attributes[self.key_of(number)] = kept | ARCHIVE
         real = found.real if exists else found.wanted
@@ -427,7 +442,8 @@ class Files:
                 raise Refused(267)
             self._require_folder(found)
             os.mkdir(found.wanted, 0o777)
-            self.lists[found.wanted] = descriptor
+            if descriptor:
+                self.lists[found.wanted] = descriptor
             return 1
 
         return self._played(play)

@@ -30,6 +30,10 @@ class Common:
         """Use ``fsync``; on Windows it is ``FlushFileBuffers``, which reaches the drive's buffer, too."""
         os.fsync(descriptor)
 
+    def is_held(self, _path: Path) -> bool:
+        """Return False: only on Windows can a program do that."""
+        return False
+
     def forbid_tracing(self) -> None:
         """Do nothing: POSIX has no such call, and the owner of a process of Windows can always give himself the rights on it."""
 

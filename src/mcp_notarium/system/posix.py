@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
@@ -42,7 +43,7 @@ class Posix(Common):
     can_pass_descriptors = True
     can_select_streams = True
 
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+    def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
         """Open it without waiting for a pipe; what was opened is looked at."""
         descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -17,25 +17,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ctypes import wintypes as w
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, FolderEvents
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_files import WindowsFiles
 from mcp_notarium.system.windows_handles import (
+    BUSY,
     CREATE_NEW,
+    DELETE,
     DIRECTORY,
     GENERIC_READ,
     GENERIC_WRITE,
     LOOK,
     LOOK_FLAGS,
-    NORMAL,
     OPEN_ALWAYS,
     OPEN_EXISTING,
     READ_CONTROL,
     REPARSE,
+    SHARE_ALL,
     STANDS_FOR_ANOTHER_NAME,
     binary,
     long_path,
@@ -44,6 +47,7 @@ from mcp_notarium.system.windows_kernel import (
     INVALID_PARAMETER,
     IO_PENDING,
     LOCK_VIOLATION,
+    SHARING_VIOLATION,
     MemoryCounters,
     Overlapped,
     windows_error,
@@ -75,14 +79,13 @@ class Windows(WindowsFiles, Common):
     can_select_streams = False
     longest_path = 259
 
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
-        """Open it, and look at what was opened; other programs may still rename and remove it."""
-        if follow:
-            handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
-            with self.closed_on_error(handle):
-                self.demand_regular(handle, path)
-        else:
-            handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
+    def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
+        """Open it, and look at what was opened; other programs may still rename and remove it.
+
+        Try again for a second while one does not share it.
+        """
+        open_ = self._open_target if follow else self.open_itself
+        handle = self._patiently(lambda: open_(path, GENERIC_READ, OPEN_EXISTING, None), held=BUSY)
         return os.fdopen(self._descriptor(handle, os.O_RDONLY | binary()), "rb")
 
     def open_private(self, path: Path, flags: int) -> int:
@@ -97,7 +100,8 @@ class Windows(WindowsFiles, Common):
             how = CREATE_NEW if flags & os.O_EXCL else OPEN_ALWAYS
         with self._lists.attributes(folder=False) as attributes:
             new = attributes if flags & os.O_CREAT else None
-            handle = self.open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
+            wanted |= _CHANGE_LIST if append else 0
+            handle = self._patiently(lambda: self.open_itself(path, wanted, how, new), held=BUSY)
         kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
         return self._descriptor(handle, kept | binary())
 
@@ -175,7 +179,8 @@ class Windows(WindowsFiles, Common):
         """
         one, other = long_path(old), long_path(new)
         replaces = not Path(one).is_dir()
-        self._patiently(lambda: self._move(one, other, replaces=replaces))
+        with self._holder_named(new, old):
+            self._patiently(lambda: self._move(one, other, replaces=replaces))
 
     def remove(self, path: Path) -> None:
         """Use ``DeleteFile``, or ``RemoveDirectory`` for a link to a folder; try again as :meth:`move` does."""
@@ -188,7 +193,31 @@ class Windows(WindowsFiles, Common):
                 self._kernel.call("CloseHandle", handle)
             is_folder = tag.FileAttributes & REPARSE and tag.FileAttributes & DIRECTORY
             call = "RemoveDirectoryW" if is_folder else "DeleteFileW"
-            self._patiently(lambda: self._kernel.demand(call, name, path=path))
+            with self._holder_named(path):
+                self._patiently(lambda: self._kernel.demand(call, name, path=path))
+
+    def is_held(self, path: Path) -> bool:
+        """Open it, sharing all."""
+        return self._is_refused(path, GENERIC_READ, SHARE_ALL)
+
+    @contextmanager
+    def _holder_named(self, *paths: Path) -> Iterator[None]:
+        """Say that another program has one of the files open, where Windows says only that access is denied."""
+        try:
+            yield
+        except PermissionError:
+            for path in paths:
+                if self._is_refused(path, DELETE, 0):  # defence: holder-of-file-told =False
+                    raise windows_error(SHARING_VIOLATION, path) from None
+            raise
+
+    def _is_refused(self, path: Path, access: int, share: int) -> bool:
+        try:
+            handle = self.create(path, access, OPEN_EXISTING, LOOK_FLAGS, share=share)
+        except OSError as error:
+            return error.errno == errno.EBUSY
+        self._kernel.call("CloseHandle", handle)
+        return False
 
     def machine(self) -> str:
         """Return what the variable says."""

@@ -30,10 +30,10 @@ from mcp_notarium.system.windows_kernel import (
 
 _Result = TypeVar("_Result")
 
-GENERIC_READ, GENERIC_WRITE, READ_CONTROL = 0x80000000, 0x40000000, 0x20000
+GENERIC_READ, GENERIC_WRITE, READ_CONTROL, DELETE = 0x80000000, 0x40000000, 0x20000, 0x10000
 LOOK = 0x80  # FILE_READ_ATTRIBUTES
 SHARE_READ, SHARE_WRITE, SHARE_DELETE = 0x1, 0x2, 0x4
-_SHARE_ALL = SHARE_READ | SHARE_WRITE | SHARE_DELETE
+SHARE_ALL = SHARE_READ | SHARE_WRITE | SHARE_DELETE
 """With FILE_SHARE_DELETE another process may rename or remove what this one has open, as on POSIX."""
 CREATE_NEW, OPEN_EXISTING, OPEN_ALWAYS = 1, 3, 4
 NO_REPARSE, NORMAL = 0x00200000, 0x80
@@ -130,15 +130,21 @@ class WindowsHandles:
                 self.demand_regular(handle, path)
                 kept, handle = handle, 0
                 return kept
-            again = self.create(path, access, OPEN_EXISTING, NORMAL)
+            again = self._open_target(path, access, OPEN_EXISTING, None)
             with self.closed_on_error(again):
-                self.demand_regular(again, path)
                 if self._identity(again, path) != self._identity(handle, path):
                     raise OSError(errno.ELOOP, "it was replaced by a link", str(path))
                 return again
         finally:
             if handle:
                 self._kernel.call("CloseHandle", handle)
+
+    def _open_target(self, path: str | Path, access: int, how: int, attributes: object) -> int:
+        """Open a regular file, also by a link."""
+        handle = self.create(path, access, how, NORMAL, attributes)
+        with self.closed_on_error(handle):
+            self.demand_regular(handle, path)
+            return handle
 
     def create(
         self,
@@ -148,7 +154,7 @@ class WindowsHandles:
         flags: int,
         attributes: object = None,
         *,
-        share: int = _SHARE_ALL,
+        share: int = SHARE_ALL,
     ) -> int:
         """Use ``CreateFile``; return the handle."""
         new = ctypes.byref(attributes) if isinstance(attributes, ctypes.Structure) else None
