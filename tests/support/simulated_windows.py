@@ -62,16 +62,18 @@ class Simulated(Files, Security):
             raise AttributeError(name)
         library, result, types = FUNCTIONS[name]
         assert library == self._library
-        play = getattr(self, f"_{name}")
+        play = getattr(self, f"_{name}", None)
         raised: list[BaseException] = []
 
         def called(*arguments: object) -> object:
+            if name == "RtlGetLastNtStatus":
+                return self.status
             self.calls.append((name, arguments))
             try:
                 self.before(name)
                 return play(*arguments)
             except Refused as refused:
-                self._fail(refused.code)
+                self._fail(refused.code, refused.status)
                 return refused.code if name in _TELL_CODES else -1 if name == "CreateFileW" else 0
             except BaseException as fault:  # noqa: BLE001 - raised again behind ctypes
                 raised.append(fault)

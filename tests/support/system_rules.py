@@ -71,7 +71,6 @@ RULES = {
     "dataless files": _macos("a file with SF_DATALESS has no content here; opening it fetches that", "stat(2), chflags(2)"),
     "lists are handed down": _windows("what is created without a list of rights gets the entries that its folder hands down", "ACE Inheritance Rules"),
     "databases share no deletion": _windows("SQLite opens its files for reading and writing, and does not share their deletion: 32", "SQLite, src/os_win.c, winOpen"),
-    "a database that nobody may open": _windows("SQLite gives up on a file that others do not share: SQLITE_CANTOPEN", "SQLite, src/os_win.c, winOpen"),
     "locks": _windows("a lock is a range of bytes of one handle; a second one over it: 33", "LockFileEx function"),
 }  # fmt: skip
 """Name -> rule."""

@@ -50,6 +50,8 @@ class Other(Protocol):
 
     def rename(self, old: Path, new: Path) -> None: ...
 
+    def replace(self, old: Path, new: Path) -> None: ...
+
     def remove(self, path: Path) -> None: ...
 
     def link(self, path: Path, target: Path) -> None:
@@ -88,6 +90,9 @@ class Posix:
 
     def rename(self, old: Path, new: Path) -> None:
         old.rename(new)
+
+    def replace(self, old: Path, new: Path) -> None:
+        old.replace(new)
 
     def remove(self, path: Path) -> None:
         path.unlink()
@@ -150,6 +155,9 @@ class OnWindows:
 
     def rename(self, old: Path, new: Path) -> None:
         self._do(lambda: self._model.move(str(old), str(new), replace=False))
+
+    def replace(self, old: Path, new: Path) -> None:
+        self._do(lambda: self._model.move(str(old), str(new), replace=True))
 
     def remove(self, path: Path) -> None:
         self._do(lambda: self._model.delete(str(path)))

@@ -1,14 +1,13 @@
 """Let the databases that SQLite opens be open in the simulated Windows, too, as SQLite opens them there.
 
-SQLite itself runs as it does on Linux. What its page of the system (``os_win.c``) does is not simulated, but for two things that
-others meet: while a connection is open, its file, its log and its index can be neither renamed nor removed; and a file
-that another program does not share cannot be opened.
+SQLite itself runs as it does on Linux. What its page of the system (``os_win.c``) does is not simulated, but for what others
+meet: while a connection is open, its file, its log and its index can be neither renamed nor removed. The program looks itself
+whether another one shares a file, before SQLite opens it.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from mcp_notarium.storage import driver
 from mcp_notarium.stores.memento import database_file
 from support.simulated_windows import Simulated
 from support.windows_files import NORMAL, SHARE_READ, SHARE_WRITE
-from support.windows_names import Refused
 
 _READ, _WRITE, _EXISTING = 0x80000000, 0x40000000, 3
 
@@ -62,18 +60,11 @@ def _connecting(model: Simulated, place: Any, live: list[Any]) -> Callable[..., 
 
     real = place.connect
 
-    def connect(database: str, *arguments: Any, **options: Any) -> Any:
+    def connect(database: str | Path, *arguments: Any, **options: Any) -> Any:
+        database = os.fspath(database)
         path = unquote(urlsplit(database).path) if database.startswith("file:") else database
         if path == ":memory:":
             return real(database, *arguments, **options)
-        try:
-            model.close_handle(_hold(model, path))
-        except Refused:
-            model.rule("a database that nobody may open")
-            error = place.OperationalError("unable to open database file")
-            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-            error.sqlite_errorname = "SQLITE_CANTOPEN"
-            raise error from None
         made = real(database, *arguments, factory=Held, **options)
         made.place, made.files = str(Path(path).absolute()), {}
         live.append(made)

@@ -41,6 +41,8 @@ _NEW, _ALWAYS, _EXISTING, _OPEN_ALWAYS, _TRUNCATE = 1, 2, 3, 4, 5
 _BACKUP, _ITSELF, _DELETE_ON_CLOSE, _NO_RECALL = 0x02000000, 0x00200000, 0x04000000, 0x00100000
 DENIED, SHARING, EXISTS, NAME_TAKEN = 5, 32, 80, 183
 PENDING, INVALID, NOT_EMPTY, NOT_A_FOLDER, NO_MORE = 303, 87, 145, 267, 18
+DELETE_PENDING = 0xC0000056
+"""The status of the system; the codes of programs do not tell it from a denial."""
 REMOVE_REPLACED, MOVE_REPLACEMENT, MOVE_REPLACEMENT_2 = 1175, 1176, 1177
 _BASIC, _STANDARD, _RENAME, _DISPOSITION, _TAG = 0, 1, 3, 4, 9
 _ENTRIES, _ENTRIES_AGAIN, _ID, _DISPOSITION_EX, _RENAME_EX = 10, 11, 18, 21, 22
@@ -125,7 +127,7 @@ class Files:
         self._pending: dict[Key, str] = {}
         self._locks: dict[tuple[Key, int], list[tuple[int, bool]]] = {}
         self._next = 0x100
-        self._error = 0
+        self._error = self.status = 0
         self._finder = Finder(self.links, self.rule)
         self._linux = Linux()
 
@@ -134,8 +136,8 @@ class Files:
         assert name in RULES, name
         self.fired.add(name)
 
-    def _fail(self, code: int) -> int:
-        self._error = code
+    def _fail(self, code: int, status: int = 0) -> int:
+        self._error, self.status = code, status
         return 0
 
     def find(self, path: str, *, follow: bool = False) -> Named:
@@ -172,6 +174,10 @@ class Files:
         above = self.list_of(os.path.dirname(real))
         self.rule("lists are handed down")
         return f"O:{USER}" + "".join(_HANDED_DOWN.findall(above))
+
+    def _give_list(self, real: str, descriptor: str) -> None:
+        if descriptor:
+            self.lists[real] = descriptor
 
     def tag_of(self, real: str) -> int:
         """Return the tag of the reparse point at a real path; 0: there is none."""
@@ -292,7 +298,7 @@ class Files:
     def _require_alive(self, key: Key) -> None:
         if key in self._pending:
             self.rule("deletion is pending")
-            raise Refused(self.pending_code)
+            raise Refused(self.pending_code, DELETE_PENDING)
 
     def open(
         self, path: str, access: int, share: int, how: int, flags: int = NORMAL, *,
@@ -326,8 +332,7 @@ class Files:
             found.real if exists else found.wanted, self._mode(found, access, how, flags), 0o600
         )
         if not exists:
-            if descriptor:
-                self.lists[found.wanted] = descriptor
+            self._give_list(found.wanted, descriptor)
             if (kept := flags & (READ_ONLY | 0x2 | 0x4)) != 0:
                 self.attributes[self.key_of(number)] = kept | ARCHIVE
         real = found.real if exists else found.wanted
@@ -401,7 +406,7 @@ class Files:
         try:
             return play()
         except Refused as refused:
-            return self._fail(refused.code)
+            return self._fail(refused.code, refused.status)
 
     def _CreateFileW(self, path, access, share, attributes, how, flags, _template):
         descriptor = self._list_of(attributes)
@@ -442,8 +447,7 @@ class Files:
                 raise Refused(267)
             self._require_folder(found)
             os.mkdir(found.wanted, 0o777)
-            if descriptor:
-                self.lists[found.wanted] = descriptor
+            self._give_list(found.wanted, descriptor)
             return 1
 
         return self._played(play)

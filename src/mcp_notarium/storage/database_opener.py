@@ -229,6 +229,7 @@ def _open(
     page_cache: int = PAGE_CACHE,
 ) -> Database:
     driver.require_suitable(driver.facts())
+    _require_not_held(path)
     dbapi = driver.module()
     connection: Connection | None = None
     authorizer = Authorizer()
@@ -300,14 +301,18 @@ def _read_only_uri(path: Path, *, without_log: bool) -> str:
     return f"{name}&readonly_shm=1"
 
 
-def _open_error(path: Path) -> NotariumError:
-    if SYSTEM.is_held(path):  # defence: held-database-is-not-damaged =False
-        return LockedError(
+def _require_not_held(path: Path) -> None:
+    """Refuse a file that another program keeps. SQLite would say that it cannot open it, or open it for reading alone."""
+    if path != MEMORY and SYSTEM.is_held(path):  # defence: held-database-is-not-damaged =False
+        raise LockedError(
             Verdict.BUSY,
-            "another program has the cache file open, and lets nobody read it",
+            "another program has the cache file open, and does not share it",
             resolution_hint=close_holder(path),
             agent_hint=ONE_MORE_TRY,
         )
+
+
+def _open_error(path: Path) -> NotariumError:
     if path.parent.resolve() == path.parent.absolute():
         return CacheDamaged("the cache file cannot be opened")
     return LockedError(

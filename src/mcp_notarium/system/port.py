@@ -111,7 +111,7 @@ class PrivateFiles(Protocol):
         ...
 
     def is_held(self, path: Path) -> bool:
-        """Tell whether another program keeps a file from being opened."""
+        """Tell whether another program keeps a file from being opened for reading and writing, as long as one waits for it."""
         ...
 
 

@@ -36,10 +36,12 @@ from mcp_notarium.system.windows_handles import (
     LOOK_FLAGS,
     OPEN_ALWAYS,
     OPEN_EXISTING,
+    PAUSE,
     READ_CONTROL,
     REPARSE,
     SHARE_ALL,
     STANDS_FOR_ANOTHER_NAME,
+    TRIES,
     binary,
     long_path,
 )
@@ -116,7 +118,12 @@ class Windows(WindowsFiles, Common):
         """Read its list of rights: modes mean nothing here."""
         if isinstance(place, int):
             return self._lists.read(self._kernel.libraries.handle(place))
-        handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+        try:
+            handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(place)) from None
+            raise
         try:
             return self._lists.read(handle, is_drive=place.parent == place)
         finally:
@@ -197,8 +204,13 @@ class Windows(WindowsFiles, Common):
                 self._patiently(lambda: self._kernel.demand(call, name, path=path))
 
     def is_held(self, path: Path) -> bool:
-        """Open it, sharing all."""
-        return self._is_refused(path, GENERIC_READ, SHARE_ALL)
+        """Open it, sharing all; try again as :meth:`move` does."""
+        for left in reversed(range(TRIES)):
+            if not self._is_refused(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL):
+                return False
+            if left:
+                self._pause(PAUSE)
+        return True
 
     @contextmanager
     def _holder_named(self, *paths: Path) -> Iterator[None]:

@@ -21,6 +21,8 @@ from typing import TypeVar
 
 from mcp_notarium.system.windows_access import AccessLists
 from mcp_notarium.system.windows_kernel import (
+    ACCESS_DENIED,
+    DELETE_PENDING,
     INVALID_HANDLE,
     AttributeTag,
     FileId,
@@ -31,6 +33,8 @@ from mcp_notarium.system.windows_kernel import (
 _Result = TypeVar("_Result")
 
 GENERIC_READ, GENERIC_WRITE, READ_CONTROL, DELETE = 0x80000000, 0x40000000, 0x20000, 0x10000
+_STATUS_DELETE_PENDING = 0xC0000056
+"""NTSTATUS of what the code for programs calls a denial; LLVM's ``fs::status`` tells both apart in this way, too."""
 LOOK = 0x80  # FILE_READ_ATTRIBUTES
 SHARE_READ, SHARE_WRITE, SHARE_DELETE = 0x1, 0x2, 0x4
 SHARE_ALL = SHARE_READ | SHARE_WRITE | SHARE_DELETE
@@ -158,11 +162,15 @@ class WindowsHandles:
     ) -> int:
         """Use ``CreateFile``; return the handle."""
         new = ctypes.byref(attributes) if isinstance(attributes, ctypes.Structure) else None
+        status = self._kernel.function("RtlGetLastNtStatus")  # loading it would change the status
         found = self._kernel.call(
             "CreateFileW", long_path(path), access, share, new, how, flags, None
         )
         if not found or found == INVALID_HANDLE:
-            raise windows_error(self._kernel.libraries.last_error(), path)
+            code = self._kernel.libraries.last_error()
+            if code == ACCESS_DENIED and status() == _STATUS_DELETE_PENDING:
+                code = DELETE_PENDING
+            raise windows_error(code, path)
         return int(found)
 
     def demand_regular(self, handle: int, path: str | Path) -> None:

@@ -26,6 +26,7 @@ UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMEN
 )
 UNSUPPORTED = (1, 50, 120)
 """ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED."""
+DELETE_PENDING = 303
 _MAPPED = 1224  # ERROR_USER_MAPPED_FILE
 INVALID_HANDLE = ctypes.c_void_p(-1).value
 
@@ -53,7 +54,7 @@ _ERRNO = {
     183: errno.EEXIST,
     206: errno.ENAMETOOLONG,
     267: errno.ENOTDIR,
-    303: errno.EBUSY,  # ERROR_DELETE_PENDING
+    DELETE_PENDING: errno.EBUSY,
     1117: errno.EIO,
     UNABLE_TO_REMOVE_REPLACED: errno.EBUSY,
     UNABLE_TO_MOVE_REPLACEMENT: errno.EBUSY,
@@ -65,7 +66,7 @@ _WORDS = {
     SHARING_VIOLATION: "another program has it open",
     LOCK_VIOLATION: "another program has locked it",
     **dict.fromkeys((1175, 1176, 1177, _MAPPED), "another program has it open"),
-    303: "it is being deleted, and another program has it open",
+    DELETE_PENDING: "it is being deleted, and another program has it open",
 }
 
 
@@ -203,6 +204,7 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "GetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
     "SetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD)),
     "FlushConsoleInputBuffer": ("kernel32", w.BOOL, (w.HANDLE,)),
+    "RtlGetLastNtStatus": ("ntdll", ctypes.c_uint32, ()),
     "LocalFree": ("kernel32", _POINTER, (_POINTER,)),
     "OpenProcessToken": ("advapi32", w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
     "GetTokenInformation": (
@@ -290,13 +292,17 @@ class Kernel:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function and return what it returns."""
+        return self.function(name)(*arguments)
+
+    def function(self, name: str) -> Any:
+        """Return a function, and load it if need be."""
         found = self._functions.get(name)
         if found is None:
             library, result, types = FUNCTIONS[name]
             found = getattr(self.libraries.load(library), name)
             found.restype, found.argtypes = result, types
             self._functions[name] = found
-        return found(*arguments)
+        return found
 
     def demand(self, name: str, *arguments: Any, path: object = None) -> int:
         """Call a function that returns 0, or no handle, if it fails. Raises ``OSError`` then."""

@@ -180,8 +180,9 @@ def test_a_file_that_stays_open_is_told_within_a_second_and_nothing_is_lost(
     old, new = tmp_path / "new.tmp", tmp_path / "keys.json"
     old.write_bytes(b"new")
     new.write_bytes(b"old")
-    with windows.open_regular(new), pytest.raises(PermissionError) as refused:
+    with windows.open_regular(new), pytest.raises(OSError, match="has it open") as refused:
         windows.move(old, new)
+    assert refused.value.errno == errno.EBUSY
     assert refused.value.filename == str(new)
     assert 0.5 < sum(pauses) <= 1
     assert (old.read_bytes(), new.read_bytes()) == (b"new", b"old")
