@@ -303,7 +303,7 @@ def _read_only_uri(path: Path, *, without_log: bool) -> str:
 
 def _require_not_held(path: Path) -> None:
     """Refuse a file that another program keeps. SQLite would say that it cannot open it, or open it for reading alone."""
-    if path != MEMORY and SYSTEM.is_held(path):  # defence: held-database-is-not-damaged =False
+    if path != MEMORY and SYSTEM.is_held(path):  # defence: held-file-is-no-damage =False
         raise LockedError(
             Verdict.BUSY,
             "another program has the cache file open, and does not share it",
