@@ -302,7 +302,13 @@ def test_a_database_that_another_program_keeps_is_not_taken_for_damaged(
 
 @pytest.mark.parametrize(("length", "fits"), [(171, True), (172, False)])
 def test_a_folder_whose_files_would_have_too_long_paths_is_refused_before_it_is_made(
-    windows: Windows, config: Config, tmp_path: Path, length: int, *, fits: bool
+    config: Config,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    length: int,
+    fits: bool,
 ) -> None:
     inner = len(str(config.account_dir)) - len(str(config.data_dir))
     place = tmp_path / ("x" * (length - inner - len(str(tmp_path)) - 1))
@@ -315,6 +321,11 @@ def test_a_folder_whose_files_would_have_too_long_paths_is_refused_before_it_is_
     with pytest.raises(LockedError, match="has 172 characters; 171") as refused:
         open_cache(far)
     assert "Set NOTARIUM_DATA_DIR to a folder with a shorter path" in refused.value.resolution_hint
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NOTARIUM_DATA_DIR", str(place))
+    code, said = run("setup", "--store", "local", "--no-recovery", "--key", "file", key="")
+    assert code == refused.value.exit_code
+    assert "has 172 characters" in said
     assert not place.exists()
 
 

@@ -138,6 +138,26 @@ def test_a_link_is_not_followed_and_a_file_of_the_cloud_is_read(windows, model, 
         windows.open_regular(tmp_path / "none")
 
 
+def test_a_handle_is_closed_if_the_process_can_open_no_more_files(
+    windows, model, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_bytes(b"x")
+
+    def refuse(_handle, _flags):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(model, "descriptor", refuse)
+    for opens in (
+        lambda: windows.open_regular(tmp_path / "file"),
+        lambda: windows.open_regular(tmp_path / "file", follow=True),
+        lambda: windows.open_private(tmp_path / "new", os.O_RDWR | os.O_CREAT),
+        lambda: windows.open_top(tmp_path),
+    ):
+        with pytest.raises(OSError, match="too many"):
+            opens()
+    assert model._open == {}
+
+
 @pytest.mark.rule("locks")
 def test_locks_exclude_as_they_do_elsewhere_and_let_the_file_be_read(windows, model, tmp_path):
     path = tmp_path / "server.lock"
