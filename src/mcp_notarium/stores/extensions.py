@@ -68,6 +68,46 @@ def move_of(store: Store, body: bytes) -> str:
     return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Hold which notes everybody may read after a write, and could not before; '' is a new one.
+
+    ``place``: the note below which they come to stand, and which everybody may read; '' where they stand there already.
+    """
+
+    ids: frozenset[str]
+    place: str = ""
+
+    def is_within(self, agreed: Published | None) -> bool:
+        """Tell whether an answer about ``agreed`` holds for this."""
+        return agreed is not None and self.place == agreed.place and self.ids <= agreed.ids
+
+
+def join_published(several: Iterable[Published]) -> list[Published]:
+    """Return one for each place, with all notes that come to stand there."""
+    ids: dict[str, frozenset[str]] = {}
+    for one in several:
+        ids[one.place] = ids.get(one.place, frozenset()) | one.ids
+    return [Published(those, place) for place, those in ids.items()]
+
+
+class PublishingStore(Store, Protocol):
+    """Reach a store with the trait ``publishes``.
+
+    A content whose place is public says so in its own form. ``push`` raises ``StoreRejected``, with nothing stored, for a body that
+    does not say so and would publish a note by now: the user was not asked about that.
+    """
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """Return what everybody may read if a note becomes ``content``; None: no more than now. It asks nothing of an ordinary edit.
+
+        Raises ``NoteNotFound``.
+        """
+
+    async def find_public_day(self, day: str) -> str:
+        """Return the public note below which ``make_day`` would make the note of a day; '' if it makes none, or none that is public."""
+
+
 async def find_inside(
     store: Store, note_id: str, body: bytes | None, tops: Collection[str]
 ) -> Collection[str]:
@@ -361,12 +401,16 @@ class ParentNote:
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above."""
+    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above.
+
+    ``public``: everybody may read what stands below it.
+    """
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
     clear: bool
     above: Collection[str]
+    public: bool
 
 
 class TreeReads(NativeReads, Protocol):

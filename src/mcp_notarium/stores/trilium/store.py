@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Published, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
@@ -55,6 +55,7 @@ from mcp_notarium.stores.trilium.session import (
     date_of,
     value_of,
 )
+from mcp_notarium.stores.trilium.sharing import Sharing
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.stores.trilium.writes import NoteWrites
 
@@ -80,6 +81,7 @@ class TriliumStore:
         keeps_files=KIND.keeps_files,
         tree=KIND.tree,
         moves=True,
+        publishes=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         form_losses=note_codec.form_losses,
@@ -110,6 +112,7 @@ class TriliumStore:
         self._reader = NoteReader(self._session, urls)
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._moves = Moves(self._session, urls, self._reader)
+        self._sharing = Sharing(self._reader, urls, self._moves)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
         self._attachments = AttachmentReader(self._session, urls)
         self._files = AttachmentWriter(self._session, urls, self._reader, self._attachments)
@@ -282,6 +285,16 @@ class TriliumStore:
     ) -> set[str]:
         """See ``MovingStore.find_inside``."""
         return await self._moves.find_inside(note_id, body, tops)
+
+    # Sharing
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """See ``PublishingStore.find_published``."""
+        return await self._sharing.find_published(base, content)
+
+    async def find_public_day(self, day: str) -> str:
+        """See ``PublishingStore.find_public_day``."""
+        return await self._sharing.find_public_day(day)
 
     # Composing
 
