@@ -66,6 +66,7 @@ from mcp_notarium.threads import run_in_thread
 if TYPE_CHECKING:
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
         KeepingStore,
         KeptFile,
         NativeReads,
-        Published,
         PublishingStore,
         RevivingStore,
         TypingStore,
@@ -915,7 +915,7 @@ class Library:
         if found is None:
             return None
         own = "" if note is None else note.id
-        # defence: published-count-without-hidden =True
+        # defence: published-without-hidden =True
         shown = (one for one in found.ids if one == own or self.get(one) is not None)
         return replace(found, ids=frozenset(shown))
 

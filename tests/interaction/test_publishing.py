@@ -31,7 +31,7 @@ TREE = {
     "Map": ["Trip"],
 }
 DAY = {"id": "daily:2025-06-20", "append": "milk"}
-PASSWORD = "shareCredentials"
+LOGIN = "shareCredentials"
 
 
 def plant(place):
@@ -43,7 +43,7 @@ def plant(place):
             document.place(name, parent)
         if "root" not in parents:
             document.unplace(document.branches[f"root_{name}"])
-    document.set_attribute("pass1", "Draft", "label", PASSWORD, "me:secret")
+    document.set_attribute("pass1", "Draft", "label", LOGIN, "me:secret")
     document.set_attribute("cal1", "Post", "label", "calendarRoot", "")
 
 
@@ -55,15 +55,16 @@ def public(place):
         above = [one.parent_id for one in document.parents(note_id)]
         return "_share" in above or any(map(is_public, above))
 
-    locked = {one.note_id for one in document.attributes.values() if one.name == PASSWORD}
+    locked = {one.note_id for one in document.attributes.values() if one.name == LOGIN}
     return {one for one in document.notes if is_public(one)} - locked
 
 
 def move(document, note_id, parent):
     """Move a note as a person does."""
-    for branch in document.parents(note_id):
-        document.unplace(branch) if branch.parent_id != parent else None
+    old = document.parents(note_id)
     document.place(note_id, parent)
+    for branch in old:
+        document.unplace(branch)
 
 
 @asynccontextmanager
@@ -117,8 +118,8 @@ ACTS = {
     "an undo of a move": manage(action="undo", id="Once"),
     "an undo of many": manage(action="undo", change_id="MANY"),
     "the note of a day": ("save", DAY),
-    "a password that goes": manage(action="change", ids=["Draft"], properties={PASSWORD: None}),
-    "another password": ("save", {"id": "Draft", "properties": {PASSWORD: "me:guess"}}),
+    "a password that goes": manage(action="change", ids=["Draft"], properties={LOGIN: None}),
+    "another password": ("save", {"id": "Draft", "properties": {LOGIN: "me:guess"}}),
 }
 
 
@@ -136,7 +137,7 @@ async def prepare(place):
             assert "public" not in moved["details"]["asks"]
             approve(place, moved)
             moved = await call(place, *away)
-    if "change_id" not in moved:  # `deny`
+    if place.harness.app.config.destructive == "deny":
         return {name: one for name, one in ACTS.items() if "undo" not in name}
     return json.loads(json.dumps(ACTS).replace("MANY", moved["change_id"]))
 
@@ -151,7 +152,7 @@ async def test_an_agent_that_obeys_every_note_publishes_nothing_alone(tmp_path, 
 
     async def declines(_context, params):
         asked.append(params.message)
-        return types.ElicitResult(action="decline" if "public on the web" in params.message else "accept", content={"confirm": True})  # fmt: skip
+        return types.ElicitResult(action="decline" if "on the web?" in params.message else "accept", content={"confirm": True})  # fmt: skip
 
     async with world(tmp_path, setting=setting, user=declines if dialogue else None) as place:
         for name, (tool, arguments) in (await prepare(place)).items():
@@ -163,7 +164,7 @@ async def test_an_agent_that_obeys_every_note_publishes_nothing_alone(tmp_path, 
                 continue
             assert answer["subcategory"] in ("confirmation_required", "declined"), (name, answer)
             said = asked[-1] if dialogue else answer["details"]["asks"]
-            assert "public on the web" in said, name
+            assert "on the web?" in said, name
             assert "approval" in answer.get("details", {}) or dialogue or setting == "deny", name
 
 
@@ -193,6 +194,25 @@ async def test_a_yes_is_for_one_place_and_what_stands_below_at_that_moment(tmp_p
         assert "approve" in made["resolution_hint"]
         approve(place, made)
         assert "noteId" in await call(place, *create("Blog"))
+
+
+@pytest.mark.parametrize("act", [MOVE, ACTS["an undo of a move"]], ids=["many", "one"])
+async def test_a_yes_in_a_dialogue_is_for_what_stood_below_when_it_was_asked(tmp_path, act):
+    async def agrees(_context, params):
+        if "public on the web" in params.message:
+            for parent in ("Plan", "Once"):
+                world_of["place"].sim.document.place("Other", parent)
+        return types.ElicitResult(action="accept", content={"confirm": True})
+
+    world_of = {}
+    async with world(tmp_path, user=agrees) as place:
+        world_of["place"] = place
+        await prepare(place)
+        before = public(place)
+        refused = await call(place, *act)
+        said = rows_of(refused)[0]["reason"] if "results" in refused else refused["message"]
+        assert "public" in said or "changed since" in said, refused
+        assert public(place) == before
 
 
 def share(document, *note_ids):

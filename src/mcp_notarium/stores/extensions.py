@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.published import Published
 from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
 from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
@@ -66,29 +67,6 @@ def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
 def move_of(store: Store, body: bytes) -> str:
     """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
     return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Hold which notes everybody may read after a write, and could not before; '' is a new one.
-
-    ``place``: the note below which they come to stand, and which everybody may read; '' where they stand there already.
-    """
-
-    ids: frozenset[str]
-    place: str = ""
-
-    def is_within(self, agreed: Published | None) -> bool:
-        """Tell whether an answer about ``agreed`` holds for this."""
-        return agreed is not None and self.place == agreed.place and self.ids <= agreed.ids
-
-
-def join_published(several: Iterable[Published]) -> list[Published]:
-    """Return one for each place, with all notes that come to stand there."""
-    ids: dict[str, frozenset[str]] = {}
-    for one in several:
-        ids[one.place] = ids.get(one.place, frozenset()) | one.ids
-    return [Published(those, place) for place, those in ids.items()]
 
 
 class PublishingStore(Store, Protocol):

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.published import Published, join_published
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -35,7 +36,6 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
-from mcp_notarium.stores.extensions import Published, join_published
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
 from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss
 from mcp_notarium.tools.consent import (
@@ -404,11 +404,12 @@ def _lost(plan: Plan) -> str:
 
 def _public(app: App, plan: Plan) -> str:
     """Return what a dry run says of notes that everybody may read then."""
-    told = (describe_published(app, "", one) for one in join_published(plan.published.values()))
-    return "".join(
-        f" {notes} would be public on the web; the user is asked about that. {why}"
-        for notes, why in told
-    )
+    told = []
+    for one in join_published(plan.published.values()):
+        notes, why = describe_published(app, "", one)
+        said = "be public" if one.place else "have other readers"
+        told.append(f" {notes} would {said} on the web; the user is asked about that. {why}")
+    return "".join(told)
 
 
 def _only_now(now: int, plan: Plan) -> str:
@@ -535,7 +536,9 @@ class _Run:
         published = await self._app.library.find_published(made.note, made.content)
         # defence: bulk-consent-covers-publishing
         if published and not published.is_within(self._published.get(published.place)):
-            raise NoteLeft("It would be public, which the question did not name; it was not changed.")
+            raise NoteLeft(
+                "It would be public, which the question did not name; it was not changed."
+            )
         return replace(made, loses=loss is not None)
 
     async def _store(self, made: Draft) -> Saved:

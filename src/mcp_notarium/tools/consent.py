@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.loss import Loss
     from mcp_notarium.domain.note import Content, Note
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes
-    from mcp_notarium.stores.extensions import Published
     from mcp_notarium.tools.tool import CallContext
 
 
@@ -237,7 +237,8 @@ def ask_before_save(
 def ask_before_publishing(app: App, what: str, published: Published) -> tuple[Ask, ...]:
     """Return the question about notes that everybody may read after a change; ``what`` names the one that is changed, '' names none."""
     notes, why = describe_published(app, what, published)
-    return (Ask(f"Make {notes} public on the web? {why}", irreversible=True),)
+    does = f"Make {notes} public" if published.place else f"Change who can read {notes}"
+    return (Ask(f"{does} on the web? {why}", irreversible=True),)
 
 
 def describe_published(app: App, what: str, published: Published) -> tuple[str, str]:
@@ -248,7 +249,10 @@ def describe_published(app: App, what: str, published: Published) -> tuple[str, 
         notes = f"the {what}" if count == 1 else f"{notes} (the {what} and what stands below it)"
     they = "It" if count == 1 else "They"
     if not published.place:
-        return notes, f"{they} {'is' if count == 1 else 'are'} shared, and the password changes."
+        return (
+            notes,
+            f"{they} {'is' if count == 1 else 'are'} shared, and the password changes or goes.",
+        )
     place = app.library.get(published.place)
     above = name_note(app, (place.title or place.text) if place else "", note_id=published.place)
     moves = "" not in published.ids

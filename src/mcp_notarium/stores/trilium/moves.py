@@ -191,7 +191,9 @@ class Moves:
         if not above.reaches_root([move["new"]]):
             raise _unfit_error("the note to move it below is one of Trilium's own")
         # defence: published-only-if-asked =False
-        if above.is_public(move["new"]) and not (move.get("public") or await self.is_public(note.id)):
+        if above.is_public(move["new"]) and not (
+            move.get("public") or await self.is_public(note.id)
+        ):
             raise public_error()
 
     async def _add(self, note: NoteObject, move: Move) -> None:

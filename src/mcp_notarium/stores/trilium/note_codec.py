@@ -26,7 +26,7 @@ VERSION = 2
 ROOT = "root"
 SHARE = "_share"
 """Trilium's own note: all that stands below it is published."""
-PASSWORD = "shareCredentials"
+SHARE_LOGIN = "shareCredentials"
 """The label whose value is a name and password for a published note."""
 HTML = "text"
 _JSON = "application/json"

@@ -139,7 +139,7 @@ def _require_clear(note: TreeNote, changes: set[Key], place: TreePlace) -> None:
 
 
 def _passwords(keys: list[Key]) -> list[str]:
-    return sorted(value for _, _, name, value in keys if name == note_codec.PASSWORD)
+    return sorted(value for _, _, name, value in keys if name == note_codec.SHARE_LOGIN)
 
 
 def _keys(note: TreeNote) -> list[Key]:

@@ -14,11 +14,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.published import Published
 from mcp_notarium.errors import NoteNotFound
-from mcp_notarium.stores.extensions import Published
 from mcp_notarium.stores.http import each
 from mcp_notarium.stores.trilium.moves import Moves
-from mcp_notarium.stores.trilium.note_codec import PASSWORD, is_possible_id
+from mcp_notarium.stores.trilium.note_codec import SHARE_LOGIN, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.urls import Urls
 
@@ -42,9 +42,9 @@ class Sharing:
         if move.get("public"):
             below = await self._find_below(base.id)
             return Published(frozenset({base.id, *below}), move["new"])
-        password = base.content.properties.get(PASSWORD)
+        password = base.content.properties.get(SHARE_LOGIN)
         # defence: password-of-a-public-note =False
-        if password is not None and content.properties.get(PASSWORD) != password:
+        if password is not None and content.properties.get(SHARE_LOGIN) != password:
             places = {base.id, move.get("new", base.id)}  # it may leave what is public
             if all([await self.moves.is_public(one) for one in places]):
                 return Published(frozenset({base.id}))

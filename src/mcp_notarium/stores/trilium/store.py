@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
+from mcp_notarium.domain.published import Published
 from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
@@ -35,7 +36,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Published, Replaced
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
