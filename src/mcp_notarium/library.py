@@ -57,6 +57,7 @@ from mcp_notarium.threads import run_in_thread
 if TYPE_CHECKING:
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         KeepingStore,
         KeptFile,
         NativeReads,
+        PublishingStore,
         RevivingStore,
         TypingStore,
     )
@@ -884,6 +886,27 @@ class Library:
         before, after = self.traits.forms(base, body)
         found = found or Replaced()
         return {**before, **shown(found.native)}, {**after, **shown(found.becomes)}
+
+    async def find_published(self, note: Note | None, content: Content) -> Published | None:
+        """Return what everybody may read if a note becomes ``content``, but for what is hidden here; None: no more than now.
+
+        ``note`` None: a new one. Raises what the store raises.
+        """
+        base = None if note is None else self._cache.notes.base(note.id)
+        if not self.traits.publishes or (note is not None and base is None):
+            return None
+        try:
+            found = await cast("PublishingStore", self._store).find_published(base, content)
+        except NoteNotFound:
+            return None  # the save says that better
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        if found is None:
+            return None
+        own = "" if note is None else note.id
+        # defence: published-without-hidden =True
+        shown = (one for one in found.ids if one == own or self.get(one) is not None)
+        return replace(found, ids=frozenset(shown))
 
     def version_size(self, note: Note) -> int:
         """Return the room that a version of a note takes."""

@@ -124,12 +124,12 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
+Eleven actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, in Simplenote adding a tag that is an e-mail address or could be
-read as one (Simplenote shares the note with that person; in no other store does a tag share), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
+read as one (Simplenote shares the note with that person; in no other store does a tag share), in Trilium whatever makes a note [public](trilium.md#public-notes), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to.
 
-Three of these are **irreversible**: permanent deletion, sharing a note of Simplenote (also by a change of many, an undo or a restored version), and what nothing
+Four of these are **irreversible**: permanent deletion, sharing a note of Simplenote or making one of Trilium public (also by a change of many, an undo or a restored version), and what nothing
 can bring back. The others are **recoverable**: the history has what was there. `NOTARIUM_DESTRUCTIVE` decides who agrees:
 
 | value | client can ask its user (elicitation) | client cannot: recoverable | client cannot: irreversible |
@@ -141,7 +141,7 @@ can bring back. The others are **recoverable**: the history has what was there. 
 
 **`confirm: true` is the model's word, not the user's.** The server cannot know whether the model has asked: a model that
 obeys a note can set it. Then only the client's own approval of the call stands between the note and the action; the audit log
-records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy notes, or share those of Simplenote.
+records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy notes, or share those of Simplenote and Trilium.
 No value stops a client that answers its own dialogue.
 
 ### Approval at a terminal

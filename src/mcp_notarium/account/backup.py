@@ -198,7 +198,8 @@ def restore(
             settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
         )
     finally:
-        (folder.copies / names[0]).unlink(missing_ok=True)  # the backup itself is kept
+        with suppress(OSError):  # what stays is a copy like others; the backup itself is kept
+            SYSTEM.remove(folder.copies / names[0])
 
 
 def _no_backup(path: Path) -> InvalidRequest:

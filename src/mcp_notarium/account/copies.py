@@ -310,7 +310,7 @@ def _remove_unfinished(folder: AccountFolder) -> None:
     """Remove what a process has left that was killed while it made a copy."""
     with suppress(FileNotFoundError):
         for path in folder.copies.glob(f"{_UNFINISHED}*"):
-            path.unlink(missing_ok=True)
+            SYSTEM.remove(path)
 
 
 class _OutOfTime(Exception):

@@ -136,7 +136,7 @@ def _remove_locks(folder: AccountFolder) -> None:
     """
     with suppress(OSError):
         for lock in folder.path.glob("*.lock"):
-            lock.unlink()
+            SYSTEM.remove(lock)
         folder.path.rmdir()
         if folder.path.parent == default_data_dir(os.environ):
             folder.path.parent.rmdir()

@@ -11,7 +11,6 @@ only this database has can be read, nobody else has it open, and the disk has no
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -56,7 +55,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import replace_private, sync_folder
+from mcp_notarium.files.private_files import copy_private, replace_private, sync_folder
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.keys.key_file_store import KeyFiles
 from mcp_notarium.storage import database_opener, integrity, table_copy
@@ -278,8 +277,7 @@ def _copy_damaged(writer: GenerationWriter, old: KeyFile) -> Path:
     target = quarantine.create_work_folder(folder)
     for file in companions(path)[:2]:  # SQLite re-creates the third
         if file.exists():
-            (target / file.name).touch(mode=0o600, exist_ok=False)  # a server may change no mode
-            shutil.copyfile(file, target / file.name)
+            copy_private(file, target / file.name)
     return target / path.name
 
 
@@ -386,7 +384,11 @@ def _rebuild_search(path: Path, old: _Old) -> bool:
 
 def _lengthen(copy: Path) -> None:
     """Lengthen the copy: SQLite opens no file shorter than its first page says; holes cost no space."""
-    os.truncate(copy, copy.stat().st_size * _MOST_CUT)
+    descriptor = SYSTEM.open_private(copy, os.O_RDWR)
+    try:
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size * _MOST_CUT)
+    finally:
+        os.close(descriptor)
 
 
 def _is_damaged(copy: Path, old: _Old) -> bool:

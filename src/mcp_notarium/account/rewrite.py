@@ -10,8 +10,6 @@ A migration changes the database in place, after copying it to the quarantine an
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
-from mcp_notarium.files.private_files import disk_errors, sync_folder
+from mcp_notarium.files.private_files import copy_private, disk_errors, open_regular, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, migrations
@@ -412,11 +410,7 @@ def _rehearse(database: Database) -> None:
 
 
 def _copy_database(path: Path, copy: Path) -> Path:
-    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
-        shutil.copyfileobj(source, target)
-        target.flush()
-        SYSTEM.flush(target.fileno())
+    copy_private(path, copy)
     sync_folder(copy.parent)
     return copy
 
@@ -432,7 +426,7 @@ def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | 
 
 
 def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 

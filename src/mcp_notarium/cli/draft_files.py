@@ -85,9 +85,9 @@ class Draft:
             # In place: another name for the file would be another lock.
             content = json.dumps({**made_from, "file": file}).encode()
             os.lseek(self.descriptor, 0, os.SEEK_SET)
-            os.truncate(self.descriptor, 0)
+            os.ftruncate(self.descriptor, 0)
             os.write(self.descriptor, content)
-            os.fsync(self.descriptor)
+            SYSTEM.flush(self.descriptor)
         self.made_from = self._read_record()
 
     def read(self) -> str:
@@ -116,8 +116,8 @@ class Draft:
         with suppress(OSError):
             for path in self._folder.iterdir():
                 if f"{self._name}." in path.name and path != self._record:
-                    path.unlink(missing_ok=True)
-            os.truncate(self.descriptor, 0)
+                    SYSTEM.remove(path)
+            os.ftruncate(self.descriptor, 0)
         self.made_from = None
 
     def drop(self) -> None:
@@ -126,7 +126,7 @@ class Draft:
             return
         self.clear()
         with suppress(OSError):
-            self._record.unlink(missing_ok=True)
+            SYSTEM.remove(self._record)
             self._folder.rmdir()  # if there is no other draft
         self._is_dropped = True
 

@@ -48,6 +48,7 @@ from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import Login, Place, StoreKind, StoreSettings
+from mcp_notarium.system import SYSTEM
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
@@ -357,7 +358,7 @@ def without_logins(account: Account) -> Account:
         path = Path(os.environ.pop(f"{name}_FILE", "") or variables.get(f"{name}_FILE", ""))
         variables.pop(f"{name}_FILE", None)
         if path.parent == accounts.config_dir(os.environ):
-            path.unlink(missing_ok=True)
+            SYSTEM.remove(path)
     return replace(account, variables=variables)
 
 

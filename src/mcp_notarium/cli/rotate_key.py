@@ -36,6 +36,7 @@ from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain
 from mcp_notarium.report.words import counted
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import SYSTEM
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -356,7 +357,7 @@ def _tell_key_files(before: Account, after: Account) -> None:
         return
     kept = f"{display_path(old)} still holds the old key, which opens nothing here any more."
     if can_ask() and ask_yes(f"{kept} Remove it?"):
-        old.unlink()
+        SYSTEM.remove(old)
         talk(f"{display_path(old)} is removed.")
     else:
         talk(f"note: {kept} Old backups may need it; else delete it.")

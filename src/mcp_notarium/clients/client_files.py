@@ -22,6 +22,7 @@ from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import open_regular, replace_private
+from mcp_notarium.system import SYSTEM
 
 NAME = "notarium"
 """Name of the server in a client; with a second account ``notarium-ACCOUNT``."""
@@ -114,7 +115,7 @@ def write(file: ClientFile, text: str | None) -> None:
     """Replace the file, keeping its mode, or remove it. Raises ``ConfigError``."""
     try:
         if text is None:
-            file.path.unlink()
+            SYSTEM.remove(file.path)
             if file.path.parent != file.client.home():
                 with suppress(OSError):  # a folder that holds something else stays
                     file.path.parent.rmdir()
@@ -136,7 +137,7 @@ def write(file: ClientFile, text: str | None) -> None:
 
 def drop_copy(file: ClientFile) -> None:
     """Remove the copy, and its folders behind the last one."""
-    file.copy.unlink(missing_ok=True)
+    SYSTEM.remove(file.copy)
     with suppress(OSError):
         file.copy.parent.rmdir()
         file.copy.parent.parent.rmdir()
@@ -147,7 +148,7 @@ def keep_copy(file: ClientFile) -> None:
     if ours(file):
         return
     try:
-        file.copy.unlink(missing_ok=True)
+        SYSTEM.remove(file.copy)
         if file.text is not None:
             file.copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_private(file.copy, file.text.encode())

@@ -172,7 +172,7 @@ def forget(folder: Path, account: Account) -> None:
     if kept:
         write_accounts(folder, kept)
     else:
-        (folder / FILE).unlink(missing_ok=True)
+        SYSTEM.remove(folder / FILE)
         with suppress(OSError):  # a folder that holds something else stays
             folder.rmdir()
 

@@ -155,6 +155,8 @@ class Traits:
     ``Content`` does not say."""
     shares_by_tag: bool = False
     """Share a note with the person whose e-mail address is a tag of it."""
+    publishes: bool = False
+    """Show a note to others by the place where it stands: see ``PublishingStore``."""
     days: Days = Days.TITLED
     """Say how the note of a day is known."""
     templates: bool = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.domain.published import Published
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
@@ -63,6 +64,23 @@ def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
 def move_of(store: Store, body: bytes) -> str:
     """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
     return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
+
+
+class PublishingStore(Store, Protocol):
+    """Reach a store with the trait ``publishes``.
+
+    A content whose place is public says so in its own form. ``push`` raises ``StoreRejected``, with nothing stored, for a body that
+    does not say so and would publish a note by now: the user was not asked about that.
+    """
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """Return what everybody may read if a note becomes ``content``; None: no more than now. It asks nothing of an ordinary edit.
+
+        Raises ``NoteNotFound``.
+        """
+
+    async def find_public_day(self, day: str) -> str:
+        """Return the public note below which ``make_day`` would make the note of a day; '' if it makes none, or none that is public."""
 
 
 async def find_inside(
@@ -360,12 +378,16 @@ class ParentNote:
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above."""
+    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above.
+
+    ``public``: everybody may read what stands below it.
+    """
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
     clear: bool
     above: Collection[str]
+    public: bool
 
 
 class TreeReads(NativeReads, Protocol):

@@ -43,6 +43,7 @@ _BUFFER, _MOST = 65_536, 10_000
 """Bytes of events read at once; changed files after which anything may have changed."""
 _KIND, _PID, _PLACE = 1, 4, 5
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP}
+_flush_data = os.fdatasync
 
 
 class Linux(Posix):
@@ -50,7 +51,9 @@ class Linux(Posix):
 
     can_confine = True
     limits_memory = True
-    _flush_content = staticmethod(os.fdatasync)
+
+    def _flush_content(self, descriptor: int) -> None:
+        _flush_data(descriptor)
 
     def is_group_private(self, path: Path, found: os.stat_result) -> bool:
         """Check a folder that its group may write to and others may not; never for root.

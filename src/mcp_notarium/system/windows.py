@@ -17,20 +17,31 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ctypes import wintypes as w
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
+from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, FolderEvents
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
-from mcp_notarium.system.windows_files import (
+from mcp_notarium.system.windows_files import WindowsFiles
+from mcp_notarium.system.windows_handles import (
+    BUSY,
     CREATE_NEW,
+    DELETE,
+    DIRECTORY,
     GENERIC_READ,
     GENERIC_WRITE,
-    NORMAL,
+    LOOK,
+    LOOK_FLAGS,
     OPEN_ALWAYS,
     OPEN_EXISTING,
+    PAUSE,
+    READ_CONTROL,
+    REPARSE,
+    SHARE_ALL,
     STANDS_FOR_ANOTHER_NAME,
-    WindowsFiles,
+    TRIES,
     binary,
     long_path,
 )
@@ -38,6 +49,7 @@ from mcp_notarium.system.windows_kernel import (
     INVALID_PARAMETER,
     IO_PENDING,
     LOCK_VIOLATION,
+    SHARING_VIOLATION,
     MemoryCounters,
     Overlapped,
     windows_error,
@@ -57,30 +69,26 @@ _NO_HEAP = 0x1
 _ECHO = 0x4
 
 
-class Windows(WindowsFiles):
+class Windows(WindowsFiles, Common):
     """Implement the port by the Windows API."""
 
-    can_confine = False
     has_modes = False
     has_drives = True
-    flushes_fully = False
     program_suffix = ".exe"
     editors = ("notepad",)
     pager = "more"
     can_pass_descriptors = False
-    limits_memory = False
     can_select_streams = False
+    longest_path = 259
 
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
-        """Open it, and look at what was opened; other programs may still rename and remove it."""
-        if follow:
-            handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
-            with self.closed_on_error(handle):
-                self.demand_regular(handle, path)
-        else:
-            handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
-        flags = os.O_RDONLY | binary()
-        return os.fdopen(self._kernel.libraries.descriptor(handle, flags), "rb")
+    def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
+        """Open it, and look at what was opened; other programs may still rename and remove it.
+
+        Try again for a second while one does not share it.
+        """
+        open_ = self._open_target if follow else self.open_itself
+        handle = self._patiently(lambda: open_(path, GENERIC_READ, OPEN_EXISTING, None), held=BUSY)
+        return os.fdopen(self._descriptor(handle, os.O_RDONLY | binary()), "rb")
 
     def open_private(self, path: Path, flags: int) -> int:
         """Open it with the list of rights that makes a new one the user's alone."""
@@ -94,9 +102,10 @@ class Windows(WindowsFiles):
             how = CREATE_NEW if flags & os.O_EXCL else OPEN_ALWAYS
         with self._lists.attributes(folder=False) as attributes:
             new = attributes if flags & os.O_CREAT else None
-            handle = self.open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
+            wanted |= _CHANGE_LIST if append else 0
+            handle = self._patiently(lambda: self.open_itself(path, wanted, how, new), held=BUSY)
         kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
-        return self._kernel.libraries.descriptor(handle, kept | binary())
+        return self._descriptor(handle, kept | binary())
 
     def make_private_folder(self, path: Path) -> None:
         """Create it with a list of rights that what is created in it inherits."""
@@ -108,8 +117,17 @@ class Windows(WindowsFiles):
     def access(self, place: Path | int, _found: os.stat_result) -> Access:
         """Read its list of rights: modes mean nothing here."""
         if isinstance(place, int):
-            place = self._kernel.libraries.handle(place)
-        return self._lists.read(place)
+            return self._lists.read(self._kernel.libraries.handle(place))
+        try:
+            handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(place)) from None
+            raise
+        try:
+            return self._lists.read(handle, is_drive=place.parent == place)
+        finally:
+            self._kernel.call("CloseHandle", handle)
 
     def is_link(self, found: os.stat_result) -> bool:
         """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
@@ -132,10 +150,6 @@ class Windows(WindowsFiles):
         """Return ``icacls`` as an administrator runs it."""
         return f'icacls "{path}" /setowner "*{self._lists.user}"'
 
-    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
-        """Say no: the list of rights names each group."""
-        return False
-
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
         """Lock one byte far behind the end. A lock that is held already is given up first."""
         handle = self._kernel.libraries.handle(descriptor)
@@ -147,14 +161,6 @@ class Windows(WindowsFiles):
             if code in {LOCK_VIOLATION, IO_PENDING}:
                 raise BlockingIOError(errno.EAGAIN, "another process has the lock")
             raise windows_error(code)
-
-    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
-        """Return none: only Linux tells."""
-        return set()
-
-    def flush(self, descriptor: int) -> None:
-        """Use ``_commit``, which is ``FlushFileBuffers``: it reaches the drive, and its buffer."""
-        os.fsync(descriptor)
 
     def flush_file(self, path: Path) -> None:
         """Open it again for writing, and flush it."""
@@ -170,7 +176,7 @@ class Windows(WindowsFiles):
     def flush_below(self, folder: Path) -> None:
         """Flush each."""
         for path in folder.rglob("*"):
-            if path.is_file():
+            if path.is_file() and not path.is_symlink():
                 self.flush_file(path)
 
     def move(self, old: Path, new: Path) -> None:
@@ -178,12 +184,52 @@ class Windows(WindowsFiles):
 
         It changes nothing unless it succeeds. A folder has to go where nothing is.
         """
-        replaces = not old.is_dir()
-        self._patiently(lambda: self._move(long_path(old), long_path(new), replaces=replaces))
+        one, other = long_path(old), long_path(new)
+        replaces = not Path(one).is_dir()
+        with self._holder_named(new, old):
+            self._patiently(lambda: self._move(one, other, replaces=replaces))
 
     def remove(self, path: Path) -> None:
-        """Use ``DeleteFile``; try again as :meth:`move` does."""
-        self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
+        """Use ``DeleteFile``, or ``RemoveDirectory`` for a link to a folder; try again as :meth:`move` does."""
+        name = long_path(path)
+        with suppress(FileNotFoundError):
+            handle = self.create(name, LOOK, OPEN_EXISTING, LOOK_FLAGS)
+            try:
+                tag = self._tag(handle, name)
+            finally:
+                self._kernel.call("CloseHandle", handle)
+            is_folder = tag.FileAttributes & REPARSE and tag.FileAttributes & DIRECTORY
+            call = "RemoveDirectoryW" if is_folder else "DeleteFileW"
+            with self._holder_named(path):
+                self._patiently(lambda: self._kernel.demand(call, name, path=path))
+
+    def is_held(self, path: Path) -> bool:
+        """Open it, sharing all; try again as :meth:`move` does."""
+        for left in reversed(range(TRIES)):
+            if not self._is_refused(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL):
+                return False
+            if left:
+                self._pause(PAUSE)
+        return True
+
+    @contextmanager
+    def _holder_named(self, *paths: Path) -> Iterator[None]:
+        """Say that another program has one of the files open, where Windows says only that access is denied."""
+        try:
+            yield
+        except PermissionError:
+            for path in paths:
+                if self._is_refused(path, DELETE, 0):  # defence: holder-of-file-told =False
+                    raise windows_error(SHARING_VIOLATION, path) from None
+            raise
+
+    def _is_refused(self, path: Path, access: int, share: int) -> bool:
+        try:
+            handle = self.create(path, access, OPEN_EXISTING, LOOK_FLAGS, share=share)
+        except OSError as error:
+            return error.errno == errno.EBUSY
+        self._kernel.call("CloseHandle", handle)
+        return False
 
     def machine(self) -> str:
         """Return what the variable says."""
@@ -194,9 +240,6 @@ class Windows(WindowsFiles):
         with suppress(OSError, AttributeError):
             self._kernel.call("SetErrorMode", _NO_FAULT_BOX)
             self._kernel.call("WerSetFlags", _NO_HEAP)
-
-    def forbid_tracing(self) -> None:
-        """Do nothing: the owner of a process can always give himself the rights on it."""
 
     def overwrite_variables(self, _names: Iterable[str]) -> None:
         """Do nothing: a variable that Python removes is removed from the process's own block."""
@@ -212,10 +255,6 @@ class Windows(WindowsFiles):
         except OSError:
             return None
         return int(found.WorkingSetSize)
-
-    def release_memory(self) -> bool:
-        """Leave it to the C library."""
-        return False
 
     def has_ended(self, pid: int) -> bool:
         """Open the process: one that has ended may still have its number, and is signalled."""
@@ -256,10 +295,6 @@ class Windows(WindowsFiles):
     def user_folder(self, _what: Literal["config", "data"], _environ: Mapping[str, str]) -> Path:
         """Return one folder that is not below AppData: a packaged client's servers are shown a copy of what is there."""
         return Path.home() / ".mcp-notarium"
-
-    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
-        """Return nothing: the Credential Manager needs none."""
-        return None
 
     def prepare_stream(self, descriptor: int) -> None:
         """Let line ends pass as they are."""

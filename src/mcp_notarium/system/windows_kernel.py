@@ -17,7 +17,7 @@ from typing import Any
 if sys.platform == "win32":
     import msvcrt
 
-ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 5, 32, 33
+FILE_NOT_FOUND, ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 2, 5, 32, 33
 INVALID_PARAMETER, IO_PENDING, NO_MORE_FILES = 87, 997, 18
 UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMENT_2 = (
     1175,
@@ -26,11 +26,13 @@ UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMEN
 )
 UNSUPPORTED = (1, 50, 120)
 """ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED."""
+DELETE_PENDING = 303
+_MAPPED = 1224  # ERROR_USER_MAPPED_FILE
 INVALID_HANDLE = ctypes.c_void_p(-1).value
 
 _ERRNO = {
     1: errno.EINVAL,  # ERROR_INVALID_FUNCTION: the file system does not know it
-    2: errno.ENOENT,
+    FILE_NOT_FOUND: errno.ENOENT,
     3: errno.ENOENT,
     4: errno.EMFILE,
     ACCESS_DENIED: errno.EACCES,
@@ -52,18 +54,19 @@ _ERRNO = {
     183: errno.EEXIST,
     206: errno.ENAMETOOLONG,
     267: errno.ENOTDIR,
-    303: errno.EBUSY,  # ERROR_DELETE_PENDING
+    DELETE_PENDING: errno.EBUSY,
     1117: errno.EIO,
     UNABLE_TO_REMOVE_REPLACED: errno.EBUSY,
     UNABLE_TO_MOVE_REPLACEMENT: errno.EBUSY,
     UNABLE_TO_MOVE_REPLACEMENT_2: errno.EBUSY,
+    _MAPPED: errno.EBUSY,
     1314: errno.EPERM,
 }
 _WORDS = {
     SHARING_VIOLATION: "another program has it open",
     LOCK_VIOLATION: "another program has locked it",
-    **dict.fromkeys((1175, 1176, 1177), "another program has it open"),
-    303: "it is being deleted, and another program has it open",
+    **dict.fromkeys((1175, 1176, 1177, _MAPPED), "another program has it open"),
+    DELETE_PENDING: "it is being deleted, and another program has it open",
 }
 
 
@@ -201,6 +204,7 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "GetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
     "SetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD)),
     "FlushConsoleInputBuffer": ("kernel32", w.BOOL, (w.HANDLE,)),
+    "RtlGetLastNtStatus": ("ntdll", ctypes.c_uint32, ()),
     "LocalFree": ("kernel32", _POINTER, (_POINTER,)),
     "OpenProcessToken": ("advapi32", w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
     "GetTokenInformation": (
@@ -215,11 +219,6 @@ FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
         (w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
     ),
     "GetSecurityDescriptorDacl": ("advapi32", w.BOOL, (_POINTER, _POINTER, _POINTER, _POINTER)),
-    "GetNamedSecurityInfoW": (
-        "advapi32",
-        w.DWORD,
-        (w.LPCWSTR, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
-    ),
     "GetSecurityInfo": (
         "advapi32",
         w.DWORD,
@@ -293,13 +292,17 @@ class Kernel:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function and return what it returns."""
+        return self.function(name)(*arguments)
+
+    def function(self, name: str) -> Any:
+        """Return a function, and load it if need be."""
         found = self._functions.get(name)
         if found is None:
             library, result, types = FUNCTIONS[name]
             found = getattr(self.libraries.load(library), name)
             found.restype, found.argtypes = result, types
             self._functions[name] = found
-        return found(*arguments)
+        return found
 
     def demand(self, name: str, *arguments: Any, path: object = None) -> int:
         """Call a function that returns 0, or no handle, if it fails. Raises ``OSError`` then."""

@@ -114,7 +114,7 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
     await app.library.require_writable(note)
     # Whatever refuses the change does so before anything is kept.
     trial = request.model_copy(update={"id": note.id, "append": _PLACEHOLDER})
-    draft = await save.with_loss(app, await save.draft_of(app, trial), call)
+    draft = await save.with_questions(app, await save.draft_of(app, trial), call)
     # Each refused question would leave a file in the trash, and a yes would hold for whatever bytes the path has by then.
     if draft.asks:  # defence: no-question-about-files
         raise InvalidRequest(

@@ -510,7 +510,7 @@ def _temporary_file(parent: int, name: str, *, private: bool) -> Iterator[Binary
 
 def _flush(file: BinaryIO) -> None:
     file.flush()
-    os.fsync(file.fileno())
+    SYSTEM.flush(file.fileno())
 
 
 def _copy_rights(parent: int, name: str, to: int) -> None:

@@ -53,12 +53,13 @@ class NoteIdRequest(Wire):
 
 
 class CreateNoteRequest(Wire):
-    """Hold the arguments of ``create_note``."""
+    """Hold the arguments of ``create_note``. ``confirm``: see ``save``; a refusal names it."""
 
     parentNoteId: str = Described(default=_ROOT, description="The note above it")  # noqa: N815 - the contract's
     title: str
     content: str = Described(description="HTML or Markdown; as it is for other types than text")
     type: str = Described(default="text", description="text, code, mermaid, ...")
+    confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
 
 
 class UpdateNoteContentRequest(Wire):
@@ -139,7 +140,9 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
 
     async def draft() -> Draft:
         parent = await _server(app).note(_checked(request.parentNoteId))
-        content = _server(app).given_below(parent, request.content, kind=request.type, title=title)
+        content = await _server(app).given_below(
+            parent, request.content, kind=request.type, title=title
+        )
         return make_draft(app, None, content)
 
     _, note, _ = await carry_out(app, draft, call)
