@@ -41,6 +41,7 @@ class SeenAct:
 
     ``at``: epoch seconds. ``result`` is None while nothing tells its end. ``notes``: ids of notes that are here. ``about``
     are titles, or what the log calls the notes. ``changed``: lines added and removed and the like, '' if that is not known.
+    ``approval``: the id of the question that was asked or answered, '' if there was none.
     """
 
     number: int
@@ -54,6 +55,7 @@ class SeenAct:
     notes: tuple[str, ...]
     about: str
     changed: str
+    approval: str = ""
 
     @property
     def does(self) -> str:
@@ -116,7 +118,8 @@ class ActivityFeed:
             if len(self._begun) > _MOST_BEGUN:
                 del self._begun[next(iter(self._begun))]
             return self._describe(record, record, None)
-        result = classify(first, record)
+        # A decision is one record, and changes what waits.
+        result = Result.CHANGED if first.act in _DECIDING else classify(first, record)
         # The same call comes again with the answer.
         if record.decision != Decision.ASKED and first.act not in _DECIDING:
             self.counts[result] += 1
@@ -129,7 +132,11 @@ class ActivityFeed:
         facts = json.loads(first.facts or "{}")
         client = "command line" if first.client == CLIENT else first.client
         changed = ""
-        if result is Result.CHANGED and len(ids) == len(references) == 1:
+        if (
+            result is Result.CHANGED
+            and first.act not in _DECIDING
+            and len(ids) == len(references) == 1
+        ):
             changed = self._changed(ids[0], first, last)
         return SeenAct(
             number=first.number,
@@ -146,6 +153,7 @@ class ActivityFeed:
                 for one, found in zip(references, known, strict=True)
             ),
             changed=changed,
+            approval=one_line(str(json.loads(last.facts or "{}").get("approval", ""))),
         )
 
     def _title(self, reference: str) -> tuple[str, str] | None:
