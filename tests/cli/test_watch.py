@@ -171,9 +171,14 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
         with watching(env) as (_, read):
             saved, changed, late = read(), read(), read()
             _trashed, refused, waits = read(), read(), read()
+            listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
+            assert run(env, "approve", "--deny", str(waits["id"])).returncode == 0
+            denied = read()
         assert server.leave() == 0
+    asked = [refused["approval"], denied["approval"], waits["id"]]
+    assert (denied["act"], denied["result"], asked) == ("cli.deny", "changed", [waits["id"]] * 3)
+    assert denied["changed"] == saved["approval"] == ""
     times = [*(one["at"] for one in (saved, late, refused)), waits["asked_at"], waits["expires_at"]]
-    listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
     assert listed == [{key: waits[key] for key in waits if key != "type"}]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}\+00:00", one) for one in times)
     assert (saved["profile"], waits["profile"], waits["type"]) == (None, None, "waiting")

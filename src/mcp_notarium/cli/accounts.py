@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -16,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_notarium import config, logs
-from mcp_notarium.cli import command_context, console, status
+from mcp_notarium.cli import command_context, console, draft_files, status
 from mcp_notarium.cli.terminal import name_account, print_data, talk
 from mcp_notarium.clients.client_files import ClientEntry, find_entries
 from mcp_notarium.config import Config, accounts
@@ -108,11 +109,13 @@ def show(args: argparse.Namespace) -> int:
     folder = accounts.config_dir(os.environ)
     known = accounts.read_accounts(folder)
     loaded = {name: _load(name) for name in known}
+    folders = {name: config.account_dir_here(account=name) for name in known}
     confinement.wipe_environment(*config.secret_names())
     logs.configure("error", None)
     entries = find_entries(os.environ, folder / "clients")
     facts = [
-        _collect(one, loaded[one.name]) | {"clients": _clients_of(one, known, entries)}
+        _collect(one, loaded[one.name], folders[one.name])
+        | {"clients": _clients_of(one, known, entries)}
         for one in known.values()
     ]
     print_data({"accounts": facts}, _shown(facts), as_json=args.json)
@@ -126,14 +129,17 @@ def _load(name: str) -> Config | NotariumError:
         return error
 
 
-def _collect(account: Account, found: Config | NotariumError) -> dict[str, Any]:
+def _collect(
+    account: Account, found: Config | NotariumError, account_dir: Path | None
+) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "name": account.name,
         "store": account.store,
         "default": account.default,
     }
     if isinstance(found, NotariumError):
-        return facts | _failure(found)
+        unsaved = draft_files.describe_kept(account_dir) if account_dir is not None else []
+        return facts | _failure(found) | {"notices": unsaved}
     logs.protect_config(found)
     try:
         return status.collect(found, whole=False) | facts

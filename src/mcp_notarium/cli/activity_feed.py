@@ -79,6 +79,8 @@ class SeenAct:
     """Titles, or what the log calls the notes."""
     changed: str
     """Lines added and removed and the like, '' if that is not known."""
+    approval: str = ""
+    """The id of the question that was asked or answered, '' if there was none."""
 
     @property
     def does(self) -> str:
@@ -141,7 +143,8 @@ class ActivityFeed:
             if len(self._begun) > _MOST_BEGUN:
                 del self._begun[next(iter(self._begun))]
             return self._describe(record, record, None)
-        result = classify(first, record)
+        # A decision is one record, and changes what waits.
+        result = Result.CHANGED if first.act in _DECIDING else classify(first, record)
         # The same call comes again with the answer.
         if record.decision != Decision.ASKED and first.act not in _DECIDING:
             self.counts[result] += 1
@@ -154,7 +157,11 @@ class ActivityFeed:
         facts = json.loads(first.facts or "{}")
         client = "command line" if first.client == CLIENT else first.client
         changed = ""
-        if result is Result.CHANGED and len(ids) == len(references) == 1:
+        if (
+            result is Result.CHANGED
+            and first.act not in _DECIDING
+            and len(ids) == len(references) == 1
+        ):
             changed = self._changed(ids[0], first, last)
         return SeenAct(
             number=first.number,
@@ -171,6 +178,7 @@ class ActivityFeed:
                 for one, found in zip(references, known, strict=True)
             ),
             changed=changed,
+            approval=one_line(str(json.loads(last.facts or "{}").get("approval", ""))),
         )
 
     def _title(self, reference: str) -> tuple[str, str] | None:

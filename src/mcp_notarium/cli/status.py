@@ -35,12 +35,13 @@ from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migr
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, draft_files, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
-from mcp_notarium.config import Config, Loaded, accounts
+from mcp_notarium.config import Config, Loaded, account_dir_here, accounts
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,
     CacheFull,
+    ConfigError,
     LockedError,
     NotariumError,
     Verdict,
@@ -83,7 +84,13 @@ def run(args: argparse.Namespace) -> int:
 
     if accounts.are_meant(args):
         return accounts.show(args)
-    loaded = command_context.prepare_account(args)
+    try:
+        loaded = command_context.prepare_account(args)
+    except ConfigError:
+        folder = account_dir_here(env_file=args.env_file, account=args.account)
+        for unsaved in draft_files.describe_kept(folder) if folder is not None else ():
+            terminal.talk(name_account(unsaved))
+        raise
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])

@@ -218,6 +218,12 @@ def inspect_here(*, env_file: Path | None = None, account: str | None = None) ->
     return inspect(os.environ, cwd=_working_folder(), env_file=env_file, account=account)
 
 
+def account_dir_here(*, env_file: Path | None = None, account: str | None = None) -> Path | None:
+    """Return the folder of the account that the settings of this process name, though some are wrong; None if that cannot be told."""
+    found = inspect_here(env_file=env_file, account=account)
+    return None if found.store is None else settings.find_account_dir(found.store, found.picks)
+
+
 def _working_folder() -> Path:
     try:
         return Path.cwd()

@@ -12,7 +12,7 @@ from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.write_scope import ANYTHING
-from mcp_notarium.errors import ConfigError, SettingsMissing
+from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 from mcp_notarium.system import SYSTEM
@@ -93,6 +93,16 @@ class Config:
     def account_dir(self) -> Path:
         """Return the folder of the account's database and key file."""
         return self.data_dir / self.owner_hash[:16]
+
+
+def find_account_dir(store: StoreKind, picks: Mapping[str, Pick]) -> Path | None:
+    """Return the folder of the account that settings name, some of which may be wrong; None if that cannot be told."""
+    text = {name: pick.text or "" for name, pick in picks.items()}
+    try:
+        identity = store.identity(_store_settings(store, text))
+    except (NotariumError, ValueError, OSError, RuntimeError):
+        return None
+    return Path(text["NOTARIUM_DATA_DIR"]) / identity.owner_hash[:16]
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

@@ -157,7 +157,8 @@ async def _decide_without_dialogue(call: Call, question: Question, app: App) -> 
     if mode is ConsentMode.APPROVAL:
         return await ask_at_terminal(call, question, app)
     if mode is not ConsentMode.ARGUMENT or read_flag(call.arguments.get("confirm")) is not True:
-        raise consent_error(mode, question.text)
+        has_app = not app.library.traits.in_database
+        raise consent_error(mode, question.text, has_app=has_app)
     call.decision = Decision.BY_ARGUMENT
     return True
 

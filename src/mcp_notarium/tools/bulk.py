@@ -243,7 +243,7 @@ async def carry_out(
         call,
         [
             Ask(question, irreversible=bool(plan.addresses)),
-            *ask_about(app, losses),
+            *ask_about(app, losses, of=len(now)),
             *(ask for one in published for ask in ask_before_publishing(app, "", one)),
         ],
         changes=partial(_changes, app, now, draft),

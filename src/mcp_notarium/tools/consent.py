@@ -88,14 +88,16 @@ def consent_mode(setting: str, *, irreversible: bool, can_elicit: bool) -> Conse
     return ConsentMode.ARGUMENT
 
 
-def consent_error(mode: ConsentMode, message: str) -> ConfirmationRequired:
-    """Return the error for an action that nobody has agreed to, naming what would help."""
+def consent_error(mode: ConsentMode, message: str, *, has_app: bool = True) -> ConfirmationRequired:
+    """Return the error for an action that nobody has agreed to, naming what would help; ``has_app``: the store has one of its own."""
     hint = "Ask the user. If they agree to exactly this, repeat the call with confirm: true."
     if mode is ConsentMode.REFUSE:
-        hint = (
-            "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
-            "They can do this in the note store's own app, if it has one."
-        )
+        way = "They can do this in the note store's own app."
+        if not has_app:
+            way = (
+                "No other program has these notes: only the user can permit it, with another value."
+            )
+        hint = f"The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). {way}"
     return ConfirmationRequired(message, resolution_hint=hint, details={"asks": message})
 
 
