@@ -282,6 +282,17 @@ def test_no_file_is_replaced_or_removed_while_a_server_has_the_database_open(
     assert text_of(config) == "goes on"
 
 
+@pytest.mark.rule("locks")
+def test_one_process_at_a_time_changes_keys(config: Config) -> None:
+    folder = folder_of(config)
+    with locks.key_lock(folder):
+        with pytest.raises(LockedError) as refused, locks.key_lock(folder, timeout=0):
+            pass
+        assert refused.value.verdict is Verdict.BUSY
+    with locks.key_lock(folder, timeout=0):
+        pass
+
+
 @pytest.mark.rule("share modes")
 @pytest.mark.parametrize("share", [0, SHARE_READ])
 def test_a_database_that_another_program_keeps_is_not_taken_for_damaged(

@@ -47,18 +47,15 @@ def hold_lock(
     path: Path, busy: Callable[[], LockedError], *, timeout: float = KEY_LOCK_SECONDS
 ) -> Iterator[None]:
     """Hold the lock of this file. Raises the error that ``busy`` makes after ``timeout`` s."""
-    import filelock  # noqa: PLC0415 - start-up time, and most starts take no such lock
-
-    lock = filelock.FileLock(path, mode=0o600)
-    try:
-        lock.acquire(timeout=timeout, poll_interval=_POLL)  # defence: one-key-change-at-a-time
-    except filelock.Timeout:
-        raise busy() from None
+    lock, deadline = FileLock(path), time.monotonic() + timeout
+    while not lock.acquire():  # defence: one-key-change-at-a-time
+        if time.monotonic() >= deadline:
+            raise busy()
+        time.sleep(_POLL)
     try:
         yield
     finally:
-        with suppress(OSError):  # the system lets go at the process's end; what was done counts
-            lock.release()
+        lock.release()
 
 
 @contextmanager
@@ -71,6 +68,41 @@ def exclusive_locks(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS)
             yield
         finally:
             server_lock.release()
+
+
+class FileLock:
+    """Hold the lock of a file of its own, until :meth:`release` or the process's end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """Tell whether it is held here."""
+        return self._descriptor is not None
+
+    def acquire(self) -> bool:
+        """Take it; False while another process has it. Raises ``OSError``."""
+        while True:
+            descriptor = SYSTEM.open_private(self._path, os.O_RDWR | os.O_CREAT)
+            try:
+                SYSTEM.lock(descriptor, exclusive=True)
+                if os.fstat(descriptor).st_nlink:  # a purge has not removed it meanwhile
+                    self._descriptor, descriptor = descriptor, -1
+                    return True
+            except BlockingIOError:
+                return False
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def release(self) -> None:
+        """Release it. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # the system lets go at the process's end; what was done counts
+                os.close(descriptor)
 
 
 def busy_error(message: str) -> LockedError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
+from mcp_notarium.files.locks import FileLock
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
@@ -26,8 +27,6 @@ from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
-    from filelock import FileLock
-
     from mcp_notarium.logs import Logger
 
 
@@ -49,23 +48,19 @@ class Leader:
 
     def acquire(self) -> bool:
         """Try to lead; False if another process does, or if locks do not work here."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
-
         if self.held or self._path is None:
             return True
         if self._lock is None:
-            # Not bound to a thread: it is released wherever the event loop is closed.
-            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
+            self._lock = FileLock(self._path)
         try:
-            self._lock.acquire(blocking=False)
-        except (Timeout, OSError):
+            return self._lock.acquire()
+        except OSError:
             return False
-        return True
 
     def release(self) -> None:
         """Release the lock, so that another process can lead. Idempotent."""
         if self._lock is not None:
-            self._lock.release(force=True)
+            self._lock.release()
 
 
 TICK = 1.0
