@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Iterator,
@@ -55,7 +54,7 @@ from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
+from mcp_notarium.stores.extensions import Replaced, Restored, find_replaced, shown_form
 from mcp_notarium.sync.day_notes import DayNotes
 from mcp_notarium.sync.history import History
 from mcp_notarium.sync.native_reads import NativeIndex
@@ -330,7 +329,8 @@ class Library:
         rules, folders = self._cache.notes.visibility.rules, self._folders
         if not rules.has_rules:
             return await folders.resolve_files(links)
-        names = await self._read_hidden_names()
+        known = note_rows.all_ids(self._cache.database)
+        names = await self._read_unseen_names(but_of=dict.fromkeys(known))
         if names is None:
             return {}
 
@@ -340,12 +340,14 @@ class Library:
 
         return await folders.resolve_files(links, sees=sees)
 
-    async def _read_hidden_names(self) -> set[str] | None:
-        """Return the names of the files that hidden notes and canvases may show; None: one of these cannot be read."""
+    async def _read_unseen_names(self, *, but_of: Mapping[str, str | None]) -> set[str] | None:
+        """Return the names of the files that hidden notes and canvases may show, and notes but for these; None: one of them cannot be read.
+
+        ``but_of``: see ``FolderStore.read_file_names``.
+        """
         rules, folders = self._cache.notes.visibility.rules, self._folders
-        known = note_rows.all_ids(self._cache.database)
-        names, unread = await folders.read_file_names(but_of=known)
-        if any(rules.hides_beside_seen or rules.closes(one) for one in unread):
+        names, unread = await folders.read_file_names(but_of=but_of)
+        if any(rules.hides_beside_seen or rules.closes(one) or one in but_of for one in unread):
             return None
         if rules.names_paths:
             beside = await folders.list_beside()
@@ -429,21 +431,30 @@ class Library:
             marks = self._keeper.marks_of(one.id)
             shown, was = _has_any(note.text, marks), _has_any(old, marks)
             if undone and not one.discarded and was and not shown:
-                done = await self._settle(one, self._discard)
+                done = await self._discard_kept(one)
                 gone, stays = gone + done, stays + (not done)
             elif one.discarded and shown and not was:
-                done = await self._settle(one, self._keeper.restore_file)
+                done = await self._restore_kept(one)
                 back, lost = back + done, lost + (not done)
         unsure = self._cache.notes.visibility.rules.has_rules
         return FilesSettled(gone, stays, back, lost, unsure=unsure)
 
-    async def _settle(self, one: KeptFileRow, how: Callable[[str, str], Awaitable[bool]]) -> bool:
-        """Discard a file, or bring it back; return whether that was done. The note is saved whatever becomes of the file."""
+    async def _discard_kept(self, one: KeptFileRow) -> bool:
+        """Discard a file; return whether it is gone. The note is saved whatever becomes of the file."""
         with suppress(StoreError):
-            if await how(one.id, one.digest):
-                row = replace(one, discarded=not one.discarded)
-                self._cache.sync_state.add_kept_file(row, since=0.0)
+            if await self._discard(one.id, one.digest):
+                self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
                 return True
+        return False
+
+    async def _restore_kept(self, one: KeptFileRow) -> bool:
+        """Bring a discarded file back; return whether it is there. One that others have put there stays theirs."""
+        with suppress(StoreError):
+            found = await self._keeper.restore_file(one.id, one.digest)
+            # defence: foreign-twin-shown-again =True
+            if found is Restored.BACK:
+                self._cache.sync_state.add_kept_file(replace(one, discarded=False), since=0.0)
+            return found is not Restored.LOST
         return False
 
     async def _discard(self, file_id: str, digest: str) -> bool:
@@ -454,11 +465,11 @@ class Library:
         # defence: shown-file-stays =False
         if await self._is_shown(file_id):
             return False
+        unsure = self._cache.notes.visibility.rules.has_rules
         # defence: hidden-file-stays =False
-        if await self._may_be_hidden(file_id):
-            return True
-        done = await self._keeper.discard_file(file_id, digest)
-        return done or self._cache.notes.visibility.rules.has_rules
+        if await self._may_be_shown(file_id):
+            return unsure
+        return await self._keeper.discard_file(file_id, digest) or unsure
 
     async def _is_shown(self, file_id: str) -> bool:
         """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""
@@ -472,13 +483,13 @@ class Library:
     def _is_named(self, database: Database, file_id: str) -> bool:
         return any(database.row(_SHOWING, (one,)) for one in self._keeper.marks_of(file_id))
 
-    async def _may_be_hidden(self, file_id: str) -> bool:
-        """Tell whether a note or canvas that the rules hide may show a file."""
+    async def _may_be_shown(self, file_id: str) -> bool:
+        """Tell whether a note or canvas that the rules hide may show a file, or a note that others have changed just now."""
         if self._is_named(self._cache.stored.database, file_id):
             return True
-        if not (self.traits.ids.paths and self._cache.notes.visibility.rules.has_rules):
+        if not self.traits.ids.paths:
             return False
-        names = await self._read_hidden_names()
+        names = await self._read_unseen_names(but_of=self._cache.notes.etags())
         return names is None or name_key(file_id) in names
 
     async def list_files(self) -> set[str]:

@@ -265,6 +265,29 @@ async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp
         assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
 
 
+async def test_a_file_that_a_person_put_there_between_undo_and_redo_is_not_discarded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        await notes.call("manage", **undo)
+        (notes.folder / "plan.png").write_bytes(PNG)
+        assert "Its file is back" in (await notes.call("manage", **undo))["note"]
+        await notes.call("manage", **undo)
+        assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
+
+
+@pytest.mark.parametrize("rules", [{}, {"visibility": Visibility(hidden_tags=("secret",))}])
+async def test_a_file_to_which_a_known_note_links_since_a_moment_ago_stays(tmp_path, rules):
+    async with opened(tmp_path, {"Note.md": "x\n", "Known.md": "y\n"}, **rules) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        await notes.harness.sync()
+        name = saved["files"][0]["id"]
+        (notes.folder / "Known.md").write_text(f"y ![[{name}]]\n")
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert ("Its file stays" in undone["note"]) != bool(rules)
+        assert notes.files() == {name: PNG}
+
+
 async def test_a_file_that_was_changed_since_stays(tmp_path):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))

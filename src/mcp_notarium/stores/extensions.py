@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
@@ -183,6 +184,14 @@ class KeptFile:
     made: bool
 
 
+class Restored(Enum):
+    """Tell what a store has found when it was to bring a discarded file back."""
+
+    BACK = "the file is back"
+    THERE = "others have put the same bytes there"
+    LOST = "neither"
+
+
 class KeepingStore(Store, Protocol):
     """Reach a store with the trait ``keeps_files``: a note can get a file, which its app then shows."""
 
@@ -206,8 +215,8 @@ class KeepingStore(Store, Protocol):
         The caller has made sure that no note shows it.
         """
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
-        """Bring a discarded file back under its id, overwriting nothing; True if it is there afterwards with these bytes."""
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
+        """Bring a discarded file back under its id, overwriting nothing."""
 
 
 class FolderStore(Store, Protocol):
@@ -221,8 +230,13 @@ class FolderStore(Store, Protocol):
         A file whose path is not seen is as if it were not there.
         """
 
-    async def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the names (``name_key``) of files that notes may show, but for the notes of these paths; and the notes that cannot be read."""
+    async def read_file_names(
+        self, *, but_of: Mapping[str, str | None]
+    ) -> tuple[set[str], list[str]]:
+        """Return the names (``name_key``) of files that notes may show, but for some notes; and the notes that cannot be read.
+
+        ``but_of``: the paths of those, with the etag that a note must still have; None: whatever it has.
+        """
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""

@@ -17,7 +17,7 @@ from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable, StoreRejected
 from mcp_notarium.markup.obsidian_links import find_targets
 from mcp_notarium.stores.context import LentDatabase
-from mcp_notarium.stores.extensions import Attachment, KeptFile
+from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored
 
 LARGEST = 20 * 1024 * 1024
 LARGEST_NOTE = 100 * 1024 * 1024
@@ -108,10 +108,13 @@ class NoteFiles:
         note_id, _, name = file_id.partition("/")
         return bool(self._db.run(_DISCARD, (time.time(), note_id, name, digest)))
 
-    def restore(self, file_id: str, digest: str) -> bool:
+    def restore(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         note_id, _, name = file_id.partition("/")
-        return bool(self._db.run(_RESTORE, (note_id, name, digest)))
+        if self._db.run(_RESTORE, (note_id, name, digest)):
+            return Restored.BACK
+        held = self._db.row(_STORED, (note_id, name))
+        return Restored.THERE if held is not None and held[0] == digest else Restored.LOST
 
     def drop_note(self, note_id: str) -> None:
         """Remove the files of a note that is deleted for good."""
@@ -147,9 +150,7 @@ _SIZE = "SELECT coalesce(sum(size), 0) FROM (SELECT size FROM notebook_files GRO
 _DISCARD = """
 UPDATE notebook_files SET discarded_at = ? WHERE note_id = ? AND name = ? AND digest = ? AND discarded_at IS NULL
 """
-_RESTORE = (
-    "UPDATE notebook_files SET discarded_at = NULL WHERE note_id = ? AND name = ? AND digest = ?"
-)
+_RESTORE = "UPDATE notebook_files SET discarded_at = NULL WHERE note_id = ? AND name = ? AND digest = ? AND discarded_at IS NOT NULL"
 _DROP_UNUSED = (
     "DELETE FROM notebook_file_parts WHERE digest NOT IN (SELECT digest FROM notebook_files)"
 )

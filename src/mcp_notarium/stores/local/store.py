@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile
+from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored
 from mcp_notarium.stores.local import files
 from mcp_notarium.stores.local.kind import KIND
 
@@ -228,7 +228,7 @@ class LocalStore:
                 return False
             return self._files.discard(file_id, digest)
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         with self._db.join_or_begin(durable=True):
             return self._files.restore(file_id, digest)

@@ -19,7 +19,7 @@ from mcp_notarium.domain.media_types import kind_of_name
 from mcp_notarium.errors import NoteReadOnly, StoreRejected
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
-from mcp_notarium.stores.extensions import KeptFile
+from mcp_notarium.stores.extensions import KeptFile, Restored
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.app_settings import AttachmentSettings
 from mcp_notarium.stores.vault.attached_files import may_be_shown
@@ -145,22 +145,23 @@ def _move_free(parent: int, name: str, target: int) -> str:
     return ""
 
 
-def restore(root: int, path: str, digest: str) -> bool:
+def restore(root: int, path: str, digest: str) -> Restored:
     """Move a file with these bytes from the trash to its place, if that is free."""
     folder, _, name = path.rpartition("/")
     parent = file_writer.make_folders(root, _parts(folder))
     try:
         if path in list_files(root, folder):
-            return digest_of(parent, name) == digest
+            return Restored.THERE if digest_of(parent, name) == digest else Restored.LOST
         with suppress(OSError):
             trash = open_folder(root, (TRASH, *_parts(folder)))
             try:
-                return _take_back(trash, parent, name, digest)
+                if _take_back(trash, parent, name, digest):
+                    return Restored.BACK
             finally:
                 os.close(trash)
     finally:
         os.close(parent)
-    return False
+    return Restored.LOST
 
 
 def _take_back(trash: int, parent: int, name: str, digest: str) -> bool:
