@@ -105,6 +105,20 @@ def obsidian(**settings) -> dict[str, str | bytes]:
     return {".obsidian/app.json": json.dumps(settings)}
 
 
+OTHER_ACCOUNTS = """
+[vault]
+key = "file"
+DB_ENCRYPTION_KEY_FILE = "~/Pictures/other.txt"
+NOTARIUM_STORE = "vault"
+VAULT_PATH = "{0}/other"
+
+[memento]
+NOTARIUM_STORE = "memento"
+MEMENTO_DATABASE = "~/Pictures/m/memento.db"
+MEMENTO_USER_ID = "me"
+"""
+
+
 def account(folder: Path, store: str) -> dict[str, str]:
     """The environment of a server that may keep files from some folders of a home."""
     (folder / "Pictures").mkdir()
@@ -117,11 +131,20 @@ def account(folder: Path, store: str) -> dict[str, str]:
     for name, text in (("key.txt", RAW_KEY), ("own.env", "LOG_LEVEL=info\n")):
         (folder / "Pictures" / name).write_text(text)
         (folder / "Pictures" / name).chmod(0o600)
+    settings = folder / "Pictures" / "settings"
+    for place in ("settings/Claude/its.json", "other/note.jpg", "m/memento.db-wal", "other.txt"):
+        (folder / "Pictures" / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "Pictures" / place).write_bytes(PNG)
+    (settings / "mcp-notarium").mkdir(mode=0o700)
+    accounts = settings / "mcp-notarium" / "accounts.toml"
+    accounts.write_text(OTHER_ACCOUNTS.format(folder / "Pictures"))
+    accounts.chmod(0o600)
     (folder / "vault" / "own.jpg").write_bytes(PNG)
     (folder / "data" / "own.jpg").write_bytes(PNG)
     more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
     more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
     more["DB_ENCRYPTION_KEY_FILE"] = str(folder / "Pictures" / "key.txt")
+    more["XDG_CONFIG_HOME"] = str(settings)
     env = store_environment(folder, store, **more)
     return {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
 
@@ -151,6 +174,10 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
             "~/Pictures/key.txt",
             "~/Pictures/own.env",
             "~/data/own.jpg",
+            "~/Pictures/settings/Claude/its.json",
+            "~/Pictures/other/note.jpg",
+            "~/Pictures/other.txt",
+            "~/Pictures/m/memento.db-wal",
             *(["~/vault/own.jpg"] if store == "vault" else []),
         ]
         for path in (*closed, "~/Documents/x.jpg"):

@@ -12,9 +12,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
@@ -42,6 +43,8 @@ _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", 
 """Changes of a note beside which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
 """Stands for the link while nothing is kept yet."""
+_APP_FOLDERS = ("LOCALAPPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
+"""Name the folders in which clients keep their settings, and tokens in them, where these are not hidden."""
 _HOW = (
     "Give the whole path of a file, or `data:image/png;name=plan.png;base64,…` with up to 256 KiB."
 )
@@ -168,13 +171,13 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
-    yield from config.settings_files  # defence: settings-files-closed
-    whats: tuple[Literal["config", "data"], ...] = ("config", "data")
-    for what in whats:
-        try:
-            yield SYSTEM.user_folder(what, os.environ)
-        except RuntimeError:  # no home folder
-            continue
+    yield from config.closed_places  # defence: settings-files-closed
+    with suppress(RuntimeError):  # no home folder
+        yield SYSTEM.user_folder("config", os.environ)
+        yield SYSTEM.user_folder("data", os.environ)
+        yield SYSTEM.app_folder(os.environ)  # defence: app-folder-closed
+    named = map(os.environ.get, _APP_FOLDERS)
+    yield from (Path(one) for one in named if one)
 
 
 def _decode(given: str) -> tuple[str, str, bytes]:
