@@ -16,7 +16,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -38,6 +43,7 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.files.locks import wait_for_lock
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import (
@@ -63,6 +69,8 @@ from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
     from mcp_notarium.markup.obsidian_links import Changes, Link
@@ -90,6 +98,8 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
+_KEEPING_SECONDS = 60.0
+"""How long a call waits for another process that keeps a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
@@ -146,7 +156,8 @@ class Library:
 
     ``days`` finds the notes of days.
 
-    ``native`` is what the native tools of its store read; None if it has none.
+    ``native`` is what the native tools of its store read; None if it has none. ``files_lock``: see :meth:`keeping`; None: no
+    other process has the notes.
     """
 
     def __init__(
@@ -157,6 +168,7 @@ class Library:
         scheduler: Scheduler,
         *,
         native: NativeReads | None = None,
+        files_lock: Path | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -166,8 +178,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
-        self.keeping = asyncio.Lock()
-        """Is held while a file is kept and linked: each may be large, and the same one at once would be linked twice."""
+        self._keeping_files = asyncio.Lock()
+        self._files_lock = files_lock
         self._decoding = asyncio.Semaphore(2)
         """Files that are read and decoded at once: each may take a gigabyte."""
         self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
@@ -364,6 +376,21 @@ class Library:
     @property
     def _keeper(self) -> KeepingStore:
         return cast("KeepingStore", self._store)  # its trait says so
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator[None]:
+        """Keep and link one file at a time, of all processes: each may be large, and the same one at once would be made and linked twice.
+
+        Raises ``CacheBusy`` while another process is at it for long.
+        """
+        async with self._keeping_files, AsyncExitStack() as held:
+            if self._files_lock is not None:
+                lock = wait_for_lock(self._files_lock, seconds=_KEEPING_SECONDS)
+                try:
+                    await held.enter_async_context(lock)  # defence: one-file-at-a-time
+                except TimeoutError:
+                    raise CacheBusy("Another program is adding a file to these notes.") from None
+            yield
 
     async def keep_file(
         self, note: Note, name: str, kind: str, data: bytes, *, act: Act | None

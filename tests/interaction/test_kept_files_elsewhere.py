@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
 import pytest
 
+from mcp_notarium.tools.toolsets import find_toolset
+from support.cache_room import reopen
 from support.sample_files import pdf, picture
+from support.tool_client import connected
+from support.tool_harness import ToolHarness
+from support.trilium_client import open_trilium
 from support.undo_places import PLACES
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +60,23 @@ async def test_a_file_becomes_an_attachment_of_a_trilium_note_and_goes_by_undo(t
         assert redone["note"].endswith("Its file is back.")
         assert paper.unused_since is None
         assert "files" in await call(place, "get", id=f"{note_id}/{paper.id}")
+
+
+async def test_two_servers_that_keep_one_file_at_once_make_one_attachment(tmp_path):
+    async with PLACES["trilium"](tmp_path, put) as place:
+        (note_id,), remote = place.ids, open_trilium(place.sim)
+        beside = reopen(tmp_path, key=None, name="cache.sqlite")
+        other = ToolHarness(tmp_path, remote=remote, cache=beside)
+        async with connected(other.opened, toolset=find_toolset(place.toolset)) as client:
+            arguments = {"id": note_id, "file": SENT}
+            both = [one.call_tool("save", arguments) for one in (place.client, client)]
+            answers = [one.structured_content for one in await asyncio.gather(*both)]
+        await remote.close()
+        other.close()
+        (one,) = place.sim.document.attachments_of(note_id)
+        assert [it["files"][0]["id"] for it in answers] == [f"{note_id}/{one.id}"] * 2
+        text = place.sim.document.notes[note_id].content.decode()
+        assert text.count(f"api/attachments/{one.id}/") == 1
 
 
 async def test_what_a_person_writes_while_a_file_goes_to_trilium_stays(tmp_path):

@@ -75,7 +75,7 @@ async def save_with_file(
         )
     app.config.policy.require_edit(Field.TEXT)
     app.usage_limits.require_write()
-    async with app.library.keeping:
+    async with app.library.keeping():
         return await _save(app, request.model_copy(update={"file": None}), given, call)
 
 
