@@ -604,6 +604,31 @@ async def test_a_file_that_a_note_shows_already_counts_as_a_change(tmp_path, fil
         assert [await notes.seen(f"{before}{name}") for name in names] == [True, False, False]
 
 
+async def test_a_cancelled_call_that_kept_its_file_counts_and_the_next_one_takes_it(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, {"Note.md": "x\n"}, limits=Limits(writes_per_session=2)) as notes:
+        store, there = notes.harness.remote, asyncio.Event()
+        keep = store.keep_file
+
+        async def hanging(*call):
+            await keep(*call)
+            there.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "keep_file", hanging)
+            call = asyncio.create_task(notes.call("save", id="Note.md", file=sent(PNG)))
+            await there.wait()
+            call.cancel()
+            await asyncio.wait([call])
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        assert notes.files() == {saved["files"][0]["id"]: PNG}
+        refused = await notes.call("save", id="Note.md", file=sent(OTHER))
+        assert refused["subcategory"] == "policy"
+        assert notes.files() == {"plan.png": PNG}
+
+
 async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_path):
     async with opened(tmp_path, {"Note.md": "---\ntags: [a]\n---\nx\n"}) as notes:
         notes.harness.app.cache.versions.limits = VersionLimits(days=0)

@@ -6,6 +6,7 @@ link is an ordinary change of the note. A save that is refused takes its file ba
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -33,6 +34,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.note import Note
 
 LARGEST_SENT = 256 * 1024
 """Bytes of a file that a call brings along."""
@@ -74,8 +76,8 @@ async def save_with_file(
             resolution_hint="Make two calls.",
         )
     app.config.policy.require_edit(Field.TEXT)
-    app.usage_limits.require_write()
     async with app.library.keeping():
+        app.usage_limits.require_write()
         return await _save(app, request.model_copy(update={"file": None}), given, call)
 
 
@@ -117,6 +119,18 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
             resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
             "file in their app.",
         )
+    try:
+        return await _keep_and_link(app, request, note, file, call)
+    except asyncio.CancelledError:
+        # The file is there or comes, and nobody may link it: the same call again takes it.
+        with suppress(NotariumError), app.usage_limits.write():  # defence: cancelled-file-counted
+            pass
+        raise
+
+
+async def _keep_and_link(
+    app: App, request: SaveRequest, note: Note, file: _File, call: CallContext
+) -> SavedAnswer:
     kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
     change: dict[str, Any] = {"id": note.id, "append": kept.link}
