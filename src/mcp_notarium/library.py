@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         KeepingStore,
         KeptFile,
         NativeReads,
+        PictureStore,
         RevivingStore,
         TypingStore,
     )
@@ -371,7 +372,8 @@ class Library:
     @property
     def largest_file(self) -> int:
         """Return how many bytes a file may have that is kept; 0 if the store keeps none."""
-        return self._keeper.largest_file if self.traits.keeps_files else 0
+        takes = self.traits.keeps_files or self.traits.adds_pictures
+        return self._keeper.largest_file if takes else 0
 
     @property
     def _keeper(self) -> KeepingStore:
@@ -422,6 +424,10 @@ class Library:
             # An undo has taken ours, and somebody has put the same bytes there since.
             self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept
+
+    async def with_picture(self, note: Note, kind: str, data: bytes) -> tuple[str, str]:
+        """Return what adds a picture to a note; see ``PictureStore.with_picture``. Raises what the store raises."""
+        return await cast("PictureStore", self._store).with_picture(note.id, kind, data)
 
     async def _require_open_place(self, note: Note, name: str) -> None:
         """Raise ``NotPermitted`` if the app puts files of the note where the rules close, or where nothing may be changed."""

@@ -219,6 +219,19 @@ class KeepingStore(Store, Protocol):
         """Bring a discarded file back under its id, overwriting nothing."""
 
 
+class PictureStore(Store, Protocol):
+    """Reach a store with the trait ``adds_pictures``: pictures are parts of a note, and no text says where they are."""
+
+    largest_file: int
+    """Bytes of a picture that is added, at most."""
+
+    async def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """Return what ``Content.native`` is for the note to get a picture, and the id of that; '' if the note has it.
+
+        A write of that is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
+        """
+
+
 class FolderStore(Store, Protocol):
     """Reach a store whose notes are files among others, which may name them."""
 

@@ -179,10 +179,11 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
     ids: Ids = Ids.RANDOM
-    """Say, as the next five do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
+    """Say, as the next six do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
     keeps_files: bool = False
+    adds_pictures: bool = False
     properties: frozenset[str] = frozenset()
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     describe: Callable[[Store], Awaitable[str]] | None = None
@@ -217,7 +218,7 @@ class StoreKind:
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
         lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
-        lacking |= set() if self.keeps_files else {"file"}
+        lacking |= set() if self.keeps_files or self.adds_pictures else {"file"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}

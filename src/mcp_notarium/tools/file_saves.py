@@ -14,13 +14,20 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, any_ending_of, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.media_types import (
+    HEAD,
+    PICTURES,
+    any_ending_of,
+    ending_of,
+    kind_of,
+    kind_of_name,
+)
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
 from mcp_notarium.files.import_folders import find_folders, read_file
@@ -30,6 +37,8 @@ from mcp_notarium.tools import save
 from mcp_notarium.tools.answers import FileRow, SavedAnswer
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import SaveRequest
+from mcp_notarium.tools.save import Draft
+from mcp_notarium.tools.save_answer import make_answer
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -63,7 +72,8 @@ async def save_with_file(
     app: App, request: SaveRequest, given: str, call: CallContext
 ) -> SavedAnswer:
     """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
-    if not app.library.traits.keeps_files:
+    traits = app.library.traits
+    if not traits.keeps_files and not traits.adds_pictures:
         raise InvalidRequest(
             "This store keeps no files.",
             subcategory="no_files",
@@ -107,18 +117,15 @@ async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> S
 
 async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -> SavedAnswer:
     """Keep a file for a note that is there, and link it."""
+    if app.library.traits.adds_pictures:
+        return await _add_picture(app, request, file, call)
     note = await find_note(app, request.id or "")
     await app.library.require_writable(note)
     # Whatever refuses the change does so before anything is kept.
     trial = request.model_copy(update={"id": note.id, "append": _PLACEHOLDER})
     draft = await save.with_loss(app, await save.draft_of(app, trial), call)
     # Each refused question would leave a file in the trash, and a yes would hold for whatever bytes the path has by then.
-    if draft.asks:  # defence: no-question-about-files
-        raise InvalidRequest(
-            "A change that the user must be asked about came with `file`; nothing was saved.",
-            resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
-            "file in their app.",
-        )
+    _require_no_question(draft)
     try:
         return await _keep_and_link(app, request, note, file, call)
     except asyncio.CancelledError:
@@ -126,6 +133,50 @@ async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -
         with suppress(NotariumError), app.usage_limits.write():  # defence: cancelled-file-counted
             pass
         raise
+
+
+def _require_no_question(draft: Draft) -> None:
+    if draft.asks:  # defence: no-question-about-files
+        raise InvalidRequest(
+            "A change that the user must be asked about came with `file`; nothing was saved.",
+            resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
+            "file in their app.",
+        )
+
+
+async def _add_picture(
+    app: App, request: SaveRequest, file: _File, call: CallContext
+) -> SavedAnswer:
+    """Add a picture to a note that holds its pictures itself: one change, with whatever else the request changes."""
+    if file.kind not in PICTURES or request.section is not None:
+        raise InvalidRequest(
+            "Notes of this store have pictures only, above their text.",
+            subcategory="no_files",
+            resolution_hint="Give a PNG, JPEG, WebP or GIF, and no `section`.",
+        )
+    rows: list[FileRow] = []
+
+    async def draft() -> Draft:
+        note = await find_note(app, request.id or "")
+        same = {"id": note.id, "text": note.text, "local_version": note.local_version}
+        drafted = await save.draft_of(app, request.model_copy(update=same))
+        native, file_id = await app.library.with_picture(note, file.kind, file.data)
+        if len(native) > save.LARGEST_NOTE:  # defence: pictures-of-a-note-bounded =False
+            raise InvalidRequest(
+                f"The note would have more than {save.LARGEST_NOTE // 1024} KiB with its pictures.",
+                subcategory="too_large",
+                http_status_code=413,
+                resolution_hint="Give a smaller picture, or ask the user to add it in their app.",
+            )
+        rows[:] = [FileRow(id=file_id, kind=file.kind, size=len(file.data))]
+        return replace(drafted, content=replace(drafted.content, native=native), on_newest=True)
+
+    _require_no_question(await save.with_loss(app, await draft(), call))
+    if call.act is not None:
+        call.act.file = hashlib.sha256(file.data).hexdigest()
+    drafted, note, saved = await save.carry_out(app, draft, call)
+    answer = make_answer(app, drafted, note, saved, whole=bool(request.return_text), said="")
+    return answer.model_copy(update={"files": rows})
 
 
 async def _keep_and_link(

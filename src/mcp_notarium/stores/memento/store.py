@@ -41,7 +41,7 @@ from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import FIELDS, KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.memento.pictures import list_pictures, read_picture
+from mcp_notarium.stores.memento.pictures import LARGEST, add_picture, list_pictures, read_picture
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -67,7 +67,9 @@ class MementoStore:
         revives=True,
         beside=note_codec.beside,
         attachments=True,
+        adds_pictures=KIND.adds_pictures,
     )
+    largest_file = LARGEST
     codec_version = note_codec.VERSION
     pause = 2.0
     """Seconds between two looks of a wait."""
@@ -109,6 +111,13 @@ class MementoStore:
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - no text shows a picture
         """See ``AttachmentStore.id_of_link``."""
         return ""
+
+    @in_thread
+    def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """See ``PictureStore.with_picture``."""
+        images = self._images(note_id)
+        number, added = add_picture(images, kind, data)
+        return note_table.native_of("images", images, added), f"{note_id}/{number}"
 
     def _images(self, note_id: str) -> note_codec.Value:
         with self._file.reading() as opened:
