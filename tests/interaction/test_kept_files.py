@@ -378,6 +378,31 @@ async def test_a_file_goes_where_the_app_puts_files(tmp_path, settings, note, pa
         assert (notes.folder / path).read_bytes() == PNG
 
 
+async def test_names_in_the_local_notebook_differ_in_more_than_letter_case(tmp_path):
+    async with opened(tmp_path) as notes:
+        note = (await notes.call("save", title="A", text="a\n"))["id"]
+        called = [(PNG, "a.png"), (OTHER, "A.PNG"), (PNG, "A.png"), (OTHER, "a.png")]
+        saved = [await notes.call("save", id=note, file=sent(*one)) for one in called]
+        ids = [one["files"][0]["id"].partition("/")[2] for one in saved]
+        assert ids == ["a.png", "A 2.PNG", "a.png", "A 2.PNG"]
+
+
+async def test_an_undo_says_how_many_files_went(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        for data, name in ((PNG, "a.png"), (OTHER, "b.png")):
+            await notes.call("save", id="Note.md", file=sent(data, name))
+        saved = await notes.call("save", id="Note.md", append="y")
+        both = await notes.text("Note.md")
+        for text in ("y\n", both):
+            saved = await notes.call(
+                "save", id="Note.md", text=text, local_version=saved["local_version"]
+            )
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        assert (await notes.call("manage", **undo))["note"].endswith("Its 2 files went, too.")
+        assert sorted(notes.files()) == [".trash/a.png", ".trash/b.png"]
+        assert (await notes.call("manage", **undo))["note"].endswith("Its 2 files are back.")
+
+
 async def test_a_taken_name_is_left_alone_in_any_letter_case(tmp_path):
     held = {"Note.md": "x\n", "PLAN.png": OTHER}
     async with opened(tmp_path, held) as notes:
@@ -415,6 +440,10 @@ REFUSED = [
     ({"id": "Note.md", "file": sent(b"")}, "base64,"),
     ({"id": "Note.md", "file": sent(b"x" * 262_200)}, "import_paths"),
     ({"id": "Note.md", "file": "/etc/passwd"}, "import_paths"),
+    ({"id": "Note.md", "file": "plan.png"}, "the whole path"),
+    ({"id": "Note.md", "file": "~nobody here/plan.png"}, "import_paths"),
+    ({"id": "Note.md", "file": "file:///home/me/plan.png"}, "without `file://`"),
+    ({"id": "Note.md", "file": "https://example.org/plan.png"}, "saved"),
     ({"id": "Note.md", "file": sent(b"# x", "note.md", "text/markdown")}, "another name"),
     ({"id": "Note.md", "file": sent(PNG), "append": "x"}, "two calls"),
     ({"id": "Note.md", "file": sent(PNG), "title": "New"}, "two calls"),

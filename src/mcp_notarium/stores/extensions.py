@@ -155,6 +155,9 @@ class Attachment:
     modified_at: int | None = None
 
 
+ELSEWHERE = "elsewhere"
+
+
 class AttachmentStore(Store, Protocol):
     """Reach a store with the trait ``attachments``: its notes have files of their own."""
 
@@ -162,7 +165,11 @@ class AttachmentStore(Store, Protocol):
         """Return the files that the note shows, also those that another note has. It asks no network."""
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
-        """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
+        """Return the bytes; None if there are more.
+
+        Raises ``NoteNotFound``, also for a file of another note than its id says, and with the subcategory ``ELSEWHERE`` for an
+        address of which the store has no bytes.
+        """
 
     async def find_name(self, attachment: Attachment) -> str:
         """Ask what the app calls a file; '' if its id says it. Raises ``NoteNotFound``."""
@@ -192,6 +199,14 @@ class Restored(Enum):
     LOST = "neither"
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Hold how many bytes of files a note may have, and for how many there is room in all; None: no bound is known."""
+
+    of_note: int | None = None
+    left: int | None = None
+
+
 class KeepingStore(Store, Protocol):
     """Reach a store with the trait ``keeps_files``: a note can get a file, which its app then shows."""
 
@@ -205,6 +220,9 @@ class KeepingStore(Store, Protocol):
         this name, or of one that was made free from it, with the same bytes is taken as it is: a repeated call makes no second
         one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
         """
+
+    async def find_room(self) -> Room:
+        """Return how much the store takes besides what it has."""
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""

@@ -50,6 +50,7 @@ LARGEST_SENT = 256 * 1024
 _DATA = re.compile(
     r"data:(?P<kind>[\w.+-]{1,100}/[\w.+-]{1,100})?(?P<more>(?:;[^;,]{0,300}){0,9}),", re.IGNORECASE
 )
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", "title")
 """Changes of a note beside which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
@@ -226,8 +227,21 @@ async def _read(app: App, given: str) -> _File:
 
 
 def _read_path(app: App, given: str) -> bytes:
+    _require_whole_path(given)
     folders = find_folders(app.config.policy.import_paths)
     return read_file(given, folders, closed=_closed(app), largest=app.library.largest_file)
+
+
+def _require_whole_path(given: str) -> None:
+    if _ADDRESS.match(given):
+        raise InvalidRequest(
+            "An address is no path, and nothing is fetched from one.",
+            resolution_hint="Give the path of the file without `file://`, such as /home/me/plan.png; of a file elsewhere, one that the user has "
+            "saved.",
+        )
+    with suppress(RuntimeError):  # the home folder of nobody
+        if not Path(given).expanduser().is_absolute():
+            raise InvalidRequest("The path of the file is not a whole one.", resolution_hint=_HOW)
 
 
 def _closed(app: App) -> Iterator[Path]:

@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored
+from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored, Room
 from mcp_notarium.stores.local import files
 from mcp_notarium.stores.local.kind import KIND
 
@@ -216,6 +216,10 @@ class LocalStore:
             if self._row(revision.id) is None:
                 raise _not_found(revision.id)
             return self._files.keep(revision, name, kind, data, largest=self.largest_file)
+
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``."""
+        return self._files.find_room()
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """See ``KeepingStore.marks_of``."""

@@ -15,6 +15,7 @@ from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.memento.note_codec import parse_list, stringify
 
 _DATA = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
+_ADDRESS = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _MOST = 1000
 LARGEST = 750 * 1024
 """Bytes of a picture that is added: a note with all of its pictures may have a megabyte in base64."""
@@ -37,6 +38,13 @@ def read_picture(images: Any, number: str) -> bytes | None:
             except (binascii.Error, ValueError):
                 return None
     return None
+
+
+def is_elsewhere(images: Any, number: str) -> bool:
+    """Tell whether the picture of this number is an address: the note itself holds nothing of it."""
+    listed = parse_list(images)
+    said = dict(enumerate(map(str, listed), 1)) if isinstance(listed, list) else {}
+    return any(str(at) == number and _ADDRESS.match(one) for at, one in said.items())
 
 
 def add_picture(images: Any, kind: str, data: bytes) -> tuple[int, str]:

@@ -35,13 +35,19 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import ELSEWHERE, Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import FIELDS, KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.memento.pictures import LARGEST, add_picture, list_pictures, read_picture
+from mcp_notarium.stores.memento.pictures import (
+    LARGEST,
+    add_picture,
+    is_elsewhere,
+    list_pictures,
+    read_picture,
+)
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -96,10 +102,11 @@ class MementoStore:
     def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, number = attachment.id.partition("/")
-        data = read_picture(self._images(note_id), number)
+        data = read_picture(images := self._images(note_id), number)
         if data is None:
             raise NoteNotFound(
                 "Memento itself holds no such picture; one at another address is not fetched",
+                subcategory=ELSEWHERE if is_elsewhere(images, number) else None,
                 resolution_hint="It can be seen in Memento only; say so.",
             )
         return data if len(data) <= largest else None

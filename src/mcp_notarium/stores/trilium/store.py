@@ -35,7 +35,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
@@ -215,6 +215,10 @@ class TriliumStore:
                 resolution_hint="Give a smaller file, or ask the user to put it into Trilium.",
             )
         return await self._files.keep(revision.id, name, kind, data)
+
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the server's."""
+        return Room()
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """See ``KeepingStore.marks_of``: the id of the attachment, which no other one has."""

@@ -46,6 +46,7 @@ from mcp_notarium.stores.extensions import (
     KeptFile,
     NoteIndex,
     Restored,
+    Room,
     TemplateSettings,
 )
 from mcp_notarium.stores.vault import app_settings, attached_files, kept_files, note_codec
@@ -195,6 +196,10 @@ class VaultStore:
                 return kept_files.keep(
                     root, revision.id, name, data, settings=settings, files=files
                 )
+
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the disk's."""
+        return Room()
 
     def _all_files(self, root: int) -> list[str]:
         return [path for one in self._living_folders(root) for path in list_files(root, one)]
