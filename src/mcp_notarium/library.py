@@ -466,29 +466,36 @@ class Library:
             if undone and not one.discarded and was and not shown:
                 done = await self._discard_kept(one)
                 gone, stays = gone + done, stays + (not done)
-            elif one.discarded and shown and not was:
-                done = await self._restore_kept(one)
-                back, lost = back + done, lost + (not done)
+            elif (
+                shown and not was
+            ):  # one that counts as there may be gone: a process has ended in between
+                found = await self._restore_kept(one)
+                back += found is Restored.BACK or (one.discarded and found is Restored.THERE)
+                lost += found is Restored.LOST
         unsure = self._cache.notes.visibility.rules.has_rules
         return FilesSettled(gone, stays, back, lost, unsure=unsure)
 
     async def _discard_kept(self, one: KeptFileRow) -> bool:
-        """Discard a file; return whether it is gone. The note is saved whatever becomes of the file."""
+        """Discard a file; return whether it is gone to the caller. The note is saved whatever becomes of the file."""
+        done = False
         with suppress(StoreError):
-            if await self._discard(one.id, one.digest):
-                self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
-                return True
-        return False
+            unsure = self._cache.notes.visibility.rules.has_rules
+            # defence: twin-shown-again foreign=discarded
+            done = unsure if one.foreign else await self._discard(one.id, one.digest)
+        if done:
+            self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
+        return done
 
-    async def _restore_kept(self, one: KeptFileRow) -> bool:
-        """Bring a discarded file back; return whether it is there. One that others have put there stays theirs."""
+    async def _restore_kept(self, one: KeptFileRow) -> Restored:
+        """Bring a file back. One that others have put there since it was discarded stays theirs."""
+        found = Restored.LOST
         with suppress(StoreError):
             found = await self._keeper.restore_file(one.id, one.digest)
-            # defence: foreign-twin-shown-again =True
-            if found is Restored.BACK:
-                self._cache.sync_state.add_kept_file(replace(one, discarded=False), since=0.0)
-            return found is not Restored.LOST
-        return False
+        if found is Restored.BACK or (one.discarded and found is Restored.THERE):
+            foreign = found is Restored.THERE
+            row = replace(one, discarded=False, foreign=foreign)
+            self._cache.sync_state.add_kept_file(row, since=0.0)
+        return found
 
     async def _discard(self, file_id: str, digest: str) -> bool:
         """Discard a file that nothing shows.

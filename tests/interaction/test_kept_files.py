@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -299,8 +300,28 @@ async def test_a_file_that_a_person_put_there_between_undo_and_redo_is_not_disca
         await notes.call("manage", **undo)
         (notes.folder / "plan.png").write_bytes(PNG)
         assert "Its file is back" in (await notes.call("manage", **undo))["note"]
-        await notes.call("manage", **undo)
+        assert "Its file stays" in (await notes.call("manage", **undo))["note"]
         assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
+
+
+async def test_a_file_whose_folder_could_not_be_flushed_has_moved_all_the_same(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        flush = kept_files.file_writer.SYSTEM.flush_names
+
+        def refused(folder):
+            trash = notes.folder / ".trash"
+            if trash.exists() and os.fstat(folder).st_ino == trash.stat().st_ino:
+                raise OSError(errno.EIO, "simulated")
+            flush(folder)
+
+        monkeypatch.setattr(kept_files.file_writer.SYSTEM, "flush_names", refused)
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        assert "Its file went" in (await notes.call("manage", **undo))["note"]
+        assert "Its file is back" in (await notes.call("manage", **undo))["note"]
+        assert notes.files() == {"plan.png": PNG}
 
 
 @pytest.mark.parametrize("rules", [{}, {"visibility": Visibility(hidden_tags=("secret",))}])
@@ -515,7 +536,11 @@ async def test_a_file_that_a_hidden_note_shows_stays_and_nothing_tells_so(tmp_pa
             if files is not None:
                 assert name in notes.files() or not shown
             redone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
-            told.append([undone["note"], redone["note"]])
+            again = [
+                (await notes.call("manage", action="undo", id=note["id"], confirm=True))["note"]
+                for _ in range(2)
+            ]
+            told.append([undone["note"], redone["note"], *again])
             database = notes.harness.app.cache.database
             kept = "SELECT count(*) FROM notebook_files WHERE discarded_at IS NULL"
             assert notes.files() == {name: PNG} if files is not None else database.number(kept)

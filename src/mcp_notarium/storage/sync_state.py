@@ -98,13 +98,14 @@ class SyncFacts:
 class KeptFileRow:
     """Hold a file that a call from here has made: its SHA-256, and when it was kept.
 
-    ``discarded``: an undo has taken it.
+    ``discarded``: an undo has taken it. ``foreign``: others have put the same bytes there since.
     """
 
     id: str
     digest: str
     at: float
     discarded: bool = False
+    foreign: bool = False
 
 
 class SyncState:
@@ -195,7 +196,7 @@ class SyncState:
 
     def add_kept_file(self, one: KeptFileRow, *, since: float) -> None:
         """Remember a file that a call from here has made; forget those from before ``since``."""
-        said = [one.digest, one.at, one.discarded]
+        said = [one.digest, one.at, one.discarded, one.foreign]
         with self._db.join_or_begin():
             self._db.run(_DROP_OLD_FILES, (since,))
             self.set(f"{_KEPT_FILE}{one.id}", json.dumps(said))

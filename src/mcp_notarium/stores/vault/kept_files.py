@@ -16,7 +16,7 @@ from urllib.parse import quote
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import numbered
 from mcp_notarium.domain.media_types import kind_of_name
-from mcp_notarium.errors import NoteReadOnly, StoreRejected
+from mcp_notarium.errors import NoteReadOnly, OutcomeUnknown, StoreRejected
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.extensions import KeptFile, Restored
@@ -124,13 +124,19 @@ def discard(root: int, path: str, digest: str) -> bool:
             if gone and digest_of(target, gone) != digest:
                 file_writer.move(target, gone, parent, name)
                 gone = ""
-            file_writer.flush(target)
-            file_writer.flush(parent)
+            _flush_names(target, parent)
         finally:
             os.close(target)
     finally:
         os.close(parent)
     return bool(gone)
+
+
+def _flush_names(*folders: int) -> None:
+    """Flush folders between which a file was moved: it has moved, whatever the disk says of that."""
+    for one in folders:
+        with suppress(OutcomeUnknown):  # defence: moved-is-moved
+            file_writer.flush(one)
 
 
 def _move_free(parent: int, name: str, target: int) -> str:
@@ -170,8 +176,7 @@ def _take_back(trash: int, parent: int, name: str, digest: str) -> bool:
         gone = numbered(name, number)
         if gone in names and digest_of(trash, gone) == digest:
             file_writer.move(trash, gone, parent, name)
-            file_writer.flush(parent)
-            file_writer.flush(trash)
+            _flush_names(parent, trash)
             return True
     return False
 
