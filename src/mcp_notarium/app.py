@@ -247,6 +247,9 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         writer,
         scheduler,
         native=None if native is None else native(store, NativeIndex(seen, store)),
+        files_lock=AccountFolder(config.account_dir).files_lock
+        if config.store.persistent
+        else None,
     )
     return App(
         *(config, seen, store, writer, scheduler, tokens, audit, usage_limits, library),

@@ -474,7 +474,7 @@ _BEHAVIOUR = {
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * `file` keeps a file and links it, as the app does, on a line at the end of the note, or of the `section`; beside it there may be tags and properties, and of a new note
   title and text. It is the whole path of a file in a folder that the user's policy permits ([`import_paths`](policy.md#files-from-folders); without, no path is taken), or up to 256 KiB
-  as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database.
+  as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database, [Memento](memento.md#pictures) a picture into the note.
   `files` of the answer has its `id`, which `get` takes. The name is cleaned, gets an ending if it has none or its first bytes call for another, and a number if it is taken; where rules hide notes, eight digits
   instead. The same call again keeps no second file. `manage` with `undo` takes the link away, and the file too if nothing else shows it and it has not changed (in a vault into
   `.trash`); undoing that, or restoring a version that shows it, brings it back as long as it is kept. Where rules hide notes, the answer does not tell whether a hidden note keeps it. The audit log has a keyed digest of the file.

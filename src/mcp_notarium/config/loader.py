@@ -155,7 +155,12 @@ def load(
     if reading.account is not None:
         config = replace(config, account_name=reading.account.name)
     if env_file is not None:
-        config = replace(config, settings_files=(*config.settings_files, cwd / env_file))
+        config = replace(config, closed_places=(*config.closed_places, cwd / env_file))
+    if config.policy.import_paths:
+        with suppress(RuntimeError):  # no home folder
+            others = accounts.find_places(accounts.config_dir(environ))
+            # defence: other-accounts-closed -others
+            config = replace(config, closed_places=(*config.closed_places, *others))
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 

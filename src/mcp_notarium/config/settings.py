@@ -67,8 +67,9 @@ class Config:
     keychain: bool = True
     account_name: str = ""
     """What ``accounts.toml`` calls the account, '' if it is not from there."""
-    settings_files: tuple[Path, ...] = ()
-    """Hold the files from which secrets and settings were read, the policy file among them."""
+    closed_places: tuple[Path, ...] = ()
+    """What no agent may read as a file: the files from which secrets and settings were read, the policy file among them, and
+    what the user's other accounts name."""
 
     @property
     def account(self) -> AccountIdentity:
@@ -195,7 +196,7 @@ def build_config(
         if for_agents or not found.policy.writing.has_rules
         else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
-        settings_files=tuple(filter(None, (found.path, *(pick.file for pick in picks.values())))),
+        closed_places=tuple(filter(None, (found.path, *(pick.file for pick in picks.values())))),
     )
 
 

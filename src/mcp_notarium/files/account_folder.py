@@ -23,7 +23,7 @@ from mcp_notarium.system import SYSTEM
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
-    r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies)\.lock$"
+    r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies|files)\.lock$"
 )
 
 _SYNCED = re.compile(
@@ -79,6 +79,8 @@ class AccountFolder:
         """The folder for files that are moved out of the way."""
         self.copies_lock = path / "copies.lock"
         """Held by whoever copies the database."""
+        self.files_lock = path / "files.lock"
+        """Held by whoever keeps a file in the store for a note."""
         self.copies = path / "copies"
         """The folder for copies of a database whose notes are nowhere else."""
 

@@ -7,12 +7,13 @@ The operating system drops both when a process dies.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,32 @@ def hold_lock(
         yield
     finally:
         lock.release()
+
+
+@asynccontextmanager
+async def wait_for_lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock of this file, waiting beside the loop. Raises ``TimeoutError``. Hold nothing where the system has no locks."""
+    import filelock  # noqa: PLC0415 - as above
+
+    lock = filelock.FileLock(path, mode=0o600, thread_local=False)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            if loop.time() >= end:
+                raise
+        except OSError:
+            break
+        else:
+            break
+        await asyncio.sleep(_POLL)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.release()
 
 
 @contextmanager

@@ -101,6 +101,8 @@ class KeptFileRow:
     at: float
     discarded: bool = False
     """Whether an undo has taken it."""
+    foreign: bool = False
+    """Whether others have put the same bytes there since."""
 
 
 class SyncState:
@@ -191,7 +193,7 @@ class SyncState:
 
     def add_kept_file(self, one: KeptFileRow, *, since: float) -> None:
         """Remember a file that a call from here has made; forget those from before ``since``."""
-        said = [one.digest, one.at, one.discarded]
+        said = [one.digest, one.at, one.discarded, one.foreign]
         with self._db.join_or_begin():
             self._db.run(_DROP_OLD_FILES, (since,))
             self.set(f"{_KEPT_FILE}{one.id}", json.dumps(said))

@@ -165,6 +165,8 @@ class Traits:
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
     keeps_files: bool = False
     """Take files for notes: see ``KeepingStore``."""
+    adds_pictures: bool = False
+    """Take pictures as parts of notes: see ``PictureStore``."""
     tree: bool = False
     """Have notes below notes: see ``TreeReads``."""
     moves: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
@@ -172,6 +173,9 @@ class Attachment:
     """In epoch seconds."""
 
 
+ELSEWHERE = "elsewhere"
+
+
 class AttachmentStore(Store, Protocol):
     """Reach a store with the trait ``attachments``: its notes have files of their own."""
 
@@ -179,7 +183,11 @@ class AttachmentStore(Store, Protocol):
         """Return the files that the note shows, also those that another note has. It asks no network."""
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
-        """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
+        """Return the bytes; None if there are more.
+
+        Raises ``NoteNotFound``, also for a file of another note than its id says, and with the subcategory ``ELSEWHERE`` for an
+        address of which the store has no bytes.
+        """
 
     async def find_name(self, attachment: Attachment) -> str:
         """Ask what the app calls a file; '' if its id says it. Raises ``NoteNotFound``."""
@@ -200,6 +208,22 @@ class KeptFile:
     """It was not there before, with these bytes."""
 
 
+class Restored(Enum):
+    """Tell what a store has found when it was to bring a discarded file back."""
+
+    BACK = "the file is back"
+    THERE = "others have put the same bytes there"
+    LOST = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Hold how many bytes of files a note may have, and for how many there is room in all; None: no bound is known."""
+
+    of_note: int | None = None
+    left: int | None = None
+
+
 class KeepingStore(Store, Protocol):
     """Reach a store with the trait ``keeps_files``: a note can get a file, which its app then shows."""
 
@@ -214,6 +238,9 @@ class KeepingStore(Store, Protocol):
         one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
         """
 
+    async def find_room(self) -> Room:
+        """Return how much the store takes besides what it has."""
+
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""
 
@@ -223,8 +250,21 @@ class KeepingStore(Store, Protocol):
         The caller has made sure that no note shows it.
         """
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
-        """Bring a discarded file back under its id, overwriting nothing; True if it is there afterwards with these bytes."""
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
+        """Bring a discarded file back under its id, overwriting nothing."""
+
+
+class PictureStore(Store, Protocol):
+    """Reach a store with the trait ``adds_pictures``: pictures are parts of a note, and no text says where they are."""
+
+    largest_file: int
+    """Bytes of a picture that is added, at most."""
+
+    async def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """Return what ``Content.native`` is for the note to get a picture, and the id of that; '' if the note has it.
+
+        A write of that is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
+        """
 
 
 class FolderStore(Store, Protocol):
@@ -238,8 +278,13 @@ class FolderStore(Store, Protocol):
         A file whose path is not seen is as if it were not there.
         """
 
-    async def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the names (``name_key``) of files that notes may show, but for the notes of these paths; and the notes that cannot be read."""
+    async def read_file_names(
+        self, *, but_of: Mapping[str, str | None]
+    ) -> tuple[set[str], list[str]]:
+        """Return the names (``name_key``) of files that notes may show, but for some notes; and the notes that cannot be read.
+
+        ``but_of``: the paths of those, with the etag that a note must still have; None: whatever it has.
+        """
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""

@@ -184,6 +184,7 @@ class StoreKind:
     titles: bool = False
     trash: bool = False
     keeps_files: bool = False
+    adds_pictures: bool = False
     properties: frozenset[str] = frozenset()
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
@@ -219,7 +220,7 @@ class StoreKind:
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
         lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
-        lacking |= set() if self.keeps_files else {"file"}
+        lacking |= set() if self.keeps_files or self.adds_pictures else {"file"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         settable = self.properties or any(self.fields.values())
         if not settable and self.other_properties is PropertyPlace.NOWHERE:

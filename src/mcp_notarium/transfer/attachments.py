@@ -6,6 +6,7 @@ export has; then its files are kept and its links lead to them. So a repeated im
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +31,7 @@ from mcp_notarium.markup.file_links import (
 )
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.extensions import ELSEWHERE, Room
 from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
 from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
@@ -39,6 +41,9 @@ _TRIES = 3
 NO_FILES = "this store keeps no files"
 FILE_TOO_LARGE = "larger than this store keeps"
 FILE_MISSING = "not in the export"
+NOTE_IS_FULL = "more than this store keeps of one note"
+STORE_IS_FULL = "more than this store has room for"
+NOTE_DIFFERS = "of notes that are there already and differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class NewNote:
 
 @dataclass(slots=True)
 class TakenFiles:
-    """Count the files that an export has. ``left_out``: note, file and reason of each that it has not; ``unread``: some could not be read."""
+    """Count the files that an export has. ``left_out``: note, file and reason of each that it has not; ``unread``: the store has some of them."""
 
     files: int = 0
     size: int = 0
@@ -92,12 +97,14 @@ async def take_out(
         try:
             found = await StoreFiles(transfer).read_file(file, largest=LARGEST_FILE)
         except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
+            taken.unread |= error.subcategory != ELSEWHERE
             return error.message
         except StoreUnavailable as error:
-            unanswered += 1
+            unanswered, taken.unread = unanswered + 1, True
             return error.message
         unanswered = 0
         if found is None:
+            taken.unread = True
             return f"it has more than {LARGEST_FILE >> 20} MB"
         put = export.put_file(*found, file.facts.modified_at or modified_at)
         taken.files, taken.size = taken.files + 1, taken.size + len(found[1])
@@ -112,7 +119,6 @@ async def take_out(
             one = read[file.facts.id]
             if isinstance(one, str):
                 taken.left_out.append((note.id, file.facts.id, one))
-                taken.unread = True
             else:
                 files.append(replace(one, links=file.links))
             done += 1
@@ -141,26 +147,53 @@ def is_same(new: NewNote, held: Content, would: Content) -> bool:
     )
 
 
-def sort_files(
-    note: ArchivedNote, largest: int, left_out: dict[str, list[tuple[ArchivedNote, NoteFile]]]
-) -> list[NoteFile]:
-    """Return the files of a note that a store keeps; add the others to those that are ``left_out``."""
-    kept: list[NoteFile] = []
-    for one in note.files:
-        reason = (
-            FILE_MISSING
-            if one.size is None
-            else NO_FILES
-            if not largest
-            else FILE_TOO_LARGE
-            if one.size > min(largest, LARGEST_FILE)
-            else ""
-        )
-        if reason:
-            left_out.setdefault(reason, []).append((note, one))
-        else:
-            kept.append(one)
-    return kept
+class FileSorter:
+    """Tell files that a store keeps from others, which are added to ``left_out`` by the reason. ``room``: what it had before."""
+
+    def __init__(
+        self, largest: int, room: Room, left_out: dict[str, list[tuple[ArchivedNote, NoteFile]]]
+    ) -> None:
+        self._largest = largest
+        self._room = room
+        self._left_out = left_out
+        self._brought: set[str] = set()
+        """The paths in the export of files that come along: each is stored once."""
+        self._size = 0
+
+    def sort(self, note: ArchivedNote) -> list[NoteFile]:
+        """Return the files of a note that the store keeps."""
+        kept: list[NoteFile] = []
+        of_note = 0
+        for one in note.files:
+            if reason := self._find_reason(one) or self._find_bound(one, of_note):
+                self.leave_out(note, one, reason)
+            else:
+                kept.append(one)
+                of_note += one.size or 0
+                self._size += self._more(one)
+                self._brought.add(one.path)
+        return kept
+
+    def leave_out(self, note: ArchivedNote, file: NoteFile, reason: str) -> None:
+        """Record that the store does not get a file."""
+        self._left_out.setdefault(reason, []).append((note, file))
+
+    def _find_reason(self, file: NoteFile) -> str:
+        if file.size is None:
+            return FILE_MISSING
+        if not self._largest:
+            return NO_FILES
+        return FILE_TOO_LARGE if file.size > min(self._largest, LARGEST_FILE) else ""
+
+    def _find_bound(self, file: NoteFile, of_note: int) -> str:
+        size = file.size or 0
+        if self._room.of_note is not None and of_note + size > self._room.of_note:
+            return NOTE_IS_FULL
+        left = self._room.left
+        return STORE_IS_FULL if left is not None and self._size + self._more(file) > left else ""
+
+    def _more(self, file: NoteFile) -> int:
+        return 0 if file.path in self._brought else file.size or 0
 
 
 async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: NoteTransfer) -> bool:
@@ -175,6 +208,22 @@ async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: No
             return True
     linked = {one.path for one in links.values()}
     return any(one.path not in linked for one in files) and len(shown) < len(files)
+
+
+async def find_lacking(new: NewNote, held: Revision, transfer: NoteTransfer) -> list[NoteFile]:
+    """Return the files of a note that the one that is there, whose text differs, does not show: by their sizes."""
+    if not new.files:
+        return []
+    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
+    sizes = Counter(one.facts.size for one in shown)
+    unknown = sizes.pop(None, 0)
+    lacking = [one for one in new.files if not _take(sizes, one.size)]
+    return lacking[unknown:]
+
+
+def _take(sizes: Counter[int | None], size: int | None) -> bool:
+    sizes[size] -= 1
+    return sizes[size] >= 0
 
 
 async def bring_in(

@@ -169,7 +169,8 @@ async def plan(
     report: Report = lambda _done, _total: None,
 ) -> ImportPlan:
     """Plan the import of these notes; nothing is written."""
-    planned = ImportPlan()
+    planned, store = ImportPlan(), StoreFiles(transfer)
+    sorter = attachments.FileSorter(store.largest_file, await store.find_room(), planned.lost_files)
     names = _Names(transfer, now=now)
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
@@ -183,9 +184,7 @@ async def plan(
         if draft is None or content is None:
             planned.left_out += 1
         else:
-            files = attachments.sort_files(
-                note, StoreFiles(transfer).largest_file, planned.lost_files
-            )
+            files = sorter.sort(note)
             new = replace(draft, content=content, files=files)
             note_id, held = await _find_place(new, transfer, kind, names)
             names.give(note_id)
@@ -195,6 +194,8 @@ async def plan(
                 planned.there += 1
                 if not attachments.is_same(new, held.content, would.content):
                     planned.differ.append(held.id)
+                    for one in await attachments.find_lacking(new, held, transfer):
+                        sorter.leave_out(note, one, attachments.NOTE_DIFFERS)
                 elif files and await attachments.lacks_files(new, held, would.content, transfer):
                     planned.new.append(new)
                 continue

@@ -20,6 +20,7 @@ from mcp_notarium.domain.file_names import (
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
+from mcp_notarium.stores.extensions import Room
 from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
@@ -115,6 +116,12 @@ class StoreFiles:
             if self._transfer.traits.keeps_files
             else 0
         )
+
+    async def find_room(self) -> Room:
+        """Return how much the store takes besides what it has."""
+        if not self._transfer.traits.keeps_files:
+            return Room()
+        return await cast("KeepingStore", self._transfer.store).find_room()
 
     async def keep_file(self, note_id: str, name: str, data: bytes) -> KeptFile:
         """Put a file where the store keeps files of this note; see ``KeepingStore.keep_file``."""

@@ -11,12 +11,13 @@ import time
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import PICTURES, numbered
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable, StoreRejected
 from mcp_notarium.markup.obsidian_links import find_targets
 from mcp_notarium.stores.context import LentDatabase
-from mcp_notarium.stores.extensions import Attachment, KeptFile
+from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored, Room
 
 LARGEST = 20 * 1024 * 1024
 LARGEST_NOTE = 100 * 1024 * 1024
@@ -79,13 +80,23 @@ class NoteFiles:
     def _find_name(
         self, note_id: str, name: str, digest: str
     ) -> tuple[str, Sequence[object] | None]:
-        """Return a name of the note that is free, or that a file of these bytes has."""
+        """Return a name of the note that is free in any letter case, or that a file of these bytes has."""
+        rows = {str(one): row for one, *row in self._db.rows(_NAMED, (note_id,))}
+        alike: dict[str, list[str]] = {}
+        for one in rows:
+            alike.setdefault(tag_key(one), []).append(one)
         for number in range(1, _MOST_NAMES):
             free = numbered(name, number)
-            held = self._db.row(_STORED, (note_id, free))
-            if held is None or held[0] == digest:
-                return free, held
+            taken = alike.get(tag_key(free), ())  # defence: case-alone-same-file tag_key()
+            if not taken:
+                return free, None
+            if (same := next((one for one in taken if rows[one][0] == digest), None)) is not None:
+                return same, rows[same]
         raise StoreRejected("the note has too many files of this name", resolution_hint=_RENAME)
+
+    def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``."""
+        return Room(LARGEST_NOTE, LARGEST_NOTEBOOK - self._db.number(_SIZE_KEPT))
 
     def _require_room(self, note_id: str, digest: str, size: int) -> None:
         """Raise ``StoreRejected`` if the note or the notebook would have too much. Files that an undo has taken make room."""
@@ -107,10 +118,13 @@ class NoteFiles:
         note_id, _, name = file_id.partition("/")
         return bool(self._db.run(_DISCARD, (time.time(), note_id, name, digest)))
 
-    def restore(self, file_id: str, digest: str) -> bool:
+    def restore(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         note_id, _, name = file_id.partition("/")
-        return bool(self._db.run(_RESTORE, (note_id, name, digest)))
+        if self._db.run(_RESTORE, (note_id, name, digest)):
+            return Restored.BACK
+        held = self._db.row(_STORED, (note_id, name))
+        return Restored.THERE if held is not None and held[0] == digest else Restored.LOST
 
     def drop_note(self, note_id: str) -> None:
         """Remove the files of a note that is deleted for good."""
@@ -136,6 +150,7 @@ def _too_large(what: str, most: int) -> StoreRejected:
 _RENAME = "Give the file another name."
 _FACTS = "SELECT kind, size, kept_at FROM notebook_files WHERE note_id = ? AND name = ? AND discarded_at IS NULL"
 _STORED = "SELECT digest, size, discarded_at FROM notebook_files WHERE note_id = ? AND name = ?"
+_NAMED = "SELECT name, digest, size, discarded_at FROM notebook_files WHERE note_id = ?"
 _PARTS = "SELECT data FROM notebook_file_parts WHERE digest = ? ORDER BY part"
 _PUT_FILE = "INSERT OR REPLACE INTO notebook_files VALUES (?, ?, ?, ?, ?, ?, NULL)"
 _PUT_PART = "INSERT OR REPLACE INTO notebook_file_parts VALUES (?, ?, ?)"
@@ -143,12 +158,11 @@ _SIZE_OF_NOTE = (
     "SELECT coalesce(sum(size), 0) FROM notebook_files WHERE note_id = ? AND discarded_at IS NULL"
 )
 _SIZE = "SELECT coalesce(sum(size), 0) FROM (SELECT size FROM notebook_files GROUP BY digest)"
+_SIZE_KEPT = "SELECT coalesce(sum(size), 0) FROM (SELECT size FROM notebook_files GROUP BY digest HAVING max(discarded_at IS NULL))"
 _DISCARD = """
 UPDATE notebook_files SET discarded_at = ? WHERE note_id = ? AND name = ? AND digest = ? AND discarded_at IS NULL
 """
-_RESTORE = (
-    "UPDATE notebook_files SET discarded_at = NULL WHERE note_id = ? AND name = ? AND digest = ?"
-)
+_RESTORE = "UPDATE notebook_files SET discarded_at = NULL WHERE note_id = ? AND name = ? AND digest = ? AND discarded_at IS NOT NULL"
 _DROP_UNUSED = (
     "DELETE FROM notebook_file_parts WHERE digest NOT IN (SELECT digest FROM notebook_files)"
 )

@@ -83,6 +83,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     titles=True,
+    adds_pictures=True,
     properties=PROPERTIES,
     fields=FIELDS,
     describe=lambda store: cast("MementoStore", store).describe(),

@@ -7,16 +7,12 @@ note back. Calls of SQLite run in threads.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.domain.file_names import UNKNOWN
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CursorLost,
@@ -40,12 +36,19 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import ELSEWHERE, Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
+from mcp_notarium.stores.memento.pictures import (
+    LARGEST,
+    add_picture,
+    is_elsewhere,
+    list_pictures,
+    read_picture,
+)
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -75,7 +78,9 @@ class MementoStore:
         revives=True,
         beside=note_codec.beside,
         attachments=True,
+        adds_pictures=KIND.adds_pictures,
     )
+    largest_file = LARGEST
     codec_version = note_codec.VERSION
     pause = 2.0
     """Seconds between two looks of a wait."""
@@ -102,10 +107,11 @@ class MementoStore:
     def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, number = attachment.id.partition("/")
-        data = read_picture(self._images(note_id), number)
+        data = read_picture(images := self._images(note_id), number)
         if data is None:
             raise NoteNotFound(
                 "Memento itself holds no such picture; one at another address is not fetched",
+                subcategory=ELSEWHERE if is_elsewhere(images, number) else None,
                 resolution_hint="It can be seen in Memento only; say so.",
             )
         return data if len(data) <= largest else None
@@ -117,6 +123,13 @@ class MementoStore:
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - no text shows a picture
         """See ``AttachmentStore.id_of_link``."""
         return ""
+
+    @in_thread
+    def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """See ``PictureStore.with_picture``."""
+        images = self._images(note_id)
+        number, added = add_picture(images, kind, data)
+        return note_table.native_of("images", images, added), f"{note_id}/{number}"
 
     def _images(self, note_id: str) -> note_codec.Value:
         with self._file.reading() as opened:
@@ -305,36 +318,3 @@ def _changed_error(note_id: str) -> VersionConflict:
 
 def _missing_error(note_id: str) -> NoteNotFound:
     return NoteNotFound("Memento has no such note", details={"id": note_id})
-
-
-def list_pictures(note_id: str, images: Any) -> list[Attachment]:
-    """Return the pictures in a value of the column: their ids end with their number, from 1."""
-    return [
-        Attachment(f"{note_id}/{number}", kind, 3 * (len(data) - data[-2:].count("=")) // 4)
-        for number, (kind, data) in enumerate(_pictures(images), 1)
-    ]
-
-
-def read_picture(images: Any, number: str) -> bytes | None:
-    """Return the bytes of the picture of this number; None if there is none, it lies elsewhere, or it is no base64."""
-    for at, (_, data) in enumerate(_pictures(images), 1):
-        if str(at) == number:
-            try:
-                return base64.b64decode(data, validate=True) or None
-            except (binascii.Error, ValueError):
-                return None
-    return None
-
-
-def _pictures(images: Any) -> Iterator[tuple[str, str]]:
-    """Yield kind and base64 of each; what lies elsewhere counts as a picture without bytes."""
-    try:
-        listed = json.loads(images) if isinstance(images, str) else None
-    except (ValueError, RecursionError):
-        return
-    for one in listed[:_MOST] if isinstance(listed, list) else ():
-        said = one if isinstance(one, str) else ""
-        if found := _DATA.match(said):
-            yield found["kind"] or UNKNOWN, said[found.end() :]
-        else:
-            yield UNKNOWN, "" if ":" in said[:16] else said

@@ -36,7 +36,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
@@ -220,6 +220,10 @@ class TriliumStore:
             )
         return await self._files.keep(revision.id, name, kind, data)
 
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the server's."""
+        return Room()
+
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """See ``KeepingStore.marks_of``: the id of the attachment, which no other one has."""
         return (file_id.partition("/")[2],)
@@ -229,10 +233,11 @@ class TriliumStore:
         note_id, _, name = file_id.partition("/")
         return await self._files.discard(note_id, name, digest)
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
-        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there."""
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
+        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there. Nobody else makes one of its id."""
         note_id, _, name = file_id.partition("/")
-        return await self._files.has(note_id, name, digest)
+        there = await self._files.has(note_id, name, digest)
+        return Restored.BACK if there else Restored.LOST
 
     # The calendar
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import kind_of_name, numbered
-from mcp_notarium.errors import NoteReadOnly, StoreRejected
+from mcp_notarium.errors import NoteReadOnly, OutcomeUnknown, StoreRejected
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
-from mcp_notarium.stores.extensions import KeptFile
+from mcp_notarium.stores.extensions import KeptFile, Restored
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.app_settings import AttachmentSettings
 from mcp_notarium.stores.vault.attached_files import may_be_shown
@@ -125,13 +125,19 @@ def discard(root: int, path: str, digest: str) -> bool:
             if gone and digest_of(target, gone) != digest:
                 file_writer.move(target, gone, parent, name)
                 gone = ""
-            file_writer.flush(target)
-            file_writer.flush(parent)
+            _flush_names(target, parent)
         finally:
             os.close(target)
     finally:
         os.close(parent)
     return bool(gone)
+
+
+def _flush_names(*folders: int) -> None:
+    """Flush folders between which a file was moved: it has moved, whatever the disk says of that."""
+    for one in folders:
+        with suppress(OutcomeUnknown):  # defence: moved-is-moved
+            file_writer.flush(one)
 
 
 def _move_free(parent: int, name: str, target: int) -> str:
@@ -146,22 +152,23 @@ def _move_free(parent: int, name: str, target: int) -> str:
     return ""
 
 
-def restore(root: int, path: str, digest: str) -> bool:
+def restore(root: int, path: str, digest: str) -> Restored:
     """Move a file with these bytes from the trash to its place, if that is free."""
     folder, _, name = path.rpartition("/")
     parent = file_writer.make_folders(root, _parts(folder))
     try:
         if path in list_files(root, folder):
-            return digest_of(parent, name) == digest
+            return Restored.THERE if digest_of(parent, name) == digest else Restored.LOST
         with suppress(OSError):
             trash = open_folder(root, (TRASH, *_parts(folder)))
             try:
-                return _take_back(trash, parent, name, digest)
+                if _take_back(trash, parent, name, digest):
+                    return Restored.BACK
             finally:
                 os.close(trash)
     finally:
         os.close(parent)
-    return False
+    return Restored.LOST
 
 
 def _take_back(trash: int, parent: int, name: str, digest: str) -> bool:
@@ -170,8 +177,7 @@ def _take_back(trash: int, parent: int, name: str, digest: str) -> bool:
         gone = numbered(name, number)
         if gone in names and digest_of(trash, gone) == digest:
             file_writer.move(trash, gone, parent, name)
-            file_writer.flush(parent)
-            file_writer.flush(trash)
+            _flush_names(parent, trash)
             return True
     return False
 

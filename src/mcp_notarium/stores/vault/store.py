@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -45,6 +45,8 @@ from mcp_notarium.stores.extensions import (
     DayPlace,
     KeptFile,
     NoteIndex,
+    Restored,
+    Room,
     TemplateSettings,
 )
 from mcp_notarium.stores.vault import app_settings, attached_files, attachment_writer, note_codec
@@ -155,14 +157,15 @@ class VaultStore:
             return self._file_names.resolve(root, folders, links, sees)
 
     @in_thread
-    def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
+    def read_file_names(self, *, but_of: Mapping[str, str | None]) -> tuple[set[str], list[str]]:
         """See ``FolderStore.read_file_names``."""
         with self._folder.opened() as root:
             with self._looking:
                 self._look(root, within=self.shortest_pause)
-                files = [*self._table.files.values()]
+                found = [*self._table.files.values()]
+            files = [one for one in found if not self._is_as_told(one, but_of)]
             with self._reading:
-                return self._shown_names.read(root, files, but_of=but_of)
+                return self._shown_names.read(root, files)
 
     @in_thread
     def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
@@ -194,6 +197,10 @@ class VaultStore:
                     root, revision.id, name, data, settings=settings, files=files
                 )
 
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the disk's."""
+        return Room()
+
     def _all_files(self, root: int) -> list[str]:
         return [path for one in self._living_folders(root) for path in list_files(root, one)]
 
@@ -209,7 +216,7 @@ class VaultStore:
             return attachment_writer.discard(root, file_id, digest)
 
     @in_thread
-    def restore_file(self, file_id: str, digest: str) -> bool:
+    def restore_file(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         with self._folder.opened() as root:
             return attachment_writer.restore(root, file_id, digest)
@@ -364,6 +371,16 @@ class VaultStore:
             else:
                 self._listing.remember_unreadable(one, evicted=isinstance(error, Evicted))
             raise
+
+    def _is_as_told(self, one: Found, told: Mapping[str, str | None]) -> bool:
+        etag = told.get(one.path, "")
+        if not etag:
+            return etag is None
+        known = self._listing.known(one)
+        # defence: changed-note-may-show-file =True
+        return known is not None and etag == note_codec.etag_of(
+            known.digest, one.path, trash=one.trash
+        )
 
     def _entry(self, root: int, one: Found) -> Entry:
         known = self._listing.known(one)
