@@ -27,7 +27,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
     "decisions": (
         "sync/*_decisions.py",
         "sync/cycle_states.py",
-        "sync/conflict_copy.py",
+        "domain/conflict_copy.py",
     ),
     "journal": ("sync/journal*.py", "storage/journal_table.py"),
     "writes": (
@@ -55,7 +55,7 @@ CHECKED = tuple(
         "unit/account/test_slot_rotation.py::test_a_weak_new_passphrase_is_refused_unless_allowed",
         "unit/sync/test_note_fetch.py::test_many_unfinished_writes_that_take_long_leave_room_for_others",
         *("unit/sync/test_pull_decisions.py", "unit/sync/test_write_decisions.py"),
-        *("unit/sync/test_cycle_states.py", "unit/sync/test_conflict_copy.py"),
+        *("unit/sync/test_cycle_states.py", "unit/domain/test_conflict_copy.py"),
         *("unit/sync/test_journal_replay.py", "unit/sync/test_entry_replay.py"),
         *("unit/sync/test_renamed_notes.py", "unit/sync/test_renamed_hidden_notes.py"),
         *("unit/sync/test_unlike_stores.py", "unit/sync/test_displaced_texts.py"),

@@ -30,9 +30,11 @@ from mcp_notarium.errors import (
     LockedError,
 )
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord, ListingMemory
@@ -40,10 +42,8 @@ from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
-from mcp_notarium.sync.native_reads import NativeIndex
-from mcp_notarium.sync.note_locks import make_owner_name
-from mcp_notarium.sync.progress import describe_differences
 from mcp_notarium.sync.scheduler import Scheduler
+from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
@@ -219,7 +219,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
     writer = Writer(
         cache,
         store,
-        clock=time.time,
         owner=_owner_name(),
         lease=2 * config.api_timeout + _LEASE_MARGIN,
         on_difference=log_difference,
@@ -229,7 +228,6 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         cache,
         store,
         writer,
-        clock=time.time,
         stopwatch=time.monotonic,
         interval=config.sync_interval,
         leader_lock_path=config.account_dir / "sync.lock" if config.store.persistent else None,

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.domain.note import Content
+from mcp_notarium.library.history import History
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.history import History
 from support.memento_file import MementoFile
 from support.sync_rig import Client, Crash, quick_folder
 

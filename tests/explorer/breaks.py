@@ -14,9 +14,10 @@ from typing import Any
 
 from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.library import history
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import history, pull_decisions, write_commit, write_decisions
+from mcp_notarium.sync import pull_decisions, write_commit, write_decisions
 from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
@@ -140,7 +141,7 @@ def _cursor_first(set_attribute: Set) -> None:
     def bookmark_first(self: BatchCommitter, batch: Any) -> Any:
         if batch.bookmark is not None:
             with self._cache.transaction():
-                batch.bookmark(self._progress)
+                batch.bookmark(self._cache.progress)
         return commit(self, replace(batch, bookmark=None))
 
     set_attribute(BatchCommitter, "commit", bookmark_first)

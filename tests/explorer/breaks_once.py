@@ -6,12 +6,12 @@ from typing import Any
 
 from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.scheduler import Leader
 
 # Who made it, and what a history has.
 

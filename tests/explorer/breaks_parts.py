@@ -14,8 +14,8 @@ from explorer.breaks_acts import Break, Set
 from mcp_notarium.domain import merge
 from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.errors import NoteNotFound, VersionConflict
+from mcp_notarium.library.history import History
 from mcp_notarium.markup import section_edit
-from mcp_notarium.sync.history import History
 from mcp_notarium.tools import bulk, bulk_changes, folders, history, save
 
 TASK = re.compile(r"- \[.\]")

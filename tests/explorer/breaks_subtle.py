@@ -7,11 +7,11 @@ from typing import Any
 from explorer.breaks import Break, Set
 from mcp_notarium.audit.chain import OK
 from mcp_notarium.domain.note import Content, PendingWrite, Tombstone
+from mcp_notarium.library.history import History
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import write_attempt
-from mcp_notarium.sync.history import History
 from mcp_notarium.sync.journal import Journal
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from explorer.broken import Broken
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
-from mcp_notarium.sync.conflict_copy import MARK
 
 if TYPE_CHECKING:
     from explorer.hiding import Hiding

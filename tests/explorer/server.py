@@ -20,13 +20,13 @@ from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
-from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
 from mcp_notarium.tools.question import Question
@@ -173,7 +173,6 @@ class Server:
         writer = Writer(
             cache,
             remote,
-            clock=run.clock.time,
             owner=process.name,
             lease=LEASE,
             stopwatch=run.clock.monotonic,
@@ -185,7 +184,6 @@ class Server:
             cache,
             remote,
             writer,
-            clock=run.clock.time,
             stopwatch=run.clock.monotonic,
             interval=INTERVAL,
             leader_lock_path=lock,

@@ -20,12 +20,12 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import attachments, formats, import_plan
 from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport

@@ -1,4 +1,5 @@
-"""Test how many modules of the program a call enters from its first byte to its last: a reader has to follow them.
+"""Test how many modules of the program a call enters from its first byte to its last, which a reader has to follow, and how
+many statements it runs.
 
 What runs of another moment does not count: tasks that have a name (sync, copies of the database) and timers, with all that they
 start. A context variable tells them apart, which tasks and threads inherit.
@@ -11,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,25 +28,33 @@ MOST = {
 
 The save in a vault is counted with its echo: the news that the system has of our own file, and the cycle that follows.
 """
+STATEMENTS = {"list": 4, "get": 5, "save": 38, "change": 60}
+"""As counted in the local notebook, where nothing else runs meanwhile; ``BEGIN`` and ``COMMIT`` count."""
 CALM_SECONDS = {"local": 0.0, "vault": 4.5}
 """Until sync, which counts in a vault, has nothing to do; the words of all notes are read after three seconds."""
 ECHO_SECONDS = 2.5
 TRACED = """
 import asyncio, contextvars, signal, sys, threading
-seen, on, echo = set(), [], sys.argv.pop() == "vault"
+seen, on, echo, statements = set(), [], sys.argv.pop() == "vault", []
+out = sys.argv.pop()
 beside = contextvars.ContextVar("beside", default=False)
-def look(frame, event, _):
-    if on and event == "call" and not beside.get():
+def look(frame, event, called):
+    if not on or beside.get():
+        return
+    if event == "call":
         seen.add(frame.f_globals.get("__name__") or "")
+    elif event == "c_call" and called.__name__ in ("execute", "executemany"):
+        statements.append(called)
 def turn(*_):
     if not on:
         seen.clear()
+        statements.clear()
         on.append(1)
         return
     on.clear()
     ours = sorted(one for one in seen if one.startswith("mcp_notarium"))
     ours += [one for one in ("httpx", "yaml", "markdown_it") if one in sys.modules]
-    open(sys.argv.pop(), "w").write("\\n".join(ours) + "\\n.")
+    open(out, "w").write("\\n".join((*ours, str(len(statements)), ".")))
 signal.signal(signal.SIGUSR1, turn)
 threading.setprofile(look)
 sys.setprofile(look)
@@ -64,6 +74,20 @@ sys.exit(main([]))
 """
 
 
+def traced(
+    server: Server, seen: Path, store: str, tool: str, arguments: dict[str, Any]
+) -> tuple[list[str], int]:
+    """The modules that a call enters, and the number of statements."""
+    seen.unlink(missing_ok=True)
+    os.kill(server.process.pid, signal.SIGUSR1)
+    server.tool(tool, **arguments)
+    time.sleep(0 if store == "local" else ECHO_SECONDS)
+    os.kill(server.process.pid, signal.SIGUSR1)
+    until(lambda: seen.exists() and seen.read_text().endswith("."))
+    *modules, statements, _ = seen.read_text().split()
+    return modules, int(statements)
+
+
 @pytest.mark.parametrize(("store", "tool"), list(MOST))
 def test_a_call_passes_few_modules(tmp_path: Path, store: str, tool: str) -> None:
     seen, vault = tmp_path / "seen", tmp_path / "vault"
@@ -80,12 +104,12 @@ def test_a_call_passes_few_modules(tmp_path: Path, store: str, tool: str) -> Non
             "get": {"id": note["id"]},
             "save": {"text": "another note\n"},
         }[tool]
-        os.kill(server.process.pid, signal.SIGUSR1)
-        server.tool(tool, **arguments)
-        time.sleep(0 if store == "local" else ECHO_SECONDS)
-        os.kill(server.process.pid, signal.SIGUSR1)
-        until(lambda: seen.exists() and seen.read_text().endswith("."))
-        modules = seen.read_text().split()[:-1]
+        modules, statements = traced(server, seen, store, tool, arguments)
+        if (store, tool) == ("local", "save"):
+            change = {"id": note["id"], "text": "milk\nbread\neggs\n"}
+            change["local_version"] = note["local_version"]
+            _, changing = traced(server, seen, store, tool, change)
+            assert changing <= STATEMENTS["change"]
         assert server.leave() == 0
     ours = [one for one in modules if one.startswith("mcp_notarium")]
     others = {"httpx"} if store == "vault" else {"httpx", "yaml", "markdown_it"}
@@ -93,3 +117,4 @@ def test_a_call_passes_few_modules(tmp_path: Path, store: str, tool: str) -> Non
     if store == "vault":
         assert "mcp_notarium.sync.pull_decisions" in ours, "the echo came"
     assert len(ours) <= MOST[store, tool], f"{len(ours)}: {' '.join(ours)}"
+    assert store != "local" or statements <= STATEMENTS[tool]

@@ -13,11 +13,11 @@ import pytest
 
 from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, archive
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import formats, import_plan
 from notarium_devtools.simperium import Simulator
 from notarium_devtools.trilium import TriliumSimulator

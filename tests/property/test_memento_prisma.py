@@ -9,9 +9,9 @@ import pytest
 
 from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
+from mcp_notarium.library.history import History
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.history import History
 from support.long import LONG, dice
 from support.memento_file import MementoFile
 from support.prisma_app import PrismaApp, require_prisma

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.vault import note_codec
 from mcp_notarium.stores.vault.folder import VaultFolder
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.native_reads import NativeIndex
 from support.cache_room import make
 
 PATHS = ("a.md", "Work/a.md", "Work/Deep/ü.md", "work2/a.md")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.sync.conflict_copy import MARK
 from support.long import LONG
 from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore

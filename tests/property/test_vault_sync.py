@@ -253,7 +253,7 @@ def test_a_file_that_a_rule_hides_by_its_name_is_never_seen_whatever_happens_to_
                 await client.sync()
                 look(client)
                 if rng.random() < 0.2:
-                    await reload_index(client.cache, client.remote, client.scheduler._progress)
+                    await reload_index(client.cache, client.remote)
                 if rng.random() < 0.3 and (ids := sorted(client.contents())):
                     note = client.note(rng.choice(ids))
                     with suppress(NotariumError):

@@ -21,13 +21,13 @@ if __name__ == "__main__":
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
+from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote.kind import Urls
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens
@@ -65,7 +65,6 @@ class Child:
         self.writer = Writer(
             self.cache,
             store,
-            clock=time.time,
             owner=make_owner_name(),
             lease=60.0,
             on_step=lambda step: end() if step == order.get("end_at_step") else None,
@@ -74,7 +73,6 @@ class Child:
             self.cache,
             store,
             self.writer,
-            clock=time.time,
             stopwatch=time.monotonic,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
-from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
 from support.sync_rig import Client, FlyingTime, quick_folder
@@ -145,7 +145,7 @@ def covered(client: Client, store: MemoryStore) -> bool:
     cursor = client.cache.sync_state.cursor()
     if cursor is None:
         return True
-    ledger = client.scheduler._progress
+    ledger = client.cache.progress
     sequence = next(n for n in range(len(store._log), -1, -1) if store.cursor_at(n) == cursor)
     excused = {*ledger.unresolved(), *(write.note_id for write in client.cache.journal.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}

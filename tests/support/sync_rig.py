@@ -112,6 +112,7 @@ class Client:
         self.owner = f"process-{next(_numbers)}"
         self.ended = False
         self.cache = open_cache(folder, rules)
+        self.cache.versions.clock = self.time.clock
         self.faults = faults or Faults()
         if callable(remote):  # its notes are in the database of the cache
             remote = remote(self.cache.database)
@@ -121,7 +122,6 @@ class Client:
         self.writer = Writer(
             self.cache,
             self.remote,
-            clock=self.time.clock,
             owner=self.owner,
             lease=LEASE,
             sleep=self.time.sleep,
@@ -132,7 +132,6 @@ class Client:
             self.cache,
             self.remote,
             self.writer,
-            clock=self.time.clock,
             stopwatch=self.time.stopwatch,
             interval=300.0,
             leader_lock_path=folder / "sync.lock",

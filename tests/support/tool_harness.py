@@ -15,14 +15,14 @@ from mcp_notarium.app import App, see_as
 from mcp_notarium.audit.chain import AuditKeys
 from mcp_notarium.config import Config
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
+from mcp_notarium.files.locks import make_owner_name
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.library import Library
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.native_reads import NativeIndex
-from mcp_notarium.sync.note_locks import make_owner_name
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.tools.consent import ConsentMode, consent_error
@@ -89,7 +89,6 @@ class ToolHarness:
         writer = Writer(
             cache,
             self.remote,
-            clock=self.clock,
             owner=make_owner_name(),
             lease=60.0,
             scope=policy.writing,
@@ -98,7 +97,6 @@ class ToolHarness:
             cache,
             self.remote,
             writer,
-            clock=self.clock,
             stopwatch=self.clock,
             interval=60.0,
             leader_lock_path=folder / "sync.lock",

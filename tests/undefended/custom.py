@@ -74,7 +74,7 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
         '    app.cache.sync_state.set("last_read", note.id)\n    if app.library.shows_files:\n',
     ),
     "new-note-judged-by-place": (
-        "library.py",
+        "library/library.py",
         "(path or self.find_place(content)) if note is None",
         '"" if note is None',
     ),

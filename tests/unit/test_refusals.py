@@ -175,7 +175,7 @@ def can_be_followed(one: Refusal) -> bool:
     return bool(hinted and (not commands or (for_user and len(commands) == 1)))
 
 
-FOR_AGENTS = ("tools/consent", "storage/usage_limits", "tools/history", "sync/history")
+FOR_AGENTS = ("tools/consent", "storage/usage_limits", "tools/history", "library/history")
 """Modules whose hints no command shows: nobody is asked by a client, no limit holds, and the command has hints of its own."""
 
 

@@ -41,7 +41,7 @@ from mcp_notarium.keys.secret_places import find_passphrase
 from mcp_notarium.report.words import Check, counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
-from mcp_notarium.sync.progress import describe_differences
+from mcp_notarium.sync.status import describe_differences
 
 _COLOURS = {OK: "green", WARN: "yellow", NOT_CHECKED: "dim"}
 

@@ -30,12 +30,12 @@ from mcp_notarium.cli.history import (
 )
 from mcp_notarium.cli.terminal import can_ask, name_account, print_data, talk
 from mcp_notarium.config import Config
+from mcp_notarium.domain.conflict_copy import copy_content
 from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.merge import merge
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction import one_line
-from mcp_notarium.sync.conflict_copy import copy_content
 from mcp_notarium.tools import save
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest

@@ -53,7 +53,7 @@ from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.sync.progress import read_status
+from mcp_notarium.sync.status import read_status
 
 _DEFAULT = "default"
 

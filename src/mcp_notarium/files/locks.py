@@ -1,8 +1,8 @@
-"""Hold the two locks of an account folder, and find the processes that hold them.
+"""Hold the locks of an account folder, find the processes that hold them, and name this one.
 
 ``key_lock``: one process at a time changes key files or creates, migrates or moves a cache.
 ``ServerLock``: every process that has the database open holds it shared, so that none moves the file.
-The operating system drops both when a process dies.
+``Leader``: one process at a time syncs and checkpoints. The operating system drops them when a process dies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import asyncio
 import errno
 import os
 import re
+import socket
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -62,27 +64,24 @@ def hold_lock(
 @asynccontextmanager
 async def wait_for_lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
     """Hold the lock of this file, waiting beside the loop. Raises ``TimeoutError``. Hold nothing where the system has no locks."""
-    import filelock  # noqa: PLC0415 - as above
-
-    lock = filelock.FileLock(path, mode=0o600, thread_local=False)
-    loop = asyncio.get_running_loop()
+    lock, loop = FileLock(path), asyncio.get_running_loop()
     end = loop.time() + seconds
-    while True:
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            if loop.time() >= end:
-                raise
-        except OSError:
-            break
-        else:
-            break
+    while not _acquire(lock, otherwise=True):
+        if loop.time() >= end:
+            raise TimeoutError("another process has the lock")
         await asyncio.sleep(_POLL)
     try:
         yield
     finally:
-        with suppress(OSError):
-            lock.release()
+        lock.release()
+
+
+def _acquire(lock: FileLock, *, otherwise: bool) -> bool:
+    """Take a lock; ``otherwise`` where locks do not work."""
+    try:
+        return lock.acquire()
+    except OSError:
+        return otherwise
 
 
 @contextmanager
@@ -198,6 +197,48 @@ class ServerLock:
                 # A purge has removed the file: others lock a new one of its name.
                 self.release()
                 self._open()
+
+
+class Leader:
+    """Hold the lock of the process that syncs and checkpoints, or try to get it.
+
+    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
+    ``path`` None: no other process has the database.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._lock = FileLock(path) if path is not None else None
+
+    @property
+    def held(self) -> bool:
+        """Tell whether this process leads."""
+        return self._lock is None or self._lock.is_locked
+
+    def acquire(self) -> bool:
+        """Try to lead; False if another process does, or if locks do not work here."""
+        return self._lock is None or self.held or _acquire(self._lock, otherwise=False)
+
+    def release(self) -> None:
+        """Release the lock, so that another process can lead. Idempotent."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+def make_owner_name() -> str:
+    """Make a name for this process: machine, process id and a random part against reuse."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def process_ended(owner: str) -> bool:
+    """Tell whether the named process is known to have ended.
+
+    Only processes of this machine are checked. For others, and where the system cannot be asked
+    without harm, the answer is False and the lease decides.
+    """
+    machine, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if machine != socket.gethostname() or not rest.isdecimal() or int(rest) < 1:
+        return False
+    return SYSTEM.has_ended(int(rest))
 
 
 @dataclass(frozen=True, slots=True)

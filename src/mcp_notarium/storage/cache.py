@@ -13,6 +13,7 @@ from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.journal_table import JournalTable
 from mcp_notarium.storage.note_search import SearchIndex
 from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.storage.sync_state import LoadProgress, SyncState
 from mcp_notarium.storage.version_table import DEFAULT_LIMITS, VersionLimits, VersionTable
 from mcp_notarium.storage.vocabulary import Vocabulary
@@ -22,7 +23,7 @@ from mcp_notarium.storage.write_ahead_log import WalFlusher
 class Cache:
     """Hold everything that is stored for one account, as visible under ``rules``.
 
-    ``limits`` bound its versions, which ``clock`` dates.
+    ``limits`` bound its versions. ``clock`` gives the epoch seconds that are stored.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Cache:
         self.vocabulary = Vocabulary(database)
         self.search = SearchIndex(database, self.vocabulary)
         self.sync_state = SyncState(database)
+        self.progress = SyncProgress(database, self.versions)
         self.journal = JournalTable(database)
         self._flusher = WalFlusher(database.path, database.before_flush)
         self.stored: Cache = self
@@ -48,6 +50,10 @@ class Cache:
         """Brings a view in step with what is stored. Raises ``PolicyChanged`` if that is under other rules by now."""
         self.shown: Callable[[str], Note | None] = self.notes.get
         """Returns a note as this process's agents see it now, or None."""
+
+    def clock(self) -> float:
+        """Return the epoch seconds that are stored now."""
+        return self.versions.clock()
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""

@@ -64,6 +64,7 @@ class ViewCache(Cache):
         self.versions = ViewVersions(self)
         self.journal = ViewJournal(self)
         self.sync_state = stored.sync_state
+        self.progress = stored.progress
         self.follow = self._look
         with self.database.transaction():
             self._state.set(RULES_KEY, rules.digest or None)

@@ -10,23 +10,19 @@ a moment before.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeVar
 
 from mcp_notarium.domain.note import Revision, Tombstone
-from mcp_notarium.errors import CacheDamaged, CacheError
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_ids import Named
 from mcp_notarium.storage.note_rows import BULK_SIZE
 from mcp_notarium.storage.note_table import Counts
+from mcp_notarium.storage.sync_progress import SyncProgress
+from mcp_notarium.storage.thread_connection import ThreadConnection
 from mcp_notarium.stores.contract import Entry, Store, Versions
 from mcp_notarium.sync.note_fetch import NoteFetcher, find_lost
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
@@ -38,8 +34,6 @@ from mcp_notarium.sync.pull_decisions import (
     deduplicate,
     plan,
 )
-from mcp_notarium.system import SYSTEM
-from mcp_notarium.threads import run_in_thread
 
 Bookmark = Callable[[SyncProgress], None]
 """Records how far the index is, through the connection that stores the batch."""
@@ -116,16 +110,15 @@ class BatchCommitter:
     ``keeps_lost``: a note that goes elsewhere with what was written from here is kept, for its store keeps nothing.
     """
 
-    def __init__(self, cache: Cache, progress: SyncProgress, *, keeps_lost: bool) -> None:
+    def __init__(self, cache: Cache, *, keeps_lost: bool) -> None:
         self._cache = cache
-        self._progress = progress
         self._keeps_lost = keeps_lost
 
     def commit(self, batch: Batch) -> Tally:
         """Store the batch in one transaction. Raises ``Superseded``."""
         # defence: shown-version-flushed -is_news
         with self._cache.transaction(durable=batch.is_news):
-            if self._progress.index_version != batch.index_version:
+            if self._cache.progress.index_version != batch.index_version:
                 raise Superseded
             self._rename(batch)
             actions = self.plan(batch.remotes)
@@ -136,10 +129,10 @@ class BatchCommitter:
             lost = find_lost(self._cache, gone) if self._keeps_lost else []
             applied = self._cache.notes.apply(_changes(actions))
             for number, base in lost:
-                self._cache.versions.keep_lost(base, number=number, at=self._progress.clock())
+                self._cache.versions.keep_lost(base, number=number, at=self._cache.clock())
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
-                batch.bookmark(self._progress)  # INVARIANT 1 (docs/sync.md)
+                batch.bookmark(self._cache.progress)  # INVARIANT 1 (docs/sync.md)
         news = sum(action.move in (Move.STORE, Move.FORGET) for action in actions)
         return Tally(applied.stored, applied.removed, deferred, news=news)
 
@@ -197,7 +190,7 @@ class BatchCommitter:
 
         Only a direct answer resolves a note: a listing may lag behind what left it open.
         """
-        before = self._progress.unresolved()
+        before = self._cache.progress.unresolved()
         after = dict.fromkeys(before)
         for remote, action in decided:
             if action.move in (Move.FETCH, Move.RESOLVE):
@@ -205,7 +198,7 @@ class BatchCommitter:
             elif isinstance(remote, Confirmed):
                 after.pop(action.id, None)
         if tuple(after) != before:
-            self._progress.mark_unresolved(after)
+            self._cache.progress.mark_unresolved(after)
         return len(after.keys() - set(before))
 
 
@@ -219,12 +212,9 @@ def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
     return changes
 
 
-_LAST_SECONDS = 1.0
-"""Seconds that a cancelled load waits for the transaction that is running."""
+_Result = TypeVar("_Result")
 _REST_SECONDS = 1.0
 """Time without a written note after which the full-text index is merged: each slice holds up who writes."""
-_Result = TypeVar("_Result")
-release_memory = SYSTEM.release_memory
 
 
 class BatchApplier:
@@ -233,15 +223,12 @@ class BatchApplier:
     ``news`` counts the new, changed and removed notes so far.
     """
 
-    def __init__(
-        self, cache: Cache, store: Store, progress: SyncProgress, *, stopwatch: Callable[[], float]
-    ) -> None:
-        self._progress = progress
+    def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
         self._keeps_lost = store.traits.versions is Versions.NONE
-        self._committer = BatchCommitter(cache, progress, keeps_lost=self._keeps_lost)
+        self._committer = BatchCommitter(cache, keeps_lost=self._keeps_lost)
         self._cache = cache
-        self._thread = ThreadConnection(cache)
+        self._thread: ThreadConnection | None = None
         self._stopwatch = stopwatch
         self._written: tuple[int, Counts] | None = None
         self._written_at = 0.0
@@ -283,10 +270,8 @@ class BatchApplier:
         Raises ``Superseded``.
         """
         if len(batch.remotes) > BULK_SIZE:
-            result = await self._thread.call(
-                lambda cache: BatchCommitter(
-                    cache, self._progress.with_cache(cache), keeps_lost=self._keeps_lost
-                ).commit(batch)
+            result = await self._in_thread(
+                lambda cache: BatchCommitter(cache, keeps_lost=self._keeps_lost).commit(batch)
             )
         else:
             result = self._committer.commit(batch)
@@ -301,7 +286,7 @@ class BatchApplier:
         if not self._cache.notes.tidy_due:
             return False
         resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True
-        more = resting and await self._thread.call(lambda cache: cache.notes.tidy())
+        more = resting and await self._in_thread(lambda cache: cache.notes.tidy())
         if not more:
             await self.close()  # or nobody would move the log meanwhile
         return more
@@ -314,94 +299,21 @@ class BatchApplier:
 
     async def close(self) -> None:
         """Close the thread's connection, until it is needed again."""
-        await self._thread.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.close()
+
+    async def _in_thread(self, work: Callable[[Cache], _Result]) -> _Result:
+        """Return what ``work`` returns, which many notes or words take time for."""
+        self._thread = self._thread or ThreadConnection(self._cache)
+        return await self._thread.call(work)
 
     def due_unresolved(self) -> tuple[str, ...]:
         """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
-        unresolved = self._progress.unresolved()
+        unresolved = self._cache.progress.unresolved()
         busy = self._committer.pending() if unresolved else set()
         return tuple(
             note_id
             for note_id in unresolved
             if note_id not in busy and not self._fetcher.blocks(note_id)
         )
-
-
-class ThreadConnection:
-    """Write much in a thread, through a connection of its own.
-
-    Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
-    the next page and answers tools. To SQLite the thread is one more process. The loop passes one
-    transaction at a time, so that whoever waits there for the write lock comes next. The connection
-    is open from the first :meth:`call` to :meth:`close`. A database in memory has none: there the loop writes.
-    """
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._opened: Cache | None = None
-        self._in_use = threading.Lock()
-        self._task: asyncio.Task[object] | None = None
-
-    async def call(self, work: Callable[[Cache], _Result]) -> _Result:
-        """Return what ``work`` returns. After a cancel, its transaction may still be finished."""
-        if self._cache.database.in_memory:
-            return work(self._cache)
-        try:
-            if self._opened is None:
-                self._opened = self._open()
-            task = asyncio.create_task(
-                run_in_thread(partial(_alone, work, self._opened, self._in_use))
-            )
-            self._task = task
-            return await asyncio.shield(task)
-        except CacheDamaged as damage:
-            self._cache.database.mark_damaged(damage.message)
-            raise
-
-    def _open(self) -> Cache:
-        opened, checkpointer = self._cache.open_another(), self._cache.database.checkpointer
-        try:
-            if checkpointer:
-                # Never both: SQLite before 3.51.3 can lose a transaction when two checkpoint at once.
-                self._cache.database.set_checkpointer(False)
-                opened.database.set_checkpointer(True)
-        except CacheError:
-            opened.close()
-            with suppress(CacheError):
-                self._cache.database.set_checkpointer(checkpointer)
-            raise
-        return opened
-
-    async def close(self) -> None:
-        """Close the connection; wait a moment for a transaction that is running.
-
-        If it runs longer, the connection is closed when it ends, and nobody is left to checkpoint here:
-        another process may lead by then. One in use is never closed: it stays open if the event loop ends before.
-        """
-        opened, self._opened = self._opened, None
-        task, self._task = self._task, None
-        if opened is None or task is None:
-            return
-
-        def finish(ended: asyncio.Task[object]) -> None:
-            if not ended.cancelled():
-                ended.exception()  # the caller got it
-            if self._in_use.locked():
-                return  # the loop ends and has cancelled the task; the thread goes on
-            opened.close()
-            if in_time:  # defence: one-process-moves-the-log =True
-                with suppress(CacheError):
-                    self._cache.database.set_checkpointer(opened.database.checkpointer)
-            release_memory()
-
-        await asyncio.wait({task}, timeout=_LAST_SECONDS)
-        in_time = task.done()
-        if in_time:
-            finish(task)
-        else:
-            task.add_done_callback(finish)
-
-
-def _alone(work: Callable[[Cache], _Result], cache: Cache, in_use: threading.Lock) -> _Result:
-    with in_use:
-        return work(cache)

@@ -14,6 +14,7 @@ from functools import partial
 from mcp_notarium.domain.note import Revision, Tombstone
 from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, RemoteVanished, StoreError
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.storage.sync_state import LoadProgress
 from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
 from mcp_notarium.sync.backoff import FeedHealth
@@ -28,7 +29,6 @@ from mcp_notarium.sync.listing_pages import (
     pages,
     read_ahead,
 )
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.pull_decisions import (
     Confirmed,
     Missing,
@@ -58,13 +58,12 @@ class BatchReader:
         store: Store,
         *,
         applier: BatchApplier,
-        progress: SyncProgress,
         stopwatch: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._store = store
         self._applier = applier
-        self._progress = progress
+        self._progress = cache.progress
         self._stopwatch = stopwatch
         traits = store.traits
         self._snapshot = traits.changes == Changes.SNAPSHOT
@@ -80,7 +79,7 @@ class BatchReader:
         Unresolved notes come last: they may be failing, and changes do not wait for them.
         """
         # defence: new-codec-reloads-index
-        await follow_codec(self._cache, self._store, self._progress)
+        await follow_codec(self._cache, self._store)
         unresolved = self._applier.due_unresolved()
         for source in self._due_sources(cursor_lost=cursor_lost):
             async with aclosing(source) as batches:
@@ -159,7 +158,7 @@ class BatchReader:
                 total = total if page.total is None else page.total
                 left_out += page.left_out
                 bookmark = partial(
-                    _mark_page,
+                    SyncProgress.mark_page,
                     anchor=anchor,
                     mark=page.next_mark,
                     total=total,
@@ -408,25 +407,6 @@ class BatchReader:
     def _in_trash(self, note_ids: set[str]) -> set[str]:
         notes = ((note_id, self._cache.notes.get(note_id)) for note_id in note_ids)
         return {note_id for note_id, note in notes if note is not None and note.trash}
-
-
-def _mark_page(
-    progress: SyncProgress,
-    *,
-    anchor: str,
-    mark: str | None,
-    total: int | None,
-    left_out: int,
-    began_empty: bool | None,
-    codec_version: int,
-) -> None:
-    progress.mark_left_out(left_out)
-    if began_empty is not None:
-        progress.mark_load_began(empty=began_empty, codec_version=codec_version)
-    if mark is None:
-        progress.mark_loaded(anchor=anchor, total=total)
-    else:
-        progress.mark_loading(anchor=anchor, mark=mark, total=total)
 
 
 class _FeedFailed(StoreError):

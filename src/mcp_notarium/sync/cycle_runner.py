@@ -24,7 +24,6 @@ from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
 from mcp_notarium.sync.batch_apply import Batch, BatchApplier, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from mcp_notarium.sync.writer import Writer
 
@@ -41,19 +40,16 @@ class CycleRunner:
         store: Store,
         writer: Writer,
         *,
-        progress: SyncProgress,
         stopwatch: Callable[[], float],
         log: Logger | None,
     ) -> None:
         self._cache = cache
         self._writer = writer
-        self._progress = progress
+        self._progress = cache.progress
         self._stopwatch = stopwatch
         self._log = log
-        self._applier = BatchApplier(cache, store, progress, stopwatch=stopwatch)
-        self.sources = BatchReader(
-            cache, store, applier=self._applier, progress=progress, stopwatch=stopwatch
-        )
+        self._applier = BatchApplier(cache, store, stopwatch=stopwatch)
+        self.sources = BatchReader(cache, store, applier=self._applier, stopwatch=stopwatch)
         self.state = State.IDLE
         self._logged_left_out = 0
         self._plan: Batches | None = None

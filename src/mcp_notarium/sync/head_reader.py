@@ -6,12 +6,12 @@ listing tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
+from mcp_notarium.domain.conflict_copy import has_arrived_in_part, plan_repair, same_but_blanks
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
@@ -27,7 +27,6 @@ from mcp_notarium.markup.obsidian_links import rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Retry, Store, VersionedStore, Versions, WriteGuard
 from mcp_notarium.stores.extensions import RevivingStore, find_inside, find_native, move_of
-from mcp_notarium.sync.conflict_copy import plan_repair, same_but_blanks
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_for_replay, get_newest, get_proven
 from mcp_notarium.sync.write_decisions import (
@@ -37,7 +36,6 @@ from mcp_notarium.sync.write_decisions import (
     Fact,
     Held,
     View,
-    has_arrived_in_part,
     held_for_creation,
     held_for_deletion,
     held_for_update,
@@ -60,7 +58,6 @@ class HeadReader:
         store: Store,
         *,
         journal: Journal,
-        clock: Callable[[], float],
         scope: WriteScope = ANYTHING,
     ) -> None:
         self._cache = cache
@@ -68,7 +65,6 @@ class HeadReader:
         self.scoped = scope.has_rules
         self._store = store
         self._journal = journal
-        self._clock = clock
         traits = store.traits
         self._merges = (traits.write_guard, traits.versions) == (
             WriteGuard.SERVER_MERGE,
@@ -98,7 +94,7 @@ class HeadReader:
         await self._require_change(base)
         if content is not None and (base is None) == (note is None):
             with suppress(StoreRejected):  # the save says that better
-                body = self._store.compose(base, content.cleaned(), now=self._clock())
+                body = self._journal.compose(base, content.cleaned())
                 note_id = base.id if base is not None else ""
                 await self._require_result(note_id, body, new=base is None)
 
@@ -151,7 +147,7 @@ class HeadReader:
 
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
         """Make what is to be sent over ``head``, and look what that meets beside the content."""
-        write, body = view.write, self._store.compose(head, wanted, now=self._clock())
+        write, body = view.write, self._journal.compose(head, wanted)
         await self._require_result(write.note_id, body, new=False)
         try:
             replaced = await find_native(self._store, write.note_id, body)
@@ -327,9 +323,9 @@ class HeadReader:
 
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
-        body = self._store.compose(head, wanted, now=self._clock())
+        body = self._journal.compose(head, wanted)
         if move := move_of(self._store, view.write.body):
-            moving = self._store.compose(head, replace(wanted, native=move), now=self._clock())
+            moving = self._journal.compose(head, replace(wanted, native=move))
             with suppress(VersionConflict):  # another one has followed
                 await find_native(self._store, head.id, moving)
                 body = moving

@@ -14,20 +14,15 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from mcp_notarium.domain.loss import find_taken
-from mcp_notarium.domain.note import (
-    Content,
-    PendingWrite,
-    Revision,
-    Tombstone,
-    WriteKind,
-)
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError
 from mcp_notarium.markup.obsidian_links import ENDING, Link, find_targets
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
-from mcp_notarium.stores.contract import SEEDED, Store
+from mcp_notarium.stores.contract import SEEDED, Store, Versions
+from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.write_errors import no_room_error
 
@@ -39,39 +34,27 @@ LONGEST_LEASE = 3600.0
 
 
 class Journal:
-    """Read and write the pending writes of one database, as one process.
-
-    ``store_has_versions``: the store itself keeps the newest revisions, under their etags: a save that only adds needs no text
-    here. ``keeps_ours``: it keeps none, or not each, so what is written from here becomes a version when another program
-    replaces it. ``keeps_lost``: it keeps nothing at all, see ``note_fetch``.
-    """
+    """Read and write the pending writes of one database, as one process."""
 
     def __init__(
         self,
         cache: Cache,
+        store: Store,
         *,
-        clock: Callable[[], float],
         owner: str,
         lease: float,
         owner_ended: Callable[[str], bool],
-        store_has_versions: bool = False,
-        keeps_ours: bool = False,
-        keeps_lost: bool = False,
-        own_form: Callable[[Revision], str] = lambda _revision: "",
-        form_losses: Callable[[Revision, bytes], tuple[str, ...]] = lambda _base, _body: (),
-        name_parts: Callable[[bytes], tuple[str, ...]] = lambda _native: (),
     ) -> None:
         self._cache = cache
-        self._clock = clock
+        self._store = store
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
-        self._store_has_versions = store_has_versions
-        self._keeps_ours = keeps_ours
-        self._keeps_lost = keeps_lost
-        self._own_form = own_form
-        self._form_losses = form_losses
-        self._name_parts = name_parts
+        self._traits = traits = store.traits
+        self._store_has_versions = traits.versions is Versions.BY_ETAG
+        """The store itself keeps the newest revisions, under their etags: a save that only adds needs no text here."""
+        self._keeps_ours = not self._store_has_versions and not traits.in_database
+        """The store keeps none, or not each: what is written from here becomes a version when another program replaces it."""
         self._claimed: set[str] = set()
         """Ids of the entries that this process finishes without a call that records an outcome."""
 
@@ -80,47 +63,50 @@ class Journal:
         *,
         note_id: str,
         kind: WriteKind,
-        base_etag: str | None,
         content: Content,
-        body: bytes,
+        over: Revision | None = None,
         write_id: str | None = None,
         copied: bool = False,
         repair: bool = False,
         after: str = "",
-        replaced: bytes | None = None,
         change_id: str = "",
         keeps: bool = False,
     ) -> PendingWrite:
         """Make an entry leased to this process from now on; it is not recorded yet.
 
+        ``over`` None: a first attempt gets its body when the head of the note is known; that of a new note has it at once.
         ``write_id`` None: a new one.
         """
-        now = self._clock()
+        now = self._cache.clock()
+        composed = over is not None or kind is WriteKind.CREATE
         return PendingWrite(
             write_id=write_id or uuid.uuid4().hex,
             note_id=note_id,
             kind=kind,
-            base_etag=base_etag,
+            base_etag=over.etag if over else None,
             content=content,
-            body=body,
+            body=self.compose(over, content) if composed else b"",
             created_at=now,
             owner=self._owner,
             lease_until=now + self._lease,
             copied=copied,
             repair=repair,
             after=after,
-            replaced=replaced,
             change_id=change_id,
             keeps=keeps,
         )
 
-    def make_id(self, store: Store, content: Content, *, seed: str, attempt: int) -> str:
+    def compose(self, base: Revision | None, content: Content) -> bytes:
+        """Return what is pushed now to make ``content`` of a revision, or of nothing."""
+        return self._store.compose(base, content, now=self._cache.clock())
+
+    def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
         """Make the id of a new note. Where rules hide notes, it is one that no note has.
 
         Else a name that is taken, though no visible note has it, would betray a hidden note.
         """
         hides = self._judge.rules.has_rules
-        return store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
+        return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
     def record(
         self,
@@ -168,7 +154,7 @@ class Journal:
         sizes = [size for write in writes if (size := self._size_of_taken(write)) is not None]
         size = sum(sizes) + ROW_BYTES * (len(sizes) - 1)
         # defence: last-room-counted-once
-        if sizes and not self._cache.versions.has_room(size, now=self._clock()):
+        if sizes and not self._cache.versions.has_room(size, now=self._cache.clock()):
             raise no_room_error(writes[0].note_id)
 
     def _size_of_taken(self, write: PendingWrite) -> int | None:
@@ -182,7 +168,7 @@ class Journal:
         native = write.replaced or b""
         if not self._takes(base, write.content, write.body, native):
             return None
-        return size + len(native or self._own_form(base).encode())
+        return size + len(native or self._traits.own_form(base).encode())
 
     async def flush(self) -> None:
         """Wait until the disk has what was recorded. Raises ``CacheError``."""
@@ -215,7 +201,7 @@ class Journal:
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):
-                if isinstance(head, Tombstone) and self._keeps_lost:
+                if isinstance(head, Tombstone) and self._traits.versions is Versions.NONE:
                     note_fetch.forget(self._cache, head.id)
                 else:
                     self._cache.notes.apply([head])
@@ -239,7 +225,7 @@ class Journal:
                 write,
                 base_etag=base.etag if base else None,
                 client=entry.client,
-                lease_until=self._clock() + self._lease,
+                lease_until=self._cache.clock() + self._lease,
                 first_etag=entry.first_etag or entry.base_etag,
             )
             self._cache.journal.add(rebased)
@@ -269,7 +255,7 @@ class Journal:
         """
         # A version that is shown must not be given again after a loss of power.
         claimed = write.write_id in self._claimed
-        late = self._clock() >= write.lease_until  # another process may have it, and answers
+        late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
         with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
@@ -285,7 +271,7 @@ class Journal:
                 if not (stored and any(isinstance(made, Revision) for made in storing)):
                     self._cache.journal.drop_following(write.write_id)
                 if differs:
-                    self._cache.sync_state.record_difference(at=self._clock())
+                    self._cache.sync_state.record_difference(at=self._cache.clock())
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
         if claimed:
@@ -320,7 +306,7 @@ class Journal:
             self._cache.versions.keep(
                 base,
                 number=note.local_version,
-                at=self._clock(),
+                at=self._cache.clock(),
                 by=entry.client,
                 made=None,
                 in_store=False,
@@ -344,7 +330,7 @@ class Journal:
             for new in storing:
                 if isinstance(new, Revision):
                     self._cache.versions.keep(
-                        new, number=CREATION, at=self._clock(), by=write.client, made=new.etag, in_store=True
+                        new, number=CREATION, at=self._cache.clock(), by=write.client, made=new.etag, in_store=True
                     )  # fmt: skip
         if write.kind is not WriteKind.UPDATE:
             return
@@ -368,7 +354,7 @@ class Journal:
             self._cache.versions.keep(
                 base,
                 number=note.local_version,
-                at=self._clock(),
+                at=self._cache.clock(),
                 by=write.client,
                 made=made,
                 # defence: dropped-text-kept -stays
@@ -385,14 +371,14 @@ class Journal:
         # defence: taken-text-not-pushed-out =False
         return bool(
             find_taken(base.content, content)
-            or self._name_parts(native)
-            or self._form_losses(base, body)
+            or name_parts(self._store, native)
+            or self._traits.form_losses(base, body)
         )
 
     def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
         """Return the store's own form of what was replaced; b'' if that is the same now."""
-        form = self._own_form(base)
-        same = isinstance(stored, Revision) and form == self._own_form(stored)
+        form = self._traits.own_form(base)
+        same = isinstance(stored, Revision) and form == self._traits.own_form(stored)
         return b"" if same else form.encode()
 
     def reject(self, write: PendingWrite, reason: str) -> None:
@@ -450,7 +436,7 @@ class Journal:
 
     def claim(self, write: PendingWrite) -> PendingWrite | None:
         """Lease the entry to this process; None if another process is working on it."""
-        now = self._clock()
+        now = self._cache.clock()
         claimed = self._cache.journal.claim(
             write.write_id,
             owner=self._owner,
@@ -466,7 +452,7 @@ class Journal:
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
-        mine, now = write.owner == self._owner, self._clock()
+        mine, now = write.owner == self._owner, self._cache.clock()
         leased = now < write.lease_until <= now + LONGEST_LEASE
         return mine or not leased or self._owner_ended(write.owner)
 

@@ -35,18 +35,10 @@ MOST_TRIES = 10
 class LinkWriter:
     """Make such writes, one for each note."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        store: Store,
-        *,
-        journal: Journal,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, cache: Cache, store: Store, journal: Journal) -> None:
         self._cache = cache
         self._store = store
         self._journal = journal
-        self._clock = clock
 
     def make(self, renaming: PendingWrite, links: Mapping[str, Changes]) -> list[PendingWrite]:
         """Make the entries. A note is left out that has an unanswered write, or that cannot hold the new links."""
@@ -60,19 +52,18 @@ class LinkWriter:
             return None
         content = replace(base.content, text=rewrite_links(base.content.text, changes))
         with suppress(StoreRejected):
-            body = self._store.compose(base, content, now=self._clock())
-            stored = self._store.revision_of(note_id, body).content
+            entry = self._journal.make(
+                note_id=note_id,
+                kind=WriteKind.UPDATE,
+                content=content,
+                over=base,
+                copied=True,  # a link is not worth a conflict copy
+                after=renaming.write_id,
+                change_id=renaming.change_id,
+            )
+            stored = self._store.revision_of(note_id, entry.body).content
             if stored != base.content and self._journal.sees(note_id, stored):
-                return self._journal.make(
-                    note_id=note_id,
-                    kind=WriteKind.UPDATE,
-                    base_etag=base.etag,
-                    content=content,
-                    body=body,
-                    copied=True,  # a link is not worth a conflict copy
-                    after=renaming.write_id,
-                    change_id=renaming.change_id,
-                )
+                return entry
         return None
 
 

@@ -18,7 +18,6 @@ from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, St
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import ListingPage, Store
-from mcp_notarium.sync.progress import SyncProgress
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -124,9 +123,7 @@ async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ListingPage
         await ready.put(_Ended())
 
 
-async def reload_index(
-    cache: Cache, store: Store, progress: SyncProgress, act: Act | None = None
-) -> None:
+async def reload_index(cache: Cache, store: Store, act: Act | None = None) -> None:
     """Empty the index, so that the next cycle loads everything; unfinished writes stay.
 
     ``act`` is recorded with it. Raises what the store raises, with nothing emptied, if it cannot be read.
@@ -137,17 +134,18 @@ async def reload_index(
     with cache.transaction(durable=True) if act is None else act.transaction():
         bases = _unfinished_bases(cache)
         cache.notes.clear()
-        progress.mark_emptied()
+        cache.progress.mark_emptied()
         # Without its base the text of an unfinished write could not be merged any more.
         # defence: reload-keeps-bases
         cache.notes.apply(_base_again(base, newest.get(base.id)) for base in bases)
 
 
-async def follow_codec(cache: Cache, store: Store, progress: SyncProgress) -> None:
+async def follow_codec(cache: Cache, store: Store) -> None:
     """Reload an index that another codec version has filled. Raises as :func:`reload_index` does."""
-    nothing_here = progress.codec_version is None and not cache.notes.counts().total
-    if progress.codec_version != store.codec_version and not nothing_here:
-        await reload_index(cache, store, progress)
+    filled_by = cache.progress.codec_version
+    nothing_here = filled_by is None and not cache.notes.counts().total
+    if filled_by != store.codec_version and not nothing_here:
+        await reload_index(cache, store)
 
 
 def _unfinished_bases(cache: Cache) -> list[Revision]:

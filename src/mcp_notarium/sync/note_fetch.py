@@ -262,4 +262,4 @@ def forget(cache: Cache, note_id: str) -> None:
     lost = find_lost(cache, [note_id])
     cache.notes.apply([Tombstone(note_id)])
     for number, base in lost:
-        cache.versions.keep_lost(base, number=number, at=cache.versions.clock())
+        cache.versions.keep_lost(base, number=number, at=cache.clock())

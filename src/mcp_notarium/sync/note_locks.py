@@ -1,4 +1,4 @@
-"""Serialize writes per note, also after a cancellation, limit how many write at once, and name the process that does.
+"""Serialize writes per note, also after a cancellation, and limit how many write at once.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
 Until then the note stays locked, and the call keeps its place.
@@ -7,16 +7,12 @@ Until then the note stays locked, and the call keeps its place.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from mcp_notarium.stores.contract import WITHDRAWN
-from mcp_notarium.system import SYSTEM
 
 T = TypeVar("T")
 _Locks = WeakValueDictionary[str, asyncio.Lock]
@@ -156,20 +152,3 @@ def _lock_of(locks: _Locks, key: str) -> asyncio.Lock:
     if lock is None:
         lock = locks[key] = asyncio.Lock()
     return lock
-
-
-def make_owner_name() -> str:
-    """Make a name for this process: machine, process id and a random part against reuse."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-
-
-def process_ended(owner: str) -> bool:
-    """Tell whether the named process is known to have ended.
-
-    Only processes of this machine are checked. For others, and where the system cannot be asked
-    without harm, the answer is False and the lease decides.
-    """
-    machine, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if machine != socket.gethostname() or not rest.isdecimal() or int(rest) < 1:
-        return False
-    return SYSTEM.has_ended(int(rest))

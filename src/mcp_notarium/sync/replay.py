@@ -55,7 +55,6 @@ class Replay:
         journal: Journal,
         attempt: WriteAttempt,
         locks: NoteLocks,
-        clock: Callable[[], float],
         stopwatch: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -64,7 +63,6 @@ class Replay:
         self._journal = journal
         self._attempt = attempt
         self._locks = locks
-        self._clock = clock
         self._sleep = sleep
         self._created: dict[str, tuple[Content, WriteResult, str | None]] = {}
         """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
@@ -185,7 +183,7 @@ class Replay:
         Raises ``OutcomeUnknown`` if it stays unanswered.
         """
         asked = replace(content, native="")
-        body = self._store.compose(None, content, now=self._clock()) if content.native else None
+        body = self._journal.compose(None, content) if content.native else None
         same = (
             write
             for write in self._cache.journal.in_flight()

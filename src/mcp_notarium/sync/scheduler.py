@@ -16,51 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
-from mcp_notarium.files.locks import FileLock
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.listing_pages import reload_index
-from mcp_notarium.sync.progress import SyncProgress, SyncStatus, read_status
+from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
 
 if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
-
-
-class Leader:
-    """Hold the lock of the process that syncs and checkpoints, or try to get it.
-
-    The system releases the lock of a process that ends in any way, so a killed leader leaves no trace.
-    ``path`` None: no other process has the database.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock: FileLock | None = None
-
-    @property
-    def held(self) -> bool:
-        """Tell whether this process leads."""
-        return self._path is None or (self._lock is not None and self._lock.is_locked)
-
-    def acquire(self) -> bool:
-        """Try to lead; False if another process does, or if locks do not work here."""
-        if self.held or self._path is None:
-            return True
-        if self._lock is None:
-            self._lock = FileLock(self._path)
-        try:
-            return self._lock.acquire()
-        except OSError:
-            return False
-
-    def release(self) -> None:
-        """Release the lock, so that another process can lead. Idempotent."""
-        if self._lock is not None:
-            self._lock.release()
 
 
 TICK = 1.0
@@ -92,8 +59,7 @@ LEADER_SILENT = "the process that syncs stores nothing any more; is the disk ful
 class Scheduler:
     """Keep one database in step with the store, in this or another process.
 
-    ``clock`` gives the epoch seconds that are stored; waits are measured by ``stopwatch``, which
-    nobody sets.
+    Waits are measured by ``stopwatch``, which nobody sets.
     """
 
     def __init__(
@@ -102,7 +68,6 @@ class Scheduler:
         store: Store,
         writer: Writer,
         *,
-        clock: Callable[[], float],
         stopwatch: Callable[[], float],
         interval: float,
         leader_lock_path: Path | None,
@@ -113,7 +78,6 @@ class Scheduler:
         self._cache = cache
         self._store = store
         self._writer = writer
-        self._clock = clock
         self._stopwatch = stopwatch
         self._started = stopwatch()
         self._interval = interval
@@ -121,15 +85,10 @@ class Scheduler:
         self._sleep = sleep
         self._jitter = jitter
         self._leader = Leader(leader_lock_path)
-        self._progress = SyncProgress(cache, clock=clock)
-        self._runner = CycleRunner(
-            cache,
-            store,
-            writer,
-            progress=self._progress,
-            stopwatch=stopwatch,
-            log=log,
-        )
+        self.leads = self._is_alone = leader_lock_path is None
+        """Whether this process is the one that syncs."""
+        self._progress = cache.progress
+        self._runner = CycleRunner(cache, store, writer, stopwatch=stopwatch, log=log)
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -143,6 +102,7 @@ class Scheduler:
                 while not self._leader.acquire():
                     self._woken.clear()
                     await self._tick(TICK, None)
+                self.leads = True
                 self._cache.database.set_checkpointer(True)
                 if self._log:
                     self._log.info("sync.leading")
@@ -156,7 +116,7 @@ class Scheduler:
     def wake(self) -> None:
         """Stop waiting for the next interval, because something may have changed. Never fails."""
         self._woken.set()
-        if not self._leader.held:
+        if not self.leads:
             with suppress(CacheError):
                 self._progress.request_cycle()
 
@@ -187,14 +147,14 @@ class Scheduler:
 
         Raises what the store raises, with nothing emptied, if it cannot be read.
         """
-        await reload_index(self._cache, self._store, self._progress, act)
+        await reload_index(self._cache, self._store, act)
         self.wake()
 
     def status(self) -> SyncStatus:
         """Return how sync stands."""
         status = read_status(
             self._cache,
-            leading=self._runner.state if self._leader.held else None,
+            leading=self._runner.state if self.leads else None,
             failure=self._runner.last_failure,
         )
         return replace(status, last_error=LEADER_SILENT) if self._leader_silent(status) else status
@@ -205,18 +165,13 @@ class Scheduler:
         reports = Changes.FEED in self._store.traits.changes or self._store.traits.long_poll
         return reports and self._runner.sources.feed.usable(self._stopwatch())
 
-    @property
-    def leads(self) -> bool:
-        """Tell whether this process is the one that syncs."""
-        return self._leader.held
-
     def _leader_silent(self, status: SyncStatus) -> bool:
         """Tell whether the leader has long stored nothing: on a full disk it cannot store the reason."""
         if status.leader or status.state is not State.IDLE or status.last_error:
             return False
         limit = max(SILENT_SECONDS, SILENT_INTERVALS * self._interval)
         waited = self._stopwatch() - self._started
-        return min(waited, self._clock() - (status.last_sync_at or 0.0)) > limit
+        return min(waited, self._cache.clock() - (status.last_sync_at or 0.0)) > limit
 
     # Leading.
 
@@ -235,6 +190,7 @@ class Scheduler:
         await self._runner.close()
         with suppress(CacheError):
             self._cache.database.set_checkpointer(False)
+        self.leads = self._is_alone
         self._leader.release()
 
     async def _hand_over_lead(self) -> None:
@@ -337,7 +293,7 @@ class Scheduler:
     async def _tidy_index(self) -> bool:
         """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
-            return self._leader.held and await self._runner.tidy()
+            return self.leads and await self._runner.tidy()
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:

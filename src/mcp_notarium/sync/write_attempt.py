@@ -22,11 +22,9 @@ from mcp_notarium.errors import (
     LoginRequired,
     NotariumError,
     NoteNotFound,
-    RateLimited,
     StoreError,
     StoreProtocolError,
     StoreRejected,
-    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.storage.audit_log import Act, not_recorded_error
@@ -84,7 +82,6 @@ class WriteAttempt:
         heads: HeadReader,
         pusher: Pusher,
         commit: WriteCommit,
-        clock: Callable[[], float],
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
@@ -93,9 +90,8 @@ class WriteAttempt:
         self._heads = heads
         self._pusher = pusher
         self._commit = commit
-        self._clock = clock
         self._on_step = on_step
-        self._links = LinkWriter(cache, store, journal=journal, clock=clock)
+        self._links = LinkWriter(cache, store, journal)
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
         """Attempt what a caller waits for, who holds ``lock``. AGAIN: nothing is stored, because the note has changed meanwhile.
@@ -111,10 +107,8 @@ class WriteAttempt:
                 view = await self._heads.look_first(view, asked)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
-        if decide(view.case) in (Step.PUSH, Step.MERGE):
-            work = self._send_first(view, asked)
-            return await (work if self._store.traits.in_database else lock.run_cancellable(work))
-        return await self._carry_out(view, asked)
+        work = self._carry_out(view, asked)
+        return await (work if self._store.traits.in_database else lock.run_cancellable(work))
 
     async def following(self, write: PendingWrite, base: Content = NOTHING) -> WriteResult:
         """Send what was recorded with another write, over ``base``. WAITING: it stays in the journal for the next cycle."""
@@ -149,10 +143,8 @@ class WriteAttempt:
         step = decide(view.case)
         if step is Step.REFUSE:
             raise self._refuse(view, cast("Asked", asked))
-        if step is Step.DONE and view.lacking is not None and view.base is not None:
-            return await self._follow(self._commit.put_back(view.write, view.base, view.lacking))
         if step is Step.DONE:
-            return self._finish(view, asked)
+            return await self._finish(view, asked)
         if step is Step.COPY:
             head = cast("Revision | Tombstone", view.head)
             return await self._follow(self._commit.keep_as_copy(view.write, instead=head))
@@ -160,103 +152,70 @@ class WriteAttempt:
             return await self._take_new_id(view, asked)
         if step is Step.KEEP_NAME:
             return await self._keep_name(view)
+        if asked is not None and self._store.traits.in_database:
+            return await self._store_with_us(view, asked)
+        return await self._send(view, asked, base)
+
+    async def _send(self, view: View, asked: Asked | None, base: Content | None) -> WriteResult:
+        """Record what the journal does not say yet, push it, commit the answer, and send what follows.
+
+        ``base``: what the write goes over, if nothing was read.
+        """
         over = base if base is not None else view.base.content if view.base else NOTHING
-        return await self._send_recorded(view, over)
-
-    async def _send_first(self, view: View, asked: Asked) -> WriteResult:
-        """Record the write, push it, commit the answer, and let links follow."""
-        write, head = view.write, view.base
-        following = self._links.make(write, asked.links) if asked.links else []
+        following = self._links.make(view.write, asked.links) if asked and asked.links else []
+        recorded = await self._record(view, asked, following)
+        if recorded is None:
+            return await self._meet_other_write(view, asked)
+        view = replace(view, write=recorded)
         try:
-            if self._store.traits.in_database:
-                return _told(self._store_with_us(write, asked.act, head), asked, head)
-            if not await self._record(view, asked, following):
-                if write.kind is WriteKind.UPDATE:
-                    return _AGAIN
-                held = Held.TAKEN if write.kind is WriteKind.CREATE else Held.CLASHING
-                return await self._carry_out(view.holding(held), asked)
-            try:
-                base = head.content if head else NOTHING
-                committed = await self._push(write, base, repeated=False)
-            except NOT_STORED:
-                self._drop(write)
-                raise
-        except (IdTaken, VersionConflict, NoteNotFound, StoreRejected) as error:
+            committed = await self._push_dated(view, over)
+        except NOT_STORED as error:
+            if asked is not None:
+                self._drop(view.write)
             return await self._meet_refusal(error, view, asked)
-        except (StoreUnavailable, LoginRequired, RateLimited) as error:
-            raise add_outcome(error, _nothing_done(write)) from None
-        result = _told(await self._follow(committed), asked, head)
-        if result.outcome is WriteOutcome.AGAIN:
-            self._drop(write)
+        result = await self._follow(committed)
+        if asked is None:
             return result
-        ended = await self._send_links(following) if result.stored else {}
-        sent = tuple(one for one, how in ended.items() if how.stored)
-        refused = (one for one, how in ended.items() if how.outcome is WriteOutcome.REFUSED)
-        waiting = tuple({entry.note_id for entry in following} - {*sent, *refused})
-        return replace(result, relinked=sent, waiting=waiting)
+        result = _told(result, asked, view.base)
+        if result.outcome is WriteOutcome.AGAIN:
+            self._drop(view.write)
+            return result
+        return await self._send_links(following, result)
 
-    async def _meet_refusal(self, error: NotariumError, view: View, asked: Asked) -> WriteResult:
-        """Decide again, or tell the caller, after the store has certainly not taken the write."""
-        write = view.write
-        if write.kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
-            now = await self._heads.look_after_refusal(view, error)
-            return await self._carry_out(now, asked)
-        if write.kind is WriteKind.DELETE:
-            raise add_outcome(error, NOT_REMOVED) from None
+    async def _meet_other_write(self, view: View, asked: Asked | None) -> WriteResult:
+        """Decide again about a write that could not be recorded, because the note has another one or has changed."""
+        if asked is None:
+            return _AGAIN
+        met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
+        return await self._meet_refusal(met("the note has changed in the index"), view, asked)
+
+    async def _meet_refusal(
+        self, error: NotariumError, view: View, asked: Asked | None
+    ) -> WriteResult:
+        """Decide again about a write that the store has certainly not taken, or raise why it has not."""
+        write, kind = view.write, view.write.kind
+        repeated = view.case.attempt is Attempt.REPEATED
         if isinstance(error, IdTaken):
+            if kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone):
+                return _AGAIN  # nothing had its id a moment ago: what has it now may be this very write
             return await self._carry_out(view.holding(Held.TAKEN), asked)
-        if isinstance(error, NoteNotFound) and write.kind is WriteKind.CREATE:
-            raise StoreProtocolError(
-                "the note store confirmed the new note and then reported that it does not exist; "
-                "nothing was saved"
-            ) from None
-        if isinstance(error, NoteNotFound):
+        if kind is WriteKind.DELETE and isinstance(error, VersionConflict | StoreRejected):
+            now = await self._heads.look_after_refusal(view, error)
+            decides = asked is not None or now.case.held is Held.REFUSING
+            return await self._carry_out(now, asked) if decides else _AGAIN
+        if kind is WriteKind.CREATE and isinstance(error, NoteNotFound):
+            if repeated:  # the store remembers the write: its note was removed after it arrived
+                return await self._finish(replace(view, head=Tombstone(write.note_id)), None)
+            error = StoreProtocolError(
+                "the note store confirmed the new note and then reported that it does not exist"
+            )
+        if asked and kind is WriteKind.UPDATE and isinstance(error, NoteNotFound):
             gone = replace(view, head=Tombstone(write.note_id), seen=write.base_etag)
             return await self._carry_out(gone.holding(Held.NOTHING), replace(asked, round=1))
-        if isinstance(error, VersionConflict) and write.kind is WriteKind.UPDATE:
+        changed = isinstance(error, VersionConflict | NoteNotFound)
+        if changed and (repeated or (asked and kind is WriteKind.UPDATE)):
             return _AGAIN
-        raise add_outcome(error, NOT_SAVED) from None
-
-    async def _send_recorded(self, view: View, base: Content) -> WriteResult:
-        """Push an entry that is in the journal, and commit the answer."""
-        write = view.write
-        repeated = view.case.attempt is Attempt.REPEATED
-        if view.changed:
-            rebased = self._journal.rebase(write, base=view.base, in_part=view.in_part)
-            if rebased is None:
-                return _AGAIN
-            write = rebased
-        try:
-            try:
-                committed = await self._push(write, base, repeated=repeated)
-            except DateRefused:
-                if not repeated:
-                    raise
-                # The clock was wrong before: once more with the present time.
-                body = self._store.compose(view.base, write.content, now=self._clock())
-                dated = self._journal.rebase(replace(write, body=body), base=view.base)
-                if dated is None:
-                    return _AGAIN
-                committed = await self._push(dated, base, repeated=True)
-        except IdTaken:
-            if write.kind is WriteKind.CREATE and repeated and isinstance(view.head, Tombstone):
-                return _AGAIN  # nothing had its id a moment ago: what has it now may be this very write
-            return await self._carry_out(replace(view, write=write).holding(Held.TAKEN))
-        except (NoteNotFound, VersionConflict, StoreRejected) as error:
-            return await self._meet_change(error, replace(view, write=write))
-        return await self._follow(committed)
-
-    async def _meet_change(self, error: NotariumError, view: View) -> WriteResult:
-        write = view.write
-        if write.kind is WriteKind.DELETE and not isinstance(error, NoteNotFound):
-            now = await self._heads.look_after_refusal(view, error)
-            return await self._carry_out(now) if now.case.held is Held.REFUSING else _AGAIN
-        if isinstance(error, StoreRejected) or view.case.attempt is not Attempt.REPEATED:
-            raise error
-        if isinstance(error, NoteNotFound) and write.kind is WriteKind.CREATE:
-            # The store remembers the write but has no such note: it was removed after it arrived.
-            return self._finish(replace(view, head=Tombstone(write.note_id)), None)
-        return _AGAIN
+        raise add_outcome(error, _nothing_done(write)) if asked else error
 
     async def _take_new_id(self, view: View, asked: Asked | None) -> WriteResult:
         """Let a new note have the next id. A caller's has no entry yet: its lock is on the id, so the caller takes the next."""
@@ -264,7 +223,7 @@ class WriteAttempt:
         if asked is not None:
             return _AGAIN
         ids = [
-            self._journal.make_id(self._store, write.content, seed=write.write_id, attempt=number)
+            self._journal.make_id(write.content, seed=write.write_id, attempt=number)
             for number in range(MOST_IDS)
         ]
         number = ids.index(write.note_id) + 1 if write.note_id in ids else 1
@@ -280,13 +239,15 @@ class WriteAttempt:
         self._journal.drop_following(write)
         named = replace(write.content, title=head.content.title)
         if named == head.content:
-            return self._finish(view, None)
+            return await self._finish(view, None)
         view = await self._heads.redraft(view, head, named)
         return await self._carry_out(view.holding(Held.BASE))
 
-    def _finish(self, view: View, asked: Asked | None) -> WriteResult:
-        """End a write for which nothing is left to do."""
+    async def _finish(self, view: View, asked: Asked | None) -> WriteResult:
+        """End a write that need not be sent, or not again; put back what an earlier attempt has taken from the note."""
         write, head = view.write, view.head
+        if view.lacking is not None and view.base is not None:
+            return await self._follow(self._commit.put_back(write, view.base, view.lacking))
         if asked is None:
             return self._commit.finish_arrived(
                 write, head, overtaken=view.case.held is Held.OVERTAKEN
@@ -320,22 +281,42 @@ class WriteAttempt:
 
     # Recording and sending.
 
-    async def _record(self, view: View, asked: Asked, following: Sequence[PendingWrite]) -> bool:
-        """Put a new entry on the disk, with its audit record, before anything is sent; see :meth:`Journal.record`.
+    async def _record(
+        self, view: View, asked: Asked | None, following: Sequence[PendingWrite]
+    ) -> PendingWrite | None:
+        """Put an entry on the disk before it is sent, a new one with its audit record; return it as it is there.
 
-        Raises ``NotRecorded`` if the disk does not take it.
+        None: see :meth:`Journal.record` and :meth:`Journal.rebase`. Raises ``NotRecorded`` if the disk does not take a new one.
         """
         write, base = view.write, view.base
+        if asked is None:
+            if not view.changed:
+                return write
+            return self._journal.rebase(write, base=base, in_part=view.in_part)
         if not self._journal.record(
             write, act=asked.act, base=base, seen=view.seen, following=following
         ):
-            return False
+            return None
         try:
             await self._journal.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
             self._drop(write)
             raise not_recorded_error(error) from error
-        return True
+        return write
+
+    async def _push_dated(self, view: View, base: Content) -> Committed:
+        """Push an entry; a repeated one whose date is refused once more with the present time."""
+        write, repeated = view.write, view.case.attempt is Attempt.REPEATED
+        try:
+            return await self._push(write, base, repeated=repeated)
+        except DateRefused:
+            if not repeated:
+                raise
+            body = self._journal.compose(view.base, write.content)
+            dated = self._journal.rebase(replace(write, body=body), base=view.base)
+            if dated is None:
+                return Committed(_AGAIN)
+            return await self._push(dated, base, repeated=True)
 
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
         """Push one recorded entry and commit the answer."""
@@ -363,14 +344,19 @@ class WriteAttempt:
         repaired = await self.following(repair, committed.held) if repair else None
         return committed.result.followed_by(copied, repaired, lost=committed.lost)
 
-    async def _send_links(self, entries: Sequence[PendingWrite]) -> dict[str, WriteResult]:
-        """Send entries whose renaming is stored; return how that ended, by the ids of the notes. The rest is finished later."""
+    async def _send_links(
+        self, entries: Sequence[PendingWrite], result: WriteResult
+    ) -> WriteResult:
+        """Send entries whose renaming is stored, and add how that ended. The rest is finished later."""
         ended = {}
-        for entry in entries:
+        for entry in entries if result.stored else ():
             base = self._cache.notes.base(entry.note_id)
             if base is not None:
                 ended[entry.note_id] = await self.following(entry, base.content)
-        return ended
+        sent = tuple(one for one, how in ended.items() if how.stored)
+        refused = (one for one, how in ended.items() if how.outcome is WriteOutcome.REFUSED)
+        waiting = tuple({entry.note_id for entry in entries} - {*sent, *refused})
+        return replace(result, relinked=sent, waiting=waiting)
 
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
         """Store CREATEs in one transaction, where the store is in the database.
@@ -387,14 +373,16 @@ class WriteAttempt:
                     refused.append(error)
         return refused
 
-    def _store_with_us(
-        self, write: PendingWrite, act: Act | None, base: Revision | None
-    ) -> WriteResult:
+    async def _store_with_us(self, view: View, asked: Asked) -> WriteResult:
         """Store, record and commit in one transaction, where the store is in the database: nothing can be in doubt."""
-        with self._transaction(act):
-            stored = self._store_in_transaction(write, act.client if act else "", base)
+        write, act, base = view.write, asked.act, view.base
+        try:
+            with self._transaction(act):
+                stored = self._store_in_transaction(write, act.client if act else "", base)
+        except NOT_STORED as error:
+            return await self._meet_refusal(error, view, asked)
         content = stored.content if isinstance(stored, Revision) else None
-        return WriteResult(WriteOutcome.STORED, stored.id, content=content)
+        return _told(WriteResult(WriteOutcome.STORED, stored.id, content=content), asked, base)
 
     def _store_in_transaction(
         self, write: PendingWrite, client: str, base: Revision | None

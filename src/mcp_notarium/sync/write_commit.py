@@ -10,11 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.merge import merge_tags
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
-from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
-from mcp_notarium.sync.conflict_copy import (
+from mcp_notarium.domain.conflict_copy import (
     StoredAs,
     compare_stored,
     copy_content,
@@ -22,12 +18,17 @@ from mcp_notarium.sync.conflict_copy import (
     differences,
     plan_repair,
     same_but_blanks,
+    settle,
     with_lost_tags,
 )
+from mcp_notarium.domain.merge import merge_tags
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
+from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
+from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult, settle
+from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
 NOTHING = Content(text="")
@@ -60,14 +61,12 @@ class WriteCommit:
         store: Store,
         journal: Journal,
         *,
-        clock: Callable[[], float],
         on_step: Callable[[str], None],
         on_difference: Callable[[str], None],
     ) -> None:
         self._store = store
         self._overwrites = store.traits.write_guard is WriteGuard.LAST_WRITER
         self._journal = journal
-        self._clock = clock
         self._on_step = on_step
         self._on_difference = on_difference
 
@@ -136,12 +135,16 @@ class WriteCommit:
         )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
-        """Tell whether the note is what the write made: the answer is lost, so its content or its date must tell."""
+        """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
+
+        That is its date where the store keeps the dates it is given, and all its content elsewhere.
+        """
         if write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        dated = self._store.traits.dates and head.modified_at == sent.modified_at
-        return head.id == sent.id and (dated or head.content == sent.content)
+        if self._store.traits.dates:
+            return head.id == sent.id and head.modified_at == sent.modified_at
+        return head.id == sent.id and head.content == sent.content
 
     def finish(
         self,
@@ -171,9 +174,8 @@ class WriteCommit:
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,
-            base_etag=stored.etag,
             content=stored.content,
-            body=self._store.compose(stored, stored.content, now=self._clock()),
+            over=stored,
             copied=True,
             after=write.after,
         )
@@ -505,22 +507,15 @@ class WriteCommit:
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(
             write_id=write_id,
-            note_id=self._journal.make_id(self._store, content, seed=write_id, attempt=0),
+            note_id=self._journal.make_id(content, seed=write_id, attempt=0),
             kind=WriteKind.CREATE,
-            base_etag=None,
             content=content,
-            body=self._store.compose(None, content, now=self._clock()),
             copied=True,
         )
 
     def _repair_of(self, stored: Revision, wanted: Content) -> PendingWrite:
         return self._journal.make(
-            note_id=stored.id,
-            kind=WriteKind.UPDATE,
-            base_etag=stored.etag,
-            content=wanted,
-            body=self._store.compose(stored, wanted, now=self._clock()),
-            repair=True,
+            note_id=stored.id, kind=WriteKind.UPDATE, content=wanted, over=stored, repair=True
         )
 
 

@@ -1,8 +1,7 @@
 """Decide about one write, given what the store holds now, and hold how it ended. Pure: values in, decisions out.
 
 Everything that is decided about a write before it is pushed stands in ``DECISIONS``, whoever makes the attempt.
-What becomes of two texts that have met in a store which keeps only the last one stands in ``settle``.
-``write_attempt`` carries both out.
+``write_attempt`` carries it out. What becomes of texts that have met in the store stands in ``domain.conflict_copy``.
 
 What is claimed is stored: a copy that is named exists, and ``merged`` is said of what the note holds.
 """
@@ -13,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.diff import find_changes
-from mcp_notarium.domain.lines import split_lines
+from mcp_notarium.domain.conflict_copy import contains_change, merge_repair, with_lost_tags
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import (
     Content,
@@ -26,8 +24,6 @@ from mcp_notarium.domain.note import (
     Tombstone,
     WriteKind,
 )
-from mcp_notarium.domain.properties import shown_value
-from mcp_notarium.sync.conflict_copy import contains_change, merge_repair, with_lost_tags
 
 if TYPE_CHECKING:
     from mcp_notarium.errors import NotariumError
@@ -233,31 +229,6 @@ def held_for_update(
     return Held.OURS if merged == head.content else Held.MERGEABLE, merged
 
 
-def has_arrived_in_part(*, base: Content | None, sent: Content, stored: Content) -> bool:
-    """Tell whether a note is somewhere on the way from ``base`` (None: not known) to ``sent``, one request after the other."""
-    if base is None:
-        return False
-    wholes = [(one.text, one.title, one.trash) for one in (base, sent, stored)]
-    if any(now not in (old, new) for old, new, now in zip(*wholes, strict=True)):
-        return False
-    return _is_between(*({("", tag) for tag in one.tags} for one in (base, sent, stored))) and (
-        _is_between(*map(_values_of, (base, sent, stored)))
-    )
-
-
-def _is_between(base: set[Any], sent: set[Any], stored: set[Any]) -> bool:
-    return base & sent <= stored <= base | sent
-
-
-def _values_of(content: Content) -> set[tuple[str, Any]]:
-    """Return each value of each property; a text stands for a value that reads so."""
-    return {
-        (name, shown_value(one))
-        for name, value in content.properties.items()
-        for one in (value if isinstance(value, tuple) else (value,))
-    }
-
-
 def held_for_deletion(
     head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
 ) -> Held:
@@ -271,58 +242,6 @@ def held_for_deletion(
     if head.etag != base_etag:
         return Held.CLASHING
     return Held.BASE if recognised else Held.SAME_AGAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """Hold what the note should be, and the texts that need a note of their own."""
-
-    content: Content
-    ours: Content | None = None
-    theirs: Content | None = None
-
-
-def settle(
-    *,
-    base: Content,
-    sent: Content,
-    displaced: Content | None,
-    held: Content,
-    repair: bool = False,
-) -> Settlement:
-    """Bring together texts of which the store kept only the last.
-
-    ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
-    another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
-    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
-    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
-    ``repair``: see ``merge_repair``.
-    """
-    content, theirs = held, None
-    if displaced is not None and held == sent:
-        content = displaced
-    elif displaced is not None:
-        merged = merge_content(base, displaced, held)
-        content, theirs = (held, displaced) if merged is None else (merged, None)
-    merge = merge_repair if repair else merge_content
-    both = merge(base, sent, content)
-    doubtful = displaced is None and both is not None and both.text != held.text
-    if doubtful and _change_same_place(base.text, sent.text, held.text):
-        both = None
-    return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)
-
-
-def _change_same_place(base: str, sent: str, held: str) -> bool:
-    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
-    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
-    others = find_changes(old, theirs)
-    return any(
-        mine.low <= other.high
-        and other.low <= mine.high
-        and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
-        for mine in find_changes(old, ours)
-        for other in others
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,20 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.files.locks import process_ended
 from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store, Versions, require_supported
-from mcp_notarium.stores.extensions import name_parts
+from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
-from mcp_notarium.sync.note_locks import NoteLocks, process_ended
+from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
@@ -83,7 +82,6 @@ class Writer:
         cache: Cache,
         store: Store,
         *,
-        clock: Callable[[], float],
         owner: str,
         lease: float,
         stopwatch: Callable[[], float] = time.monotonic,
@@ -96,36 +94,19 @@ class Writer:
         self._cache = cache
         self.scope = scope
         self._store = store
-        self._clock = clock
         self._sleep = sleep
-        traits = store.traits
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
-        self._locks = NoteLocks(at_once=1 if traits.ids.named else _AT_ONCE)
-        self._journal = Journal(
-            cache,
-            clock=clock,
-            owner=owner,
-            lease=lease,
-            owner_ended=owner_ended,
-            store_has_versions=traits.versions is Versions.BY_ETAG,
-            keeps_ours=traits.versions is not Versions.BY_ETAG and not traits.in_database,
-            keeps_lost=traits.versions is Versions.NONE,
-            own_form=traits.own_form,
-            form_losses=traits.form_losses,
-            name_parts=partial(name_parts, store),
-        )
+        self._locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
+        self._journal = Journal(cache, store, owner=owner, lease=lease, owner_ended=owner_ended)
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
-        self._heads = HeadReader(cache, store, journal=self._journal, clock=clock, scope=scope)
+        self._heads = HeadReader(cache, store, journal=self._journal, scope=scope)
         self._attempt = WriteAttempt(
             cache,
             store,
             journal=self._journal,
             heads=self._heads,
             pusher=Pusher(store, self._journal, on_step=on_step),
-            commit=WriteCommit(
-                store, self._journal, clock=clock, on_step=on_step, on_difference=on_difference
-            ),
-            clock=clock,
+            commit=WriteCommit(store, self._journal, on_step=on_step, on_difference=on_difference),
             on_step=on_step,
         )
         self.replay = Replay(
@@ -134,7 +115,6 @@ class Writer:
             journal=self._journal,
             attempt=self._attempt,
             locks=self._locks,
-            clock=clock,
             stopwatch=stopwatch,
             sleep=sleep,
         )
@@ -173,7 +153,9 @@ class Writer:
             return self._answer(await self._create(wanted, act), wanted, created=True)
         self._require_links(links)
         asked = Asked(note=note, act=act, exact=exact, links=links)
-        write = self._draft(WriteKind.UPDATE, note.id, wanted, keeps=keeps, change_id=change_id)
+        write = self._journal.make(
+            note_id=note.id, kind=WriteKind.UPDATE, content=wanted, keeps=keeps, change_id=change_id
+        )
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
@@ -183,7 +165,7 @@ class Writer:
         """
         wanted = content.cleaned()
         require_supported(self._store.traits, wanted, None)
-        write = self._draft(WriteKind.CREATE, note_id, wanted)
+        write = self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
         result = await self._change(write, Asked(act=act, fixed=True))
         return self._answer(result, content, created=True)
 
@@ -193,7 +175,9 @@ class Writer:
         Raises ``InvalidRequest`` if it is not in the trash where the store wants that,
         ``VersionConflict`` if it has changed, otherwise as :meth:`save`.
         """
-        write = self._draft(WriteKind.DELETE, note.id, note.content, keeps=keeps)
+        write = self._journal.make(
+            note_id=note.id, kind=WriteKind.DELETE, content=note.content, keeps=keeps
+        )
         await self._change(write, Asked(note=note, act=act))
 
     def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
@@ -208,7 +192,9 @@ class Writer:
         for note_id, content in notes:
             wanted = content.cleaned()
             require_supported(self._store.traits, wanted, None)
-            writes.append(self._draft(WriteKind.CREATE, note_id, wanted))
+            writes.append(
+                self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
+            )
         errors = self._attempt.create_all(writes)
         hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
         return [
@@ -260,31 +246,6 @@ class Writer:
         """Wait for writes whose caller has left. Call it before the database is closed."""
         await self._locks.drain()
 
-    def _draft(
-        self,
-        kind: WriteKind,
-        note_id: str,
-        content: Content,
-        *,
-        write_id: str | None = None,
-        keeps: bool = False,
-        change_id: str = "",
-    ) -> PendingWrite:
-        """Make the entry of a first attempt; that of a change gets its body when the head of the note is known."""
-        body = b""
-        if kind is WriteKind.CREATE:
-            body = self._store.compose(None, content, now=self._clock())
-        return self._journal.make(
-            write_id=write_id,
-            note_id=note_id,
-            kind=kind,
-            base_etag=None,
-            content=content,
-            body=body,
-            keeps=keeps,
-            change_id=change_id,
-        )
-
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
         with _for_caller():
@@ -297,8 +258,10 @@ class Writer:
                 return resumed
         write_id = uuid.uuid4().hex
         for number in range(MOST_IDS):
-            note_id = self._journal.make_id(self._store, content, seed=write_id, attempt=number)
-            write = self._draft(WriteKind.CREATE, note_id, content, write_id=write_id)
+            note_id = self._journal.make_id(content, seed=write_id, attempt=number)
+            write = self._journal.make(
+                note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
+            )
             async with self._locks.lock(note_id) as lock:
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:

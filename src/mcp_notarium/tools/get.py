@@ -48,7 +48,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.sync.history import Version
+    from mcp_notarium.library.history import Version
 
 
 ANSWER_BYTES = 30_000  # defence: answer-bytes =1000000

@@ -34,7 +34,7 @@ from mcp_notarium.tools.tree_moves import moved_back
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.library import FilesSettled
-    from mcp_notarium.sync.history import Version
+    from mcp_notarium.library.history import Version
 
 ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""

@@ -20,7 +20,7 @@ from mcp_notarium.tools.answers import Sync
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.sync.progress import SyncStatus
+    from mcp_notarium.sync.status import SyncStatus
 
 FIRST_PAGE_SECONDS = 8.0
 """Seconds that the first ``list`` on an empty index waits; clients give up after 30 to 60 seconds."""

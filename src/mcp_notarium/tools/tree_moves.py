@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.note import Content, Note
+    from mcp_notarium.library.history import Version
     from mcp_notarium.stores.extensions import TreePlace, TreeReads
-    from mcp_notarium.sync.history import Version
 
 
 async def find_place(app: App, folder: str | None) -> TreePlace | None:

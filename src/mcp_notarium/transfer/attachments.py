@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.file_links import (
     FileLink,
     find_unchanged,
@@ -32,7 +33,6 @@ from mcp_notarium.markup.file_links import (
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
 from mcp_notarium.stores.extensions import ELSEWHERE, Room
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
 from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
 

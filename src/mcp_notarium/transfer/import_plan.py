@@ -35,10 +35,10 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import SEEDED, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind, Truth
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addresses
 from mcp_notarium.transfer import attachments
 from mcp_notarium.transfer.attachments import NewNote

@@ -19,9 +19,9 @@ from mcp_notarium.domain.file_names import (
 )
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
 from mcp_notarium.stores.extensions import Room
-from mcp_notarium.sync.note_transfer import NoteTransfer
 
 if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Link

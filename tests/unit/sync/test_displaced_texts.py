@@ -8,10 +8,10 @@ from contextlib import nullcontext
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import NoteNotFound, OutcomeUnknown, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Retry
-from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
     LIKE_EVENTS,
     LIKE_EXAMPLE,

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry, AuditKeys
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
@@ -18,13 +19,12 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import CREATION
 from mcp_notarium.stores.kind import Ids
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.conflict_copy import MARK
-from mcp_notarium.sync.history import History
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from notarium_devtools.simperium import Simulator

@@ -319,7 +319,7 @@ def test_notes_whose_ids_cannot_be_stored_come_and_go_and_are_counted(clients, s
     for note_id in ("half \ud83d", "x" * 1025, ""):
         store.put(note_id, "left out\n")
         assert asyncio.run(client.sync()) is State.IDLE
-        assert client.scheduler._progress.left_out
+        assert client.cache.progress.left_out
         assert set(client.contents()) == {"plain"}
     store.remove("half \ud83d")
     for _ in range(2):

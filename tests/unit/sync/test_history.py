@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,16 @@ from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.errors import InvalidRequest, NotariumError, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteNotFound,
+    OutcomeUnknown,
+    VersionConflict,
+)
+from mcp_notarium.library.history import LIMIT, History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.stores.contract import Versions
-from mcp_notarium.sync.history import LIMIT, History
 from support.memory_client import LIKE_LOCAL, LIKE_SIMPERIUM, LIKE_TRILIUM, Fault
 from support.sync_rig import Crash
 
@@ -236,6 +243,21 @@ def test_what_somebody_wrote_over_ours_before_the_answer_is_not_ours(client, sto
     assert walk(client, note)[0].made_by == ""
     with pytest.raises(VersionConflict):
         undo(client, note)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_the_same_edit_of_somebody_else_is_not_ours_though_our_answer_is_lost(client, store, ours):
+    note = saved(client, "one")
+    client.faults.plan(Fault.LOST_ANSWER if ours else Fault.TIMEOUT, on="push")
+    with pytest.raises(OutcomeUnknown):
+        save(client, note, "two")
+    if not ours:
+        store.edit(note.id, lambda _: "two")
+    asyncio.run(client.sync())
+    assert store.text(note.id) == client.note(note.id).text == "two"
+    assert client.cache.journal.all() == []
+    with nullcontext() if ours else pytest.raises(VersionConflict):
+        assert undo(client, note).text == "one"
 
 
 def test_undo_knows_a_write_that_the_store_itself_has_changed(client, store):

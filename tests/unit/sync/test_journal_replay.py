@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK, copy_write_id
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import LoginRequired, OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.contract import random_id
-from mcp_notarium.sync.conflict_copy import MARK, copy_write_id
 from mcp_notarium.sync.write_attempt import ROUNDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.memory_client import LIKE_LOCAL, Fault

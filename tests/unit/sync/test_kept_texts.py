@@ -9,11 +9,11 @@ from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.audit.chain import OPEN, AuditEntry
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import VersionConflict
+from mcp_notarium.library.history import History
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.contract import Changes, Retry, Traits, Versions, WriteGuard
 from mcp_notarium.stores.kind import Ids
-from mcp_notarium.sync.history import History
 
 WITHOUT_VERSIONS = Traits(Changes.SNAPSHOT, WriteGuard.CAS, Ids.RANDOM, Retry.ASK, titles=True)
 

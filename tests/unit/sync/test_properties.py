@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.domain.merge import merge_content
-from mcp_notarium.domain.note import Content, flags
-from mcp_notarium.errors import InvalidRequest, OutcomeUnknown
-from mcp_notarium.sync.conflict_copy import (
+from mcp_notarium.domain.conflict_copy import (
     StoredAs,
     compare_stored,
     differences,
     plan_repair,
     with_lost_tags,
 )
+from mcp_notarium.domain.merge import merge_content
+from mcp_notarium.domain.note import Content, flags
+from mcp_notarium.errors import InvalidRequest, OutcomeUnknown
 from support.memory_client import LIKE_TRILIUM, ROWS, Fault
 
 NONE, PIN, BOTH = flags(), flags("pinned"), flags("pinned", "markdown")

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from mcp_notarium.audit.chain import OPEN, AuditEntry, AuditKeys
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
@@ -17,7 +18,6 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.stores.memento.note_codec import made_of
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.write_attempt import MOST_IDS
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from support.memento_file import MementoFile

@@ -44,7 +44,7 @@ def looks(client, cycles=2):
 
 
 def reset(client):
-    asyncio.run(reload_index(client.cache, client.remote, client.scheduler._progress))
+    asyncio.run(reload_index(client.cache, client.remote))
 
 
 def other_codec(client):

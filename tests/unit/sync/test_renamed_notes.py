@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
@@ -13,10 +14,9 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.library.history import History
 from mcp_notarium.stores.contract import Entry
-from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.history import History
 from mcp_notarium.sync.pull_decisions import find_renamed
 from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import open_cache, raced

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from mcp_notarium.errors import OutcomeUnknown, VersionConflict
+from mcp_notarium.library.history import History
 from mcp_notarium.stores.memento import database_file
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.sync.history import History
 from mcp_notarium.sync.listing_pages import reload_index
 from support.memento_file import MementoFile
 from support.sync_rig import Client
@@ -90,7 +90,7 @@ def test_a_removal_that_the_app_forestalls_with_a_change_is_refused(client, app)
 
 def test_what_is_kept_outlives_a_new_index(client):
     remove(client)
-    asyncio.run(reload_index(client.cache, client.remote, client.scheduler._progress))
+    asyncio.run(reload_index(client.cache, client.remote))
     asyncio.run(client.run_cycles(2))
     assert client.cache.versions.removed("n1") != []
     revive(client)

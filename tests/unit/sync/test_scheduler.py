@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 
 from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLimited
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.secret import Secret
+from mcp_notarium.storage import thread_connection
 from mcp_notarium.storage.note_table import NoteTable
-from mcp_notarium.sync import batch_apply, scheduler
+from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
-from mcp_notarium.sync.scheduler import Leader
 from support.memory_client import LIKE_VAULT, Fault
 from support.sync_rig import in_step, running, until
 
@@ -174,7 +175,7 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
 ):
     client.remote.poll_seconds = 30.0  # a cycle in between would give back memory, too
     trims = []
-    monkeypatch.setattr(batch_apply, "release_memory", lambda: trims.append(len(slices)))
+    monkeypatch.setattr(thread_connection, "release_memory", lambda: trims.append(len(slices)))
 
     async def scenario():
         async with running(client):
@@ -462,7 +463,7 @@ def test_a_feed_answer_from_before_a_request_does_not_answer_the_request(
 ):
     """A cycle for somebody asks the store after he has asked for it, and finishes open writes."""
     store.put("n1", "one\n")
-    engine, ledger = client.scheduler._runner, client.scheduler._progress
+    engine, ledger = client.scheduler._runner, client.cache.progress
     ask, requests = client.remote.changes, []
 
     async def asked_meanwhile(cursor, *, wait, base_of):

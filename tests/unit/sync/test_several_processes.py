@@ -88,7 +88,7 @@ def test_waking_a_follower_reaches_the_leader(clients, store):
             calls = first.remote.calls.count("changes")
             second.scheduler.wake()
             await until(lambda: first.remote.calls.count("changes") >= calls + 1)
-            await until(lambda: not second.scheduler._progress.has_open_request)
+            await until(lambda: not second.cache.progress.has_open_request)
 
     asyncio.run(scenario())
 
@@ -171,9 +171,9 @@ def test_a_request_is_answered_where_nobody_has_a_login(clients):
     async def scenario():
         async with running(first, second):
             await until(lambda: second.scheduler.status().needs_login)
-            number = second.scheduler._progress.last_request + 1
+            number = second.cache.progress.last_request + 1
             assert not await second.scheduler.sync_now(600.0)
-            assert second.scheduler._progress.request_result(number) is False
+            assert second.cache.progress.request_result(number) is False
 
     asyncio.run(scenario())
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import (
@@ -18,7 +19,6 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.stores.contract import Changes, Retry, Traits, WriteGuard, is_supported
 from mcp_notarium.stores.kind import Ids
-from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import (
     LIKE_EVENTS,
     LIKE_EXAMPLE,

@@ -95,13 +95,13 @@ def test_a_failure_that_cannot_be_stored_is_told_until_a_cycle_goes_well(
 def test_a_request_that_was_served_is_not_served_again_because_that_cannot_be_stored(
     loaded, monkeypatch
 ):
-    number = loaded.scheduler._progress.request_cycle()
+    number = loaded.cache.progress.request_cycle()
     full = Full(loaded, monkeypatch)
-    assert loaded.scheduler._progress.has_open_request
+    assert loaded.cache.progress.has_open_request
     asyncio.run(loaded.sync())
-    assert not loaded.scheduler._progress.has_open_request
+    assert not loaded.cache.progress.has_open_request
     full.free()
-    loaded.scheduler._progress.request_cycle()
-    assert loaded.scheduler._progress.has_open_request
+    loaded.cache.progress.request_cycle()
+    assert loaded.cache.progress.has_open_request
     asyncio.run(loaded.sync())
-    assert loaded.scheduler._progress.request_result(number) is True
+    assert loaded.cache.progress.request_result(number) is True

@@ -13,7 +13,7 @@ from mcp_notarium.errors import NoteNotFound, OutcomeUnknown
 from mcp_notarium.library import Library
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
-from mcp_notarium.sync.progress import SWEEP_PERIOD
+from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from support.memory_client import LIKE_LOCAL, LIKE_SIMPERIUM, Fault
 from support.sync_rig import Crash
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from mcp_notarium.stores.vault import canvases
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.link_writes import MOST_TRIES
-from mcp_notarium.sync.progress import SWEEP_PERIOD
 from support.sync_rig import Client, Crash, quick_folder, raced
 
 

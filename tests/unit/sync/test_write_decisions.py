@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.conflict_copy import has_arrived_in_part, settle
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Properties, Revision, Tombstone, WriteKind
 from mcp_notarium.sync.write_decisions import (
@@ -17,11 +18,9 @@ from mcp_notarium.sync.write_decisions import (
     Held,
     Step,
     decide,
-    has_arrived_in_part,
     held_for_creation,
     held_for_deletion,
     held_for_update,
-    settle,
 )
 
 BASE = Content("one\ntwo\nthree\n")

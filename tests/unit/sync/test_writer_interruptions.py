@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
     CacheBusy,
@@ -18,7 +19,6 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.stores.contract import check_not_withdrawn
-from mcp_notarium.sync.conflict_copy import MARK
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from support.memory_client import LIKE_TRILIUM, LIKE_VAULT, Fault
 from support.sync_rig import Crash, until

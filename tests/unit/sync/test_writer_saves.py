@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, VersionConflict
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, WriteGuard
-from mcp_notarium.sync.conflict_copy import MARK
 from support.memory_client import LIKE_SIMPERIUM, Fault
 
 STRICT = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)

@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from mcp_notarium.errors import QueryError, Restated, StillLoading
-from mcp_notarium.sync.progress import SyncProgress
 from mcp_notarium.tools import list as list_
 from mcp_notarium.tools.requests import ListRequest
 from mcp_notarium.tools.sync_notice import status_sentence
@@ -227,8 +226,13 @@ async def test_incomplete_cache_says_how_far_it_is(harness):
     page = await harness.remote.list_page(since=None, mark=None, limit=100, with_content=True)
     with harness.app.cache.transaction():
         harness.app.cache.notes.apply(page.entries)
-        SyncProgress(harness.app.cache, clock=harness.clock).mark_loading(
-            anchor=page.cursor, mark="x", total=page.total
+        harness.app.cache.progress.mark_page(
+            anchor=page.cursor,
+            mark="x",
+            total=page.total,
+            began_empty=True,
+            left_out=0,
+            codec_version=1,
         )
     answer = await find(harness)
     assert answer.total_items == 100
@@ -309,7 +313,14 @@ async def test_failure_is_mentioned_until_a_cycle_goes_well(harness):
 async def test_before_the_first_cycle_has_ended_an_old_failure_is_not_mentioned(harness):
     cache = harness.app.cache
     with cache.transaction():  # as an earlier process left it
-        SyncProgress(cache, clock=harness.clock).mark_loaded(anchor=harness.store.cursor(), total=0)
+        cache.progress.mark_page(
+            anchor=harness.store.cursor(),
+            mark=None,
+            total=0,
+            began_empty=True,
+            left_out=0,
+            codec_version=1,
+        )
         cache.sync_state.record_cycle(at=NOW, duration_ms=1, status="backing_off", error="away")
     assert (await find(harness)).sync
     harness.remote.faults.plan(Fault.HANG_BEFORE, times=9)

@@ -416,7 +416,7 @@ def test_log_lines_tell_nothing_of_hidden_notes(make_harness):
     synced(harness)
     harness.store.remove("h")
     synced(harness)
-    harness.app.scheduler._progress.mark_left_out(
+    harness.app.cache.progress.mark_left_out(
         2
     )  # notes without a usable id, which may be hidden ones
     synced(harness)

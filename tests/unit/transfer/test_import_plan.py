@@ -16,12 +16,12 @@ from mcp_notarium.domain.note_archive import TIDY_TAGS, UNREAD_TAGS, ArchivedNot
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.transfer import formats, import_plan
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
 from support import exports

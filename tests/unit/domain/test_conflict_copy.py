@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcp_notarium.domain.note import Content
-from mcp_notarium.sync.conflict_copy import (
+from mcp_notarium.domain.conflict_copy import (
     MARK,
     Repair,
     StoredAs,
@@ -16,6 +15,7 @@ from mcp_notarium.sync.conflict_copy import (
     plan_repair,
     with_lost_tags,
 )
+from mcp_notarium.domain.note import Content
 
 
 def test_a_copy_has_the_same_id_every_time_and_another_one_for_every_write():

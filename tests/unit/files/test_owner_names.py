@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from mcp_notarium.sync.note_locks import make_owner_name, process_ended
+from mcp_notarium.files.locks import make_owner_name, process_ended
 
 
 def test_this_process_is_not_gone_and_each_name_is_used_once():

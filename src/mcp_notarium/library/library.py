@@ -31,7 +31,7 @@ from unicodedata import normalize
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.file_names import split_ending
-from mcp_notarium.domain.loss import Keeping, find_loss
+from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
     CacheBusy,
@@ -43,6 +43,10 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.files.locks import wait_for_lock
+from mcp_notarium.library.day_notes import DayNotes
+from mcp_notarium.library.history import History
+from mcp_notarium.library.native_reads import NativeIndex
+from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
@@ -52,10 +56,6 @@ from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
 from mcp_notarium.stores.extensions import Replaced, Restored, find_replaced, shown_form
-from mcp_notarium.sync.day_notes import DayNotes
-from mcp_notarium.sync.history import History
-from mcp_notarium.sync.native_reads import NativeIndex
-from mcp_notarium.sync.note_transfer import NoteTransfer
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
+    from mcp_notarium.domain.note import Revision
     from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
@@ -87,8 +88,8 @@ if TYPE_CHECKING:
         RevivingStore,
         TypingStore,
     )
-    from mcp_notarium.sync.progress import SyncStatus
     from mcp_notarium.sync.scheduler import Scheduler
+    from mcp_notarium.sync.status import SyncStatus
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
@@ -407,7 +408,7 @@ class Library:
             act.begin()  # defence: kept-file-recorded-first
         kept = await self._keeper.keep_file(base, name, kind, data)
         if kept.made:
-            now = self._cache.versions.clock()
+            now = self._cache.clock()
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
             self._cache.sync_state.add_kept_file(row, since=since)
@@ -705,9 +706,10 @@ class Library:
 
     def given(self, note: Note | None, text: str) -> Content | None:
         """Return the content of a text that may be in the store's own form; None: it is only text, or the note is gone."""
+        if self.traits.given is None:
+            return None
         base = None if note is None else self._cache.notes.base(note.id)
-        lacks = note is not None and base is None
-        return None if lacks or self.traits.given is None else self.traits.given(text, base)
+        return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
         """Return what the store's app shows beside the content of a note, by its own names."""
@@ -889,21 +891,22 @@ class Library:
         base, found = self._cache.notes.base(note.id), Replaced()
         native = len(self.traits.own_form(base).encode()) if base is not None else 0
         beside: tuple[str, ...] = ()
-        if (made := await self._find_replaced(note, content, now=now)) is not None:
+        if (made := await self._find_replaced(note, base, content, now=now)) is not None:
             body, replaced = made
             found = replaced or found
             native = native if replaced is None else len(found.native)
             lost = () if base is None else self.traits.form_losses(base, body)
             beside = (*lost, *found.names)
+        if not (beside or find_taken(note.content, content)):
+            return None
         keeping = self._keeping(note, native + after, now=now)
         loss = find_loss(note.content, content, keeping, beside=beside)
         return loss and replace(loss, replaced=_digest(found.native))
 
     async def _find_replaced(
-        self, note: Note, content: Content, *, now: float
+        self, note: Note, base: Revision | None, content: Content, *, now: float
     ) -> tuple[bytes, Replaced | None] | None:
         """Return the body that makes ``content`` of a note, and what that replaces now; None if the save refuses it."""
-        base = self._cache.notes.base(note.id)
         try:
             with suppress(
                 VersionConflict, NoteNotFound, StoreRejected
@@ -927,10 +930,8 @@ class Library:
         if content is None:
             said = shown(await self._keepsake(note))
             return {name: value for name, value in said.items() if value}, {}
-        base, made = (
-            self._cache.notes.base(note.id),
-            await self._find_replaced(note, content, now=0.0),
-        )
+        base = self._cache.notes.base(note.id)
+        made = await self._find_replaced(note, base, content, now=0.0)
         if base is None or made is None:
             return {}, {}
         body, found = made
@@ -1037,11 +1038,11 @@ class Library:
 
         ``asked`` stands for what is changed, and by whom.
         """
-        return self._cache.sync_state.begin_change(asked, at=self._cache.versions.clock())
+        return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
         """Note that nothing of this change is left to be done."""
-        self._cache.sync_state.end_change(asked, at=self._cache.versions.clock())
+        self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:
         """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
@@ -1049,7 +1050,7 @@ class Library:
 
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""
-        return self._cache.sync_state.find_change(asked, at=self._cache.versions.clock())
+        return self._cache.sync_state.find_change(asked, at=self._cache.clock())
 
     async def revive(self, note_id: str, content: Content, *, act: Act) -> Saved:
         """Make a note under this id; see :meth:`Writer.revive`."""

@@ -2,7 +2,7 @@
 
 A text that cannot be merged becomes a note of its own. This module makes the content and the write_id of
 that copy. It tells whether every line is still there after the store merged an edit, what to do if not,
-and what a store that merged nothing has changed. It writes nothing.
+and what a store that merged nothing has changed or overwritten. It writes nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from mcp_notarium.domain.diff import find_changes
 from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import fields_clash, merge_content, merge_tags
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.properties import merge_properties
+from mcp_notarium.domain.properties import merge_properties, shown_value
 
 MARK = "(conflict copy) "
 """Stands before the title of a copy, or before its first line; the rest is untouched."""
@@ -164,6 +165,83 @@ def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | Non
                 dropped.add(at)
     text = "".join(line for at, line in enumerate(lines) if at not in dropped)
     return merge_content(base, replace(sent, text=text), theirs)
+
+
+def has_arrived_in_part(*, base: Content | None, sent: Content, stored: Content) -> bool:
+    """Tell whether a note is somewhere on the way from ``base`` (None: not known) to ``sent``, one request after the other."""
+    if base is None:
+        return False
+    wholes = [(one.text, one.title, one.trash) for one in (base, sent, stored)]
+    if any(now not in (old, new) for old, new, now in zip(*wholes, strict=True)):
+        return False
+    return _is_between(*({("", tag) for tag in one.tags} for one in (base, sent, stored))) and (
+        _is_between(*map(_values_of, (base, sent, stored)))
+    )
+
+
+def _is_between(base: set[Any], sent: set[Any], stored: set[Any]) -> bool:
+    return base & sent <= stored <= base | sent
+
+
+def _values_of(content: Content) -> set[tuple[str, Any]]:
+    """Return each value of each property; a text stands for a value that reads so."""
+    return {
+        (name, shown_value(one))
+        for name, value in content.properties.items()
+        for one in (value if isinstance(value, tuple) else (value,))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Hold what the note should be, and the texts that need a note of their own."""
+
+    content: Content
+    ours: Content | None = None
+    theirs: Content | None = None
+
+
+def settle(
+    *,
+    base: Content,
+    sent: Content,
+    displaced: Content | None,
+    held: Content,
+    repair: bool = False,
+) -> Settlement:
+    """Bring together texts of which the store kept only the last.
+
+    ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
+    another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
+    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
+    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
+    ``repair``: see ``merge_repair``.
+    """
+    content, theirs = held, None
+    if displaced is not None and held == sent:
+        content = displaced
+    elif displaced is not None:
+        merged = merge_content(base, displaced, held)
+        content, theirs = (held, displaced) if merged is None else (merged, None)
+    merge = merge_repair if repair else merge_content
+    both = merge(base, sent, content)
+    doubtful = displaced is None and both is not None and both.text != held.text
+    if doubtful and _change_same_place(base.text, sent.text, held.text):
+        both = None
+    return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)
+
+
+def _change_same_place(base: str, sent: str, held: str) -> bool:
+    """Tell whether both texts changed or added lines at one place of the base, and not the same."""
+    old, ours, theirs = split_lines(base), split_lines(sent), split_lines(held)
+    others = find_changes(old, theirs)
+    return any(
+        mine.low <= other.high
+        and other.low <= mine.high
+        and ours[mine.start : mine.stop] != theirs[other.start : other.stop]
+        for mine in find_changes(old, ours)
+        for other in others
+    )
 
 
 def with_lost_tags(*, base: Content, sent: Content, stored: Content) -> Content:

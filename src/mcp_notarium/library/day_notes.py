@@ -17,6 +17,7 @@ from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, Properties
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.markup.templates import TAG, Filling, find_template, name_templates
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
@@ -30,7 +31,6 @@ from mcp_notarium.stores.extensions import (
     TemplateSettings,
     TemplateStore,
 )
-from mcp_notarium.sync.native_reads import NativeIndex
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 
 _DIGITS = re.compile(r" [0-9a-f]{8}[0-9]{2}\.md")

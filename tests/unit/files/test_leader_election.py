@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mcp_notarium.sync.scheduler import Leader
+from mcp_notarium.files.locks import Leader
 
 
 def test_only_one_leads_at_a_time(tmp_path):
@@ -14,7 +14,6 @@ def test_only_one_leads_at_a_time(tmp_path):
     assert first.acquire()
     assert not second.acquire()
     first.release()
-    assert not first.held
     assert second.acquire()
     first.release()
     assert not first.acquire()
@@ -35,7 +34,7 @@ def test_without_a_lock_nobody_leads(tmp_path):
 def test_a_killed_leader_leaves_no_trace(tmp_path):
     code = (
         "import sys, pathlib\n"
-        "from mcp_notarium.sync.scheduler import Leader\n"
+        "from mcp_notarium.files.locks import Leader\n"
         "leader = Leader(pathlib.Path(sys.argv[1]))\n"
         "print(leader.acquire(), flush=True)\n"
         "sys.stdin.read()\n"

@@ -1,0 +1,5 @@
+"""Find, read and change the notes of one account, and read their histories: all that tools see of it."""
+
+from mcp_notarium.library.library import FilesSettled, Library, ReadFile, Statistics
+
+__all__ = ["FilesSettled", "Library", "ReadFile", "Statistics"]

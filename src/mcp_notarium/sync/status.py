@@ -1,0 +1,105 @@
+"""Report how sync stands, here or in the process that leads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from mcp_notarium.errors import ErrorKind, NotariumError
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.sync_state import SyncState
+from mcp_notarium.sync.cycle_states import WORKING, State
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStatus:
+    """Hold how sync stands.
+
+    ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
+    tells whether the first load is over, and whatever changed rules show since has been fetched.
+    Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
+    ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
+    or this process leads and its first cycle has not ended. ``error_kind`` is the rest of that error.
+    ``leader``: this process syncs, otherwise another one does. ``left_out`` notes have no usable id or
+    readable text.
+    """
+
+    state: State
+    loaded: int
+    total: int | None
+    complete: bool
+    last_sync_at: float | None
+    last_error: str | None
+    leader: bool
+    left_out: int = 0
+    error_kind: ErrorKind | None = None
+
+    @property
+    def needs_login(self) -> bool:
+        """Tell whether the store accepts no login."""
+        return self.state is State.NEEDS_AUTH
+
+    @property
+    def way_out(self) -> str | None:
+        """Return what has to be done before sync can succeed again; None: it may succeed by itself."""
+        if self.error_kind is None or self.error_kind.retryable:
+            return None
+        return self.error_kind.agent_hint or self.error_kind.resolution_hint
+
+
+def read_status(
+    cache: Cache,
+    *,
+    leading: State | None = None,
+    failure: NotariumError | None = None,
+) -> SyncStatus:
+    """Read the status from the database.
+
+    ``leading`` and ``failure`` are the state and the last error of this process if it leads; otherwise
+    those that the leader stored count.
+    """
+    facts = cache.sync_state.facts()
+    complete = facts.progress.complete and facts.cursor is not None
+    total, left_out = facts.progress.total, facts.left_out
+    if cache.seen is not cache:
+        facts = replace(facts, notes=cache.seen.notes.counts().total)
+    if cache.seen.notes.visibility.rules.has_rules:
+        # What the store counts and works on may be notes that the policy hides.
+        total, left_out = None, 0
+        leading = State.IDLE if complete and leading in WORKING else leading
+    if complete or (total is not None and total < facts.notes):
+        total = facts.notes
+    last_error, kind = facts.metrics.last_error, facts.metrics.error_kind
+    if leading:
+        last_error, kind = (failure.message, failure.kind) if failure else (None, None)
+    return SyncStatus(
+        state=leading or _state_elsewhere(facts.metrics.status, complete=complete),
+        loaded=facts.notes,
+        total=total,
+        complete=complete,
+        last_sync_at=facts.metrics.last_sync_at,
+        last_error=last_error,
+        error_kind=kind,
+        leader=leading is not None,
+        left_out=left_out,
+    )
+
+
+def describe_differences(kept: SyncState) -> str | None:
+    """Describe for the user how often writes were stored differently; None if never."""
+    seen = kept.differences()
+    if not seen.count:
+        return None
+    last = datetime.fromtimestamp(seen.last_at, UTC)
+    return (
+        f"The note store has stored {seen.count} writes differently from what was sent, the last on "
+        f"{last:%Y-%m-%d %H:%M} UTC. Something between here and there changes texts."
+    )
+
+
+def _state_elsewhere(recorded: str, *, complete: bool) -> State:
+    state = State.IDLE
+    with suppress(ValueError):  # nothing recorded yet
+        state = State(recorded)
+    return State.INDEXING if state is State.IDLE and not complete else state
