@@ -36,7 +36,7 @@ MENTIONED = {
     "mcp_notarium.account.chain_copy: fault.number": _A_FIELD,
     "mcp_notarium.storage.note_search: statements.rows": "a statement that search/sql_builder.py has built, a field",
     "mcp_notarium.cli.audit: fault.number": _A_FIELD,
-    "mcp_notarium.cli.audit_lines: record.number": _A_FIELD,
+    "mcp_notarium.cli.activity_feed: record.number": _A_FIELD,
     "mcp_notarium.report.activity: record.number": _A_FIELD,
     "mcp_notarium.report.page: first.number": _A_FIELD,
     "mcp_notarium.cli.activity_feed: record.number": _A_FIELD,

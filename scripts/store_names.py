@@ -23,7 +23,7 @@ _SERVICES = ("simperium", "etapi")
 PERMITTED = {
     "mcp_notarium.stores.registry": "the list of stores",
     "mcp_notarium.crypto.user_key": "one of the words that people take for passphrases",
-    "mcp_notarium.markup.code_languages": "a class of code blocks whose language the editor guesses",
+    "mcp_notarium.markup.html_to_markdown": "a class of code blocks whose language the editor guesses",
 }
 """Module -> why it names a store, on one line for each store at most."""
 

@@ -65,11 +65,7 @@ _SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """Hold everything a tool needs, for one account; valid while :func:`open_app` is open.
-
-    ``notices`` are sentences for the user about how the database was opened. ``rollback``: what it lacks, if
-    anything: then nothing is changed. ``clock`` gives epoch seconds.
-    """
+    """Hold everything a tool needs, for one account; valid while :func:`open_app` is open."""
 
     config: Config
     cache: Cache
@@ -81,8 +77,11 @@ class App:
     usage_limits: UsageLimits
     library: Library
     notices: tuple[str, ...] = ()
+    """Sentences for the user about how the database was opened."""
     rollback: Rollback | None = None
+    """What it lacks, if anything: then nothing is changed."""
     clock: Callable[[], float] = time.time
+    """Gives epoch seconds."""
 
     def all_notices(self) -> tuple[str, ...]:
         """Return ``notices``, and whether the store changes what it is sent."""
@@ -246,6 +245,9 @@ def _wire(config: Config, opened: OpenedCache, log: Logger, on_replaced: Callabl
         writer,
         scheduler,
         native=None if native is None else native(store, NativeIndex(seen, store)),
+        files_lock=AccountFolder(config.account_dir).files_lock
+        if config.store.persistent
+        else None,
     )
     return App(
         *(config, seen, store, writer, scheduler, tokens, audit, usage_limits, library),

@@ -101,9 +101,7 @@ class ErrorKind:
 class NotariumError(Exception):
     """Base every error that the program raises on purpose: the caller gives the message, the class the rest.
 
-    ``resolution_hint`` says what to do next (``agent_hint`` to an agent, if that differs); ``details`` are
-    plain JSON values. ``tells_text``: they tell what notes say, so they are marked and counted like an answer.
-    ``whole``: an agent gets the message uncut.
+    ``details`` are plain JSON values.
     """
 
     category: str = "INTERNAL"
@@ -112,9 +110,13 @@ class NotariumError(Exception):
     exit_code: int = 1
     retryable: bool = False
     resolution_hint: str | None = None
+    """What to do next."""
     agent_hint: str | None = None
+    """The same for an agent, if that differs."""
     tells_text: bool = False
+    """The details tell what notes say, so they are marked and counted like an answer."""
     whole: ClassVar[bool] = False
+    """An agent gets the message uncut."""
 
     def __init__(
         self,

@@ -124,12 +124,12 @@ of them. A server that lacks a required setting answers in the same way with `se
 
 ## Consent
 
-Ten actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
+Eleven actions need the user's consent: permanent deletion, `undo`, `restore_version`, a change of many notes, `rename_tag`, `move_folder`, `reset_cache`, dropping
 more than nine tenths of a text of more than 500 characters, in Simplenote adding a tag that is an e-mail address or could be
-read as one (Simplenote shares the note with that person; in no other store does a tag share), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
+read as one (Simplenote shares the note with that person; in no other store does a tag share), in Trilium whatever makes a note [public](trilium.md#public-notes), and whatever [nothing can bring back](#what-nothing-can-bring-back). So a note that tells an agent to do one of these changes nothing
 that its user has not agreed to.
 
-Three of these are **irreversible**: permanent deletion, sharing a note of Simplenote (also by a change of many, an undo or a restored version), and what nothing
+Four of these are **irreversible**: permanent deletion, sharing a note of Simplenote or making one of Trilium public (also by a change of many, an undo or a restored version), and what nothing
 can bring back. The others are **recoverable**: the history has what was there. `NOTARIUM_DESTRUCTIVE` decides who agrees:
 
 | value | client can ask its user (elicitation) | client cannot: recoverable | client cannot: irreversible |
@@ -141,7 +141,7 @@ can bring back. The others are **recoverable**: the history has what was there. 
 
 **`confirm: true` is the model's word, not the user's.** The server cannot know whether the model has asked: a model that
 obeys a note can set it. Then only the client's own approval of the call stands between the note and the action; the audit log
-records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy notes, or share those of Simplenote.
+records it as `by_argument`. With `ask` such an action can be taken back. With `trust` a note can have an agent destroy notes, or share those of Simplenote and Trilium.
 No value stops a client that answers its own dialogue.
 
 ### Approval at a terminal
@@ -474,7 +474,7 @@ _BEHAVIOUR = {
   what the store holds. No copy is made. `get_stats`, `status` and `doctor` count such writes.
 * `file` keeps a file and links it, as the app does, on a line at the end of the note, or of the `section`; beside it there may be tags and properties, and of a new note
   title and text. It is the whole path of a file in a folder that the user's policy permits ([`import_paths`](policy.md#files-from-folders); without, no path is taken), or up to 256 KiB
-  as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database.
+  as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database, [Memento](memento.md#pictures) a picture into the note.
   `files` of the answer has its `id`, which `get` takes. The name is cleaned, gets an ending if it has none or its first bytes call for another, and a number if it is taken; where rules hide notes, eight digits
   instead. The same call again keeps no second file. `manage` with `undo` takes the link away, and the file too if nothing else shows it and it has not changed (in a vault into
   `.trash`); undoing that, or restoring a version that shows it, brings it back as long as it is kept. Where rules hide notes, the answer does not tell whether a hidden note keeps it. The audit log has a keyed digest of the file.

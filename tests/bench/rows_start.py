@@ -13,7 +13,6 @@ from bench.processes import CONSOLE, HELLO, MODULE, Speaker, script, surrounding
 from bench.site import Site
 
 SDK = "import anyio, mcp_types, mcp.server.lowlevel"
-_STEPS = ("initialize", "tools/list", "first call")
 
 Times = dict[str, list[float]]
 

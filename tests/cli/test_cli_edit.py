@@ -187,6 +187,8 @@ def test_a_text_that_is_not_taken_is_kept_and_offered_until_it_is(env: dict[str,
     assert len(json.loads(output(env, "status", "--json"))["notices"]) == 1
     locked = run(env | {"DB_ENCRYPTION_KEY": "a passphrase of nobody"}, "status", "--json")
     assert "`mcp-notarium new` goes on with it" in json.loads(locked.stdout)["notices"][0]
+    broken = run(env | {"NOTARIUM_VERSION_DAYS": "many"}, "status")
+    assert (broken.returncode, "`mcp-notarium new` goes on with it" in broken.stderr) == (1, True)
     unsaved = run(with_editor(env, 'echo x >> "$1"; exit 3'), "edit", note)
     assert "with exit code 3" in unsaved.stderr
     assert "nothing was saved" in run(with_editor(env, "true"), "edit", note, "--fresh").stderr

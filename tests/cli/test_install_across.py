@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli.install import command_line
 from mcp_notarium.clients import known_clients, other_side
-from mcp_notarium.clients.command_lines import command_line
 from support import fake_wsl
 from support.whole import run
 

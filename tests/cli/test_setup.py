@@ -638,6 +638,9 @@ def test_the_default_account_is_used_where_none_is_named_and_status_has_a_line_f
         ("local", ["Cursor"]),
         ("diary", ["Zed"]),
     ]
+    (home / ".config/mcp-notarium/diary.key").unlink()
+    (diary,) = json.loads(run(env, "status", "--json").stdout)["accounts"][1:]
+    assert (diary["verdict"], len(diary["notices"])) == ("configuration", 1)
     assert (
         "no account is the default one" in run(env, "accounts", "default", "--none").stdout.lower()
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.cli.watch_dialogs import READ_SECONDS
+from mcp_notarium.cli.watch_screen import READ_SECONDS
 from mcp_notarium.errors import Verdict
 from support.long import sample
 from support.talker import SERVE
@@ -171,9 +171,14 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
         with watching(env) as (_, read):
             saved, changed, late = read(), read(), read()
             _trashed, refused, waits = read(), read(), read()
+            listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
+            assert run(env, "approve", "--deny", str(waits["id"])).returncode == 0
+            denied = read()
         assert server.leave() == 0
+    asked = [refused["approval"], denied["approval"], waits["id"]]
+    assert (denied["act"], denied["result"], asked) == ("cli.deny", "changed", [waits["id"]] * 3)
+    assert denied["changed"] == saved["approval"] == ""
     times = [*(one["at"] for one in (saved, late, refused)), waits["asked_at"], waits["expires_at"]]
-    listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
     assert listed == [{key: waits[key] for key in waits if key != "type"}]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}\+00:00", one) for one in times)
     assert (saved["profile"], waits["profile"], waits["type"]) == (None, None, "waiting")
@@ -258,11 +263,11 @@ def test_an_error_without_words_ends_the_screen_and_shows_no_text_of_a_note(
     program.write_text(
         "import sys\n"
         "from mcp_notarium.__main__ import main\n"
-        "from mcp_notarium.cli import watch_source\n"
+        "from mcp_notarium.cli import watch\n"
         "def read(self, note_id):\n"
         "    text = self._app.library.get(note_id).text\n"
         "    return len(text) / 0\n"
-        "watch_source.WatchSource.read = read\n"
+        "watch.WatchSource.read = read\n"
         "sys.exit(main())\n"
     )
     with Server(env) as server:

@@ -13,8 +13,7 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from mcp_notarium.cli import watch, watch_screen
-from mcp_notarium.cli.watch_dialogs import READ_SECONDS
-from mcp_notarium.cli.watch_screen import WatchScreen
+from mcp_notarium.cli.watch_screen import READ_SECONDS, WatchScreen
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CacheError
 from mcp_notarium.report.activity import Result

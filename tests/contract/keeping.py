@@ -11,7 +11,13 @@ import pytest
 
 from contract.bench import Bench, OnABench
 from mcp_notarium.errors import NoteNotFound, StoreRejected
-from mcp_notarium.stores.extensions import AttachmentStore, FolderStore, KeepingStore, KeptFile
+from mcp_notarium.stores.extensions import (
+    AttachmentStore,
+    FolderStore,
+    KeepingStore,
+    KeptFile,
+    Restored,
+)
 
 PICTURE = b"\x89PNG\r\n\x1a\n picture \x00\xff"
 OTHER = b"\x89PNG\r\n\x1a\n another one"
@@ -120,10 +126,22 @@ class KeepingContract(OnABench):
         kept = await store.keep_file(note, "plan.png", "image/png", PICTURE)
         wrong, digest = (hashlib.sha256(one).hexdigest() for one in (OTHER, PICTURE))
         assert await store.discard_file(kept.id, digest)
-        assert not await store.restore_file(kept.id, wrong)
-        there = await store.restore_file(kept.id, digest)
+        assert await store.restore_file(kept.id, wrong) is Restored.LOST
+        found = await store.restore_file(kept.id, digest)
         await self.shown(store, note.id, kept)
+        there = found is Restored.BACK
         assert await self.read_back(store, note.id, kept) == (PICTURE if there else None)
+
+    async def test_a_file_that_was_not_discarded_is_there(self, bench: Bench) -> None:
+        store = await self.keeping(bench)
+        note = await self.create(bench, "n1", "a note")
+        kept = await store.keep_file(note, "plan.png", "image/png", PICTURE)
+        digest = hashlib.sha256(PICTURE).hexdigest()
+        twins = store.traits.ids.paths or store.traits.in_database
+        expected = (
+            Restored.THERE if twins else Restored.BACK
+        )  # ids of the server's are nobody else's
+        assert await store.restore_file(kept.id, digest) is expected
 
     async def test_texts_that_show_a_file_have_its_mark(self, bench: Bench) -> None:
         store = await self.keeping(bench)

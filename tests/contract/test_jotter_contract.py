@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from contract.store_contract import Bench, StoreContract
-from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import CursorLost, IdTaken, StoreProtocolError
 from notarium_devtools.jotter.simulator import JotterSimulator
 from support.jotter_client import open_jotter
@@ -69,7 +69,7 @@ class TestJotter(StoreContract):
         """A write sends nothing but the fields that change."""
         before = dict(bench.sim.write("n1", body="one\n", latitude=1.5, is_todo=1))
         base = await bench.store.get("n1")
-        content = Content("two\n")
+        content = replace(base.content, text="two\n")
         write = self.write(bench.store, "n1", content, base=base, write_id="0b", now=1_700_000_500)
         answer = await bench.store.push(write)
         assert answer.revision.modified_at == 1_700_000_500
@@ -95,8 +95,8 @@ class TestJotter(StoreContract):
             await self.feed(bench, cursor)
         _, (after,) = await self.whole_listing(bench.store, limit=9)
         beside = bench.store.traits.beside
-        assert beside(before) == {"notebook": "Plans", "todo": "open"}
-        assert beside(after) == {"notebook": "Work/Plans", "todo": "open"}
+        assert beside(before) == {"notebook": "Plans"}
+        assert beside(after) == {"notebook": "Work/Plans"}
         assert after.etag != before.etag
 
     async def test_a_new_note_never_overwrites_one_with_its_id(self, bench) -> None:

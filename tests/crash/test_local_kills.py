@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import copies, rescue, rewrite
+from mcp_notarium.account import copies, repair, rewrite
 from mcp_notarium.files.private_files import StepHook, ignore_step
 from mcp_notarium.storage import integrity
 from mcp_notarium.storage.cache import Cache
@@ -37,7 +37,7 @@ def copy(home: Path, _at: StepHook) -> None:
 
 def restore(home: Path, at: StepHook) -> None:
     """Put the newest copy back."""
-    rescue.restore(configured(home), options=_later(at))
+    repair.restore(configured(home), options=_later(at))
 
 
 def reencrypt(home: Path, at: StepHook) -> None:

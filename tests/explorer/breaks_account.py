@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mcp_notarium.account import generation, opener
-from mcp_notarium.crypto import slot_changes
+from mcp_notarium.crypto import key_slots
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.files import private_files
@@ -64,21 +64,21 @@ def _absence_told(set_attribute: Set) -> None:
 
 
 def _old_slot_stays(set_attribute: Set) -> None:
-    rewrap = slot_changes.rewrap
-    replace_slots = slot_changes.key_slots.replace_slots
+    rewrap = key_slots.rewrap
+    replace_slots = key_slots.replace_slots
 
     def keeping(before: Any, data_key: Any, *, slots: Iterable[Any], **how: Any) -> Any:
         made = {slot.id: slot for slot in (*before.slots, *slots)}
         return replace_slots(before, data_key, slots=tuple(made.values()), **how)
 
     def rewrapped(*args: Any, **how: Any) -> Any:
-        set_attribute(slot_changes.key_slots, "replace_slots", keeping)
+        set_attribute(key_slots, "replace_slots", keeping)
         try:
             return rewrap(*args, **how)
         finally:
-            set_attribute(slot_changes.key_slots, "replace_slots", replace_slots)
+            set_attribute(key_slots, "replace_slots", replace_slots)
 
-    set_attribute(slot_changes, "rewrap", rewrapped)
+    set_attribute(key_slots, "rewrap", rewrapped)
 
 
 def _key_file_not_flushed(set_attribute: Set) -> None:

@@ -10,13 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import Break, Set
+from mcp_notarium.domain.file_names import numbered
 from mcp_notarium.domain.note import PendingWrite, Tombstone
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
+from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento import database_file, note_codec
 from mcp_notarium.stores.memento.store import MementoStore
-from mcp_notarium.stores.vault import file_table, file_writer
+from mcp_notarium.stores.vault import attachment_writer, file_table, file_writer
 from mcp_notarium.stores.vault.listing import KnownFiles
 from mcp_notarium.stores.vault.store import VaultStore
 
@@ -159,6 +161,22 @@ def _memento_failure_passed_over(set_attribute: Set) -> None:
     set_attribute(database_file, "_commit", hopeful)
 
 
+# Files beside notes.
+
+
+def _file_not_brought_back(set_attribute: Set) -> None:
+    set_attribute(attachment_writer, "_take_back", lambda *_: True)
+
+
+def _same_file_not_known(set_attribute: Set) -> None:
+    set_attribute(local_files.NoteFiles, "_find_name", _any_free_name)
+
+
+def _any_free_name(self: local_files.NoteFiles, note_id: str, name: str, _digest: str) -> Any:
+    taken = "SELECT count(*) FROM notebook_files WHERE note_id = ?"
+    return numbered(name, 2 + self._db.number(taken, (note_id,))), None
+
+
 BREAKS: dict[str, Break] = {
     "the notebook stores over any base": Break(
         "local files",
@@ -186,6 +204,12 @@ BREAKS: dict[str, Break] = {
         "memento files",
         _memento_date_alone,
         ("the store", "lost"),
+    ),
+    "a file does not come back": Break(
+        "vault files, attachments", _file_not_brought_back, ("a file that is gone",)
+    ),
+    "a file is not known again": Break(
+        "local files, attachments", _same_file_not_known, ("kept twice",)
     ),
     "a commit that failed counts": Break(
         "memento files",

@@ -16,7 +16,7 @@ from mcp_notarium.domain.note import Content, Properties
 from mcp_notarium.errors import NoteNotFound, VersionConflict
 from mcp_notarium.library.history import History
 from mcp_notarium.markup import section_edit
-from mcp_notarium.tools import bulk, folders, history, many, save
+from mcp_notarium.tools import bulk, bulk_changes, folders, history, save
 
 TASK = re.compile(r"- \[.\]")
 
@@ -77,7 +77,7 @@ def _refused_counts_as_changed(set_attribute: Set) -> None:
 
 
 def _half_of_a_change(set_attribute: Set) -> None:
-    set_attribute(many, "with_properties", lambda _app, content, _changes: content)
+    set_attribute(bulk_changes, "with_properties", lambda _app, content, _changes: content)
 
 
 def _one_note_undone(set_attribute: Set) -> None:
@@ -128,14 +128,14 @@ def _undo_refused(set_attribute: Set) -> None:
 
 
 def _hidden_notes_told(set_attribute: Set) -> None:
-    find_note = many.find_note
+    find_note = bulk_changes.find_note
 
     async def telling(app: Any, note_id: str) -> Any:
         if "hidden" in note_id:
             raise NoteNotFound("The rules hide this note.")
         return await find_note(app, note_id)
 
-    set_attribute(many, "find_note", telling)
+    set_attribute(bulk_changes, "find_note", telling)
 
 
 def _own_links_stay(set_attribute: Set) -> None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.cache import Cache
 
 
+_FILES = """
+SELECT note_id || '/' || name, data FROM notebook_files JOIN notebook_file_parts USING (digest) WHERE discarded_at IS NULL
+"""
+
+
 class LocalPlace:
     """The notebook of one computer. The other device is a process of its own there, which may be killed, too."""
 
@@ -138,6 +143,11 @@ class LocalPlace:
             return OtherProcess(cache).contents()
         finally:
             cache.close()
+
+    def files(self) -> dict[str, bytes]:
+        """See ``FilesPlace.files``."""
+        server = next(one for one in self._world.servers if one.alive)
+        return {str(one): bytes(data) for one, data in server.app.cache.database.rows(_FILES)}
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""

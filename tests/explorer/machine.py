@@ -21,8 +21,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import filelock
-
 from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
@@ -312,7 +310,7 @@ class Thread:
 class Lock:
     """Stand for a lock on a file, among the processes of one run."""
 
-    def __init__(self, held: dict[Path, Lock], path: Path, **_how: Any) -> None:
+    def __init__(self, held: dict[Path, Lock], path: Path) -> None:
         self._held = held
         self._path = path
 
@@ -321,15 +319,12 @@ class Lock:
         """Tell whether this one has it."""
         return self._held.get(self._path) is self
 
-    def acquire(self, *, blocking: bool) -> None:
-        """Take it. Raises ``Timeout``."""
-        assert not blocking
-        if self._held.setdefault(self._path, self) is not self:
-            raise filelock.Timeout(str(self._path))
+    def acquire(self) -> bool:
+        """Take it; False if another one has it."""
+        return self._held.setdefault(self._path, self) is self
 
-    def release(self, *, force: bool) -> None:
+    def release(self) -> None:
         """Let go of it."""
-        assert force
         if self.is_locked:
             del self._held[self._path]
 
@@ -395,7 +390,7 @@ def simulated(
     if not real_files:
         replaced += [
             (database_opener, "driver", _Driver(connect)),
-            (filelock, "FileLock", partial(Lock, {})),
+            (scheduler, "FileLock", partial(Lock, {})),
         ]
     before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     for place, name, value in replaced:

@@ -14,8 +14,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.kind import Urls
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.http_server import Request, Response
 from notarium_devtools.simperium import Simulator
 from support.simplenote_settings import simplenote

@@ -229,6 +229,16 @@ class TriliumPlace(HttpPlace):
             self._shown = (state, {note.id: self._content(note) for note in self._seen()})
         return self._shown[1]
 
+    def files(self) -> dict[str, bytes]:
+        """See ``FilesPlace.files``."""
+        document = self.service.document
+        shown = {note.id for note in self._seen()}
+        return {
+            f"{one.owner_id}/{one.id}": one.content
+            for one in document.attachments.values()
+            if one.owner_id in shown and one.unused_since is None
+        }
+
     def _content(self, note: Note) -> Content:
         shown = note_codec.note_object(self.service.document.note_object(note))
         return note_codec.revision(shown, note.content).content

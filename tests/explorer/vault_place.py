@@ -61,6 +61,8 @@ class SteppedVault(VaultStore):
         self.requests = 0
         self._place = place
         self._looking: Any = TurnLock(place.workers)
+        self._keeping: Any = TurnLock(place.workers)
+        self._reading: Any = TurnLock(place.workers)
         self._watch: Any = FileEvents(place.disk, deaf=lambda: place.deaf, loses=place.loses)
         self.unrecorded = ""
         """Words that this process alone has, since the last flush: it has displaced them, and has not recorded that."""
@@ -257,6 +259,15 @@ class VaultPlace:
                     content = note_codec.content_of(note_id, data.decode(), trash=trash)[0]
                     found[note_id] = content
         return found
+
+    def files(self) -> dict[str, bytes]:
+        """See ``FilesPlace.files``."""
+        found = {
+            f"{above}/{name}".lstrip("/"): data
+            for (above, name), (_, data) in self.disk.files().items()
+            if data is not None and not is_note_name(name) and not name.startswith(".")
+        }
+        return {one: data for one, data in found.items() if not one.startswith(f"{TRASH}/")}
 
     def put(self, name: str, text: str, *, tags: tuple[str, ...] = ()) -> None:
         """See ``Place.put``."""

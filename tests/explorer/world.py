@@ -789,6 +789,12 @@ def _folders(plan: Plan, *args: Any, **how: Any) -> World:
     return FolderWorld(plan, *args, **how)
 
 
+def _attachments(plan: Plan, *args: Any, **how: Any) -> World:
+    from explorer.files_world import FilesWorld  # noqa: PLC0415 - as above
+
+    return FilesWorld(plan, *args, **how)
+
+
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -833,6 +839,10 @@ WORLDS: dict[str, Plan] = {
     "vault files, folders": Plan(VaultPlace, world=_folders),
     "memento files, parts": Plan(MementoPlace, world=_parts),
     "trilium over http, parts": Plan(_HTTP["trilium over http"], world=_parts),
+    "local files, attachments": Plan(LocalPlace, world=_attachments),
+    "vault files, attachments": Plan(VaultPlace, world=_attachments),
+    "vault files, attachments, apart": Plan(VaultPlace, apart=True, world=_attachments),
+    "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 

@@ -93,7 +93,7 @@ async def test_all_that_is_lost_for_good_is_in_one_question_and_one_approval(sto
         told = await place.call("manage", **asked, dry_run=True)
         assert [one["id"] for one in rows_of(told) if "reason" in one] == ids[1:]
         error = json.loads((await place.call("manage", **asked, confirm=True))["error"])
-        assert "in 2 of these notes cannot be brought back" in error["message"]
+        assert "in all 2 cannot be brought back" in error["message"]
         assert states(place, ids) == before
         table, now = ApprovalTable(place.harness.app.cache.database), place.harness.app.clock()
         assert table.decide(error["details"]["approval"], agrees=True, now=now)

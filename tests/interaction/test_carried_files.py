@@ -22,15 +22,15 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.transfer import formats, import_plan, note_files
+from mcp_notarium.transfer import attachments, formats, import_plan
+from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
-from mcp_notarium.transfer.note_files import TakenFiles
-from mcp_notarium.transfer.store_files import StoreFiles
+from mcp_notarium.transfer.store_attachments import StoreFiles
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
@@ -94,7 +94,7 @@ async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str
 async def export(client: Client, store: str, path: Path, form: str = "markdown") -> TakenFiles:
     notes, shown = await read(client, store)
     with formats.writing(form, path) as made:
-        notes, taken = await note_files.take_out(
+        notes, taken = await attachments.take_out(
             notes, shown, transfer(client), made, lambda _done, _total: None
         )
         made.put_notes(notes, lambda _done, _total: None)
@@ -274,18 +274,17 @@ def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
             async with opened("memento", folder / "memento") as client:
                 planned, done = await bring(client, "memento", found)
                 (reason,) = planned.lost_files
-                assert reason == note_files.NO_FILES
+                assert reason == attachments.NO_FILES
                 assert len(planned.lost_files[reason]) == 3
                 assert done.files == 0
             monkeypatch.setattr(LocalStore, "largest_file", len(PLAN))
             monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PLAN) - 1)
             async with opened("local", folder / "local") as client:
                 planned, done = await bring(client, "local", found)
-                lost = planned.lost_files[note_files.FILE_TOO_LARGE]
+                lost = planned.lost_files[attachments.FILE_TOO_LARGE]
                 assert {one.size for _, one in lost} == {len(PAPER), len(PLAN) + 7}
-                ((_, file, why),) = done.refused_files
-                assert (file.path, done.imported) == ("assets/plan.png", 2)
-                assert "the files of a note" in why
+                ((_, file),) = planned.lost_files[attachments.NOTE_IS_FULL]
+                assert (file.path, done.imported, done.refused_files) == ("assets/plan.png", 2, [])
                 (trip,) = [
                     one for one in (await read(client, "local"))[0] if "Trip" in one.content.text
                 ]
@@ -296,6 +295,54 @@ def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
 
     with quick_folder() as folder:
         asyncio.run(work(folder))
+
+
+def test_files_that_do_not_come_are_named_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        first = ArchivedNote("n-1", Content("x\n", title="Plan"), 1e9, 1e9)
+        with formats.writing("json", tmp_path / "given.zip") as made:
+            files = [made.put_file(f"{at}.bin", b"x" * at, 1e9) for at in (3, 4, 5)]
+            texts = ("x ![](files/3.bin)\n", "y ![](files/3.bin) ![](files/4.bin)\n")
+            notes = [
+                replace(
+                    first,
+                    content=replace(first.content, text=text),
+                    files=tuple(replace(one, links=((one.path, True),)) for one in files[: at + 1]),
+                )
+                for at, text in enumerate(texts)
+            ]
+            made.put_notes(notes[:1], lambda _done, _total: None)
+        with formats.reading(tmp_path / "given.zip") as found:
+            async with opened("local", tmp_path) as client:
+                _, done = await bring(client, "local", found)
+                assert done.files == 1
+                planned, _ = await bring(client, "local", replace(found, notes=notes[1:]))
+                ((_, lacking),) = planned.lost_files[attachments.NOTE_DIFFERS]
+                assert (lacking.path, len(planned.differ)) == ("files/4.bin", 1)
+                monkeypatch.setattr(local_files, "LARGEST_NOTEBOOK", 3 + 4)
+                third = replace(notes[0], id="n-3", files=tuple(files[::-1]))
+                planned, _ = await bring(client, "local", replace(found, notes=[third]))
+                full = planned.lost_files[attachments.STORE_IS_FULL]
+                assert [one.size for _, one in full] == [5, 3]
+
+    asyncio.run(work())
+
+
+def test_a_picture_at_another_address_is_named_and_fails_no_export(tmp_path: Path) -> None:
+    app = tmp_path / "memento" / "dev.db"
+    app.parent.mkdir()
+    addresses = json.dumps(["https://example.org/plan.png"])
+    MementoFile(app).put("n1", "words\n", title="Pictures", images=addresses)
+
+    async def work() -> None:
+        async with opened("memento", tmp_path / "memento") as client:
+            taken = await export(client, "memento", tmp_path / "out")
+            assert [one[1] for one in taken.left_out] == ["n1/1"]
+            assert not taken.unread
+
+    asyncio.run(work())
 
 
 def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -299,11 +300,17 @@ async def test_a_move_of_files_alone_is_recorded_before_it_is_made(tmp_path):
         await it.undo(done)
         assert it.files() == files
     (tmp_path / "alone").mkdir()
-    async with vault(tmp_path / "alone", {"Old/a.png": "a", "Note.md": "x\n"}) as it:
+    alone = {"Old/a.png": "a", "Note.md": "x\n"}
+    async with vault(tmp_path / "alone", alone) as it:
+        versions = it.harness.app.cache.versions
+        versions.limits = replace(versions.limits, days=0)  # a file needs none to come back
         begun = it.harness.app.audit.last_begun
-        await it.manage(**MOVE, confirm=True)
+        done = await it.manage(**MOVE, confirm=True)
         assert it.harness.app.audit.last_begun > begun
         assert "New/Deep/a.png" in it.files()
+        assert "takes all of it back" in done["note"]
+        await it.undo(done)
+        assert it.files() == alone
 
 
 def meanings(files):

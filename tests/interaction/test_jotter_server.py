@@ -44,7 +44,10 @@ def test_notes_are_found_changed_created_trashed_and_deleted(env, sim):
         (found,) = server.tool("list", query="litres")["content"]
         note = server.tool("get", id=found["uuid"])
         assert (note["title"], note["text"]) == ("Milk", "- [ ] two litres\n")
-        assert note["in_app"] == {"notebook": "Work/Plans", "todo": "open"}
+        assert (note["in_app"], note["properties"]) == (
+            {"notebook": "Work/Plans"},
+            {"todo": "open"},
+        )
         saved = server.tool("save", id="milk", find="[ ]", replace="[x]")
         assert (sim.notes["milk"]["body"], sim.notes["milk"]["is_todo"]) == (
             "- [x] two litres\n",
@@ -62,6 +65,28 @@ def test_notes_are_found_changed_created_trashed_and_deleted(env, sim):
             "manage", action="delete_permanently", id="milk", local_version=version, confirm=True
         )
         assert "milk" not in sim.notes
+        assert server.leave() == 0
+
+
+def test_a_field_is_offered_found_set_and_taken_away(env, sim):
+    with Server(env, command=COMMAND) as server:
+        server.loaded(NOTES)
+        offered = server.ask({"jsonrpc": "2.0", "id": 99, "method": "tools/list"})["result"][
+            "tools"
+        ]
+        taken = {one["name"]: one["inputSchema"]["properties"] for one in offered}
+        assert "properties" in taken["save"]
+        assert "properties" in taken["manage"]
+        found = server.tool("list", query="todo:open")
+        assert [one["uuid"] for one in found["content"]] == ["milk"]
+        refused = server.error("save", id="milk", properties={"todo": "soon"})
+        assert "none, open, done" in refused["resolution_hint"]
+        server.tool("save", id="milk", properties={"todo": "done"})
+        assert sim.notes["milk"]["todo_completed"] > 0
+        saved = server.tool("save", id="milk", properties={"todo": "none"})
+        assert sim.notes["milk"]["is_todo"] == 0
+        assert "note" not in saved
+        assert "properties" not in server.tool("get", id="milk")
         assert server.leave() == 0
 
 

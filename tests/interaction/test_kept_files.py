@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -21,9 +22,9 @@ from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import VersionLimits
-from mcp_notarium.stores.local import files as local_files
+from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.stores.vault import kept_files
+from mcp_notarium.stores.vault import attachment_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
@@ -105,6 +106,20 @@ def obsidian(**settings) -> dict[str, str | bytes]:
     return {".obsidian/app.json": json.dumps(settings)}
 
 
+OTHER_ACCOUNTS = """
+[vault]
+key = "file"
+DB_ENCRYPTION_KEY_FILE = "~/Pictures/other.txt"
+NOTARIUM_STORE = "vault"
+VAULT_PATH = "{0}/other"
+
+[memento]
+NOTARIUM_STORE = "memento"
+MEMENTO_DATABASE = "~/Pictures/m/memento.db"
+MEMENTO_USER_ID = "me"
+"""
+
+
 def account(folder: Path, store: str) -> dict[str, str]:
     """The environment of a server that may keep files from some folders of a home."""
     (folder / "Pictures").mkdir()
@@ -117,11 +132,20 @@ def account(folder: Path, store: str) -> dict[str, str]:
     for name, text in (("key.txt", RAW_KEY), ("own.env", "LOG_LEVEL=info\n")):
         (folder / "Pictures" / name).write_text(text)
         (folder / "Pictures" / name).chmod(0o600)
+    settings = folder / "Pictures" / "settings"
+    for place in ("settings/Claude/its.json", "other/note.jpg", "m/memento.db-wal", "other.txt"):
+        (folder / "Pictures" / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "Pictures" / place).write_bytes(PNG)
+    (settings / "mcp-notarium").mkdir(mode=0o700)
+    accounts = settings / "mcp-notarium" / "accounts.toml"
+    accounts.write_text(OTHER_ACCOUNTS.format(folder / "Pictures"))
+    accounts.chmod(0o600)
     (folder / "vault" / "own.jpg").write_bytes(PNG)
     (folder / "data" / "own.jpg").write_bytes(PNG)
     more = {"VAULT_PATH": str(folder / "vault")} if store == "vault" else {}
     more |= {"NOTARIUM_DESTRUCTIVE": "trust", "NOTARIUM_POLICY_FILE": str(rules)}
     more["DB_ENCRYPTION_KEY_FILE"] = str(folder / "Pictures" / "key.txt")
+    more["XDG_CONFIG_HOME"] = str(settings)
     env = store_environment(folder, store, **more)
     return {name: value for name, value in env.items() if name != "DB_ENCRYPTION_KEY"}
 
@@ -151,6 +175,10 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
             "~/Pictures/key.txt",
             "~/Pictures/own.env",
             "~/data/own.jpg",
+            "~/Pictures/settings/Claude/its.json",
+            "~/Pictures/other/note.jpg",
+            "~/Pictures/other.txt",
+            "~/Pictures/m/memento.db-wal",
             *(["~/vault/own.jpg"] if store == "vault" else []),
         ]
         for path in (*closed, "~/Documents/x.jpg"):
@@ -265,6 +293,49 @@ async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp
         assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
 
 
+async def test_a_file_that_a_person_put_there_between_undo_and_redo_is_not_discarded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        await notes.call("manage", **undo)
+        (notes.folder / "plan.png").write_bytes(PNG)
+        assert "Its file is back" in (await notes.call("manage", **undo))["note"]
+        assert "Its file stays" in (await notes.call("manage", **undo))["note"]
+        assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
+
+
+async def test_a_file_whose_folder_could_not_be_flushed_has_moved_all_the_same(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        flush = attachment_writer.file_writer.SYSTEM.flush_names
+
+        def refused(folder):
+            trash = notes.folder / ".trash"
+            if trash.exists() and os.fstat(folder).st_ino == trash.stat().st_ino:
+                raise OSError(errno.EIO, "simulated")
+            flush(folder)
+
+        monkeypatch.setattr(attachment_writer.file_writer.SYSTEM, "flush_names", refused)
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        assert "Its file went" in (await notes.call("manage", **undo))["note"]
+        assert "Its file is back" in (await notes.call("manage", **undo))["note"]
+        assert notes.files() == {"plan.png": PNG}
+
+
+@pytest.mark.parametrize("rules", [{}, {"visibility": Visibility(hidden_tags=("secret",))}])
+async def test_a_file_to_which_a_known_note_links_since_a_moment_ago_stays(tmp_path, rules):
+    async with opened(tmp_path, {"Note.md": "x\n", "Known.md": "y\n"}, **rules) as notes:
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        await notes.harness.sync()
+        name = saved["files"][0]["id"]
+        (notes.folder / "Known.md").write_text(f"y ![[{name}]]\n")
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert ("Its file stays" in undone["note"]) != bool(rules)
+        assert notes.files() == {name: PNG}
+
+
 async def test_a_file_that_was_changed_since_stays(tmp_path):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))
@@ -328,6 +399,31 @@ async def test_a_file_goes_where_the_app_puts_files(tmp_path, settings, note, pa
         assert (notes.folder / path).read_bytes() == PNG
 
 
+async def test_names_in_the_local_notebook_differ_in_more_than_letter_case(tmp_path):
+    async with opened(tmp_path) as notes:
+        note = (await notes.call("save", title="A", text="a\n"))["id"]
+        called = [(PNG, "a.png"), (OTHER, "A.PNG"), (PNG, "A.png"), (OTHER, "a.png")]
+        saved = [await notes.call("save", id=note, file=sent(*one)) for one in called]
+        ids = [one["files"][0]["id"].partition("/")[2] for one in saved]
+        assert ids == ["a.png", "A 2.PNG", "a.png", "A 2.PNG"]
+
+
+async def test_an_undo_says_how_many_files_went(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        for data, name in ((PNG, "a.png"), (OTHER, "b.png")):
+            await notes.call("save", id="Note.md", file=sent(data, name))
+        saved = await notes.call("save", id="Note.md", append="y")
+        both = await notes.text("Note.md")
+        for text in ("y\n", both):
+            saved = await notes.call(
+                "save", id="Note.md", text=text, local_version=saved["local_version"]
+            )
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        assert (await notes.call("manage", **undo))["note"].endswith("Its 2 files went, too.")
+        assert sorted(notes.files()) == [".trash/a.png", ".trash/b.png"]
+        assert (await notes.call("manage", **undo))["note"].endswith("Its 2 files are back.")
+
+
 async def test_a_taken_name_is_left_alone_in_any_letter_case(tmp_path):
     held = {"Note.md": "x\n", "PLAN.png": OTHER}
     async with opened(tmp_path, held) as notes:
@@ -365,6 +461,10 @@ REFUSED = [
     ({"id": "Note.md", "file": sent(b"")}, "base64,"),
     ({"id": "Note.md", "file": sent(b"x" * 262_200)}, "import_paths"),
     ({"id": "Note.md", "file": "/etc/passwd"}, "import_paths"),
+    ({"id": "Note.md", "file": "plan.png"}, "the whole path"),
+    ({"id": "Note.md", "file": "~nobody here/plan.png"}, "import_paths"),
+    ({"id": "Note.md", "file": "file:///home/me/plan.png"}, "without `file://`"),
+    ({"id": "Note.md", "file": "https://example.org/plan.png"}, "saved"),
     ({"id": "Note.md", "file": sent(b"# x", "note.md", "text/markdown")}, "another name"),
     ({"id": "Note.md", "file": sent(PNG), "append": "x"}, "two calls"),
     ({"id": "Note.md", "file": sent(PNG), "title": "New"}, "two calls"),
@@ -436,7 +536,11 @@ async def test_a_file_that_a_hidden_note_shows_stays_and_nothing_tells_so(tmp_pa
             if files is not None:
                 assert name in notes.files() or not shown
             redone = await notes.call("manage", action="undo", id=note["id"], confirm=True)
-            told.append([undone["note"], redone["note"]])
+            again = [
+                (await notes.call("manage", action="undo", id=note["id"], confirm=True))["note"]
+                for _ in range(2)
+            ]
+            told.append([undone["note"], redone["note"], *again])
             database = notes.harness.app.cache.database
             kept = "SELECT count(*) FROM notebook_files WHERE discarded_at IS NULL"
             assert notes.files() == {name: PNG} if files is not None else database.number(kept)
@@ -554,6 +658,31 @@ async def test_a_file_that_a_note_shows_already_counts_as_a_change(tmp_path, fil
         assert [await notes.seen(f"{before}{name}") for name in names] == [True, False, False]
 
 
+async def test_a_cancelled_call_that_kept_its_file_counts_and_the_next_one_takes_it(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, {"Note.md": "x\n"}, limits=Limits(writes_per_session=2)) as notes:
+        store, there = notes.harness.remote, asyncio.Event()
+        keep = store.keep_file
+
+        async def hanging(*call):
+            await keep(*call)
+            there.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "keep_file", hanging)
+            call = asyncio.create_task(notes.call("save", id="Note.md", file=sent(PNG)))
+            await there.wait()
+            call.cancel()
+            await asyncio.wait([call])
+        saved = await notes.call("save", id="Note.md", file=sent(PNG))
+        assert notes.files() == {saved["files"][0]["id"]: PNG}
+        refused = await notes.call("save", id="Note.md", file=sent(OTHER))
+        assert refused["subcategory"] == "policy"
+        assert notes.files() == {"plan.png": PNG}
+
+
 async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_path):
     async with opened(tmp_path, {"Note.md": "---\ntags: [a]\n---\nx\n"}) as notes:
         notes.harness.app.cache.versions.limits = VersionLimits(days=0)
@@ -568,21 +697,21 @@ async def test_no_file_is_kept_with_a_change_that_a_person_must_agree_to(tmp_pat
 async def test_a_file_that_is_exchanged_while_it_is_discarded_stays(tmp_path, monkeypatch):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))
-        move, others = kept_files.file_writer.move, [OTHER]
+        move, others = attachment_writer.file_writer.move, [OTHER]
 
         def exchanged(*call):
             if others:
                 (notes.folder / "plan.png").write_bytes(others.pop())
             move(*call)
 
-        monkeypatch.setattr(kept_files.file_writer, "move", exchanged)
+        monkeypatch.setattr(attachment_writer.file_writer, "move", exchanged)
         undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert "Its file stays" in undone["note"]
         assert notes.files() == {"plan.png": OTHER}
 
 
 async def test_half_a_file_that_a_killed_server_has_left_is_no_note(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_files.file_writer, "LEFT_BEHIND", 0.0)
+    monkeypatch.setattr(attachment_writer.file_writer, "LEFT_BEHIND", 0.0)
     name = f".notarium-{'a' * 64}--0123abcd.file.tmp"
     async with opened(tmp_path, {"Note.md": "x\n", name: b"\x89PNG half"}):
         pass

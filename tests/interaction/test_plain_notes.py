@@ -10,8 +10,8 @@ from mcp_types import ElicitResult
 
 from mcp_notarium.domain.policy import Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.stores.contract import Changes, Versions, WriteGuard
-from mcp_notarium.tools.toolsets import find_toolset, plain_text
-from mcp_notarium.tools.toolsets.plain_text import make_title
+from mcp_notarium.tools.toolsets import find_toolset, plain_answers
+from mcp_notarium.tools.toolsets.plain_answers import make_title
 from support.name_scan import without_marks
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -492,7 +492,7 @@ async def test_a_listing_ends_where_an_answer_is_full(tmp_path, monkeypatch, by_
         tmp_path, **({"limits": Limits(bytes_per_call=1500)} if by_policy else {})
     )
     if not by_policy:
-        monkeypatch.setattr(plain_text, "LARGEST", 1500)
+        monkeypatch.setattr(plain_answers, "LARGEST", 1500)
     for number in range(150):
         harness.store.put(f"{number:08x}", "größer", title=f"Note {number}", now=START + number)
     async with plain(harness) as notes:

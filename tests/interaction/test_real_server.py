@@ -193,7 +193,7 @@ from mcp_notarium.protocol.startup_checks import refuse_early
 refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
 run.read_replies()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
-         "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs", "filelock",
+         "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs",
          "importlib.metadata", "subprocess", "socket", "ssl",
          "rich", "questionary", "prompt_toolkit", "tomlkit", "tomllib"}
 print(sorted(heavy & sys.modules.keys()))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from mcp_notarium.domain.date_formats import format_java, format_moment
 from mcp_notarium.errors import InvalidRequest
-from mcp_notarium.markup.edn import NotEdn, read_edn
 from mcp_notarium.markup.templates import Filling, has_code, names_title
 from mcp_notarium.stores.vault import app_settings
+from mcp_notarium.stores.vault.app_settings import NotEdn, read_edn
 from mcp_notarium.stores.vault.paths import split_path
 
 TIMES = st.datetimes(timezones=st.just(UTC))

@@ -19,9 +19,9 @@ from mcp_notarium.search.folding import (
 from mcp_notarium.search.fts_expression import build_match
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import And, Condition, Not, Or, Phrase, Query, Ranked, Tagged, Word
+from mcp_notarium.search.query_expansion import unit_of
 from mcp_notarium.search.sql_builder import build
 from mcp_notarium.search.stemming import completions, spelling, stem
-from mcp_notarium.search.typed_words import unit_of
 from support.long import LONG
 from support.search_index import Entry, SearchTables
 

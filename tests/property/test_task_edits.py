@@ -42,8 +42,7 @@ def test_ticking_changes_the_line_alone_and_reopening_gives_it_back(lines, end, 
         return
     task = data.draw(st.sampled_from(tasks))
     assert lines[task.line - 1][: len(lines[task.line - 1])].count(task.mark)
-    form = data.draw(st.sampled_from([None, "emoji", "field", "none"]))
-    ticked = set_task(text, task, done=True, today=TODAY, form=form)
+    ticked = set_task(text, task, done=True, today=TODAY)
     after = ticked.split(end)
     assert len(after) == len(text.split(end))
     changed = [

@@ -10,7 +10,7 @@ from mcp_notarium.domain.characters import find_invisible
 from mcp_notarium.errors import NoteNotFound, StoreRejected
 from mcp_notarium.protocol.call_pipeline import as_protocol_error, failure, success
 from mcp_notarium.tools import answers
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 from mcp_notarium.tools.toolsets import vault
 from mcp_notarium.tools.untrusted_text import (
     BEGIN,

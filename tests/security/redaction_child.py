@@ -27,7 +27,7 @@ from mcp_notarium.logs import logger, pipeline, redaction
 from mcp_notarium.protocol import call_pipeline, sdk_server
 from mcp_notarium.protocol.sdk_server import Call
 from mcp_notarium.secret import Secret
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 
 OWN = logs.get("matrix")
 SINKS = {}

@@ -178,7 +178,7 @@ def test_only_the_person_sees_what_would_change_of_a_hidden_text(tmp_path):
     harness.close()
 
 
-@pytest.mark.parametrize("ends", ["time", "rules"])
+@pytest.mark.parametrize("ends", ["time", "rules", "removal"])
 def test_the_texts_of_what_waited_do_not_stay(harness, ends):
     answer(harness, DELETE)
     rows = harness.app.cache.database.rows
@@ -187,6 +187,10 @@ def test_the_texts_of_what_waited_do_not_stay(harness, ends):
         harness.now += SECONDS
         harness.app.audit._tidied_at = None
         harness.app.audit.tidy()
+    elif ends == "removal":  # by another program
+        harness.store.remove("bin")
+        asyncio.run(harness.sync())
+        assert not table(harness).waiting(now=harness.clock())
     else:
         apply_rules(Cache(harness.app.cache.database, Visibility(hidden_tags=("secret",))))
     assert not rows("SELECT 1 FROM approvals")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, key_rotation, rescue, rewrite
+from mcp_notarium.account import backup, key_changes, key_rotation, repair, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
     kdf,
@@ -18,7 +18,7 @@ from mcp_notarium.crypto import (
     key_slots,
     user_key,
 )
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.keys import key_file_store
 from mcp_notarium.secret import Secret
@@ -105,7 +105,7 @@ def test_a_repair_does_not_take_an_old_key_file_over(tmp_path, copy):
     config = rotated(tmp_path)
     spoil_a_page(config)
     put_back(config, tmp_path, copy=copy)
-    refused(config, lambda c: rescue.repair(c, options=GIVEN))
+    refused(config, lambda c: repair.repair(c, options=GIVEN))
 
 
 @pytest.mark.attack(7)

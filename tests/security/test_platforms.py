@@ -13,6 +13,7 @@ def rule():
 
 def found(rule, *modules):
     listed = [(name, "sys.platform") for name in rule.PERMITTED]
+    listed += [(name, "os.open(path)") for name in rule.PAST_THE_PORT]
     return [str(fault) for fault in rule.find(iter([*listed, *modules]))]
 
 
@@ -42,12 +43,35 @@ def test_each_way_to_ask_is_found_outside_the_package_alone(rule, line):
     assert found(rule, ("mcp_notarium.systems", line))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.replace(one, other)",
+        "    shutil.copyfile(one, other)",
+        "shutil.rmtree(place)",
+        "path.unlink(missing_ok=True)",
+        "self.path.write_bytes(data)",
+        'with path.open("rb") as file:',
+        "with open(path) as file:",
+        "temporary.rename(path)",
+    ],
+)
+def test_files_are_changed_through_the_port(rule, line):
+    fault = f"mcp_notarium.app, line 1: uses files past the port: {line.strip()}"
+    assert found(rule, ("mcp_notarium.app", line)) == [fault]
+    assert found(rule, ("mcp_notarium.system.posix", line), ("notarium_devtools.demo", line)) == []
+
+
 def test_other_words_are_none_of_it_and_an_exception_must_be_needed(rule):
     assert (
         found(
             rule,
             ("mcp_notarium.app", "pos.name, os.names, platformdirs, platform.python_version()"),
+            (
+                "mcp_notarium.app",
+                "SYSTEM.unlink(f), text.replace(a, b), def open(self), os.fdopen(n)",
+            ),
         )
         == []
     )
-    assert len([*rule.find(iter([]))]) == len(rule.PERMITTED)
+    assert len([*rule.find(iter([]))]) == len(rule.PERMITTED) + len(rule.PAST_THE_PORT)

@@ -157,7 +157,7 @@ def test_a_librarys_talk_of_files_is_kept_and_redacted(logging_to):
     stream = logging_to()
     logs.protect(Secret(SECRET))
     logs.listen_to_libraries()
-    logging.getLogger("filelock").warning("waiting for %s with %s", "/tmp/lock", SECRET)
+    logging.getLogger("keyring").warning("waiting for %s with %s", "/tmp/lock", SECRET)
     assert events(stream)[0]["message"] == "waiting for /tmp/lock with [redacted]"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     IdTaken,
     NotariumError,
@@ -22,11 +22,13 @@ from mcp_notarium.errors import (
     NoteUnreadable,
     OutcomeUnknown,
     StoreRejected,
+    StoreUnavailable,
 )
 from mcp_notarium.stores.vault import file_writer, listing, note_writer
-from mcp_notarium.stores.vault.folder import VaultFolder, open_folder
+from mcp_notarium.stores.vault.folder import VaultFolder, open_folder, open_parent
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.system.windows_files import WindowsFiles
+from mcp_notarium.system.windows_kernel import ACCESS_DENIED
+from mcp_notarium.system.windows_states import WindowsStates
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
 from support.windows_files import (
@@ -71,11 +73,15 @@ def _store(windows: Windows, vault: Path) -> Iterator[VaultStore]:
     windows.settle()
 
 
-def save(store: VaultStore, **changes: object) -> Revision:
+def prepare(store: VaultStore, **changes: object) -> PendingWrite:
     base = store._get("Sub/Note.md")
     changes = changes or {"text": NEW_TEXT}
     content = replace(base.content, **changes)  # type: ignore[arg-type]
-    return store._writer.push(make_write(store, base.id, content, base)).revision
+    return make_write(store, base.id, content, base)
+
+
+def save(store: VaultStore, **changes: object) -> Revision:
+    return store._writer.push(prepare(store, **changes)).revision
 
 
 def create(store: VaultStore, note_id: str) -> Revision:
@@ -246,6 +252,33 @@ def test_a_file_that_cannot_be_read_stays_as_it_was_and_keeps_no_other_from_bein
     assert store._get("Far.md").content.text == "farther\n"
 
 
+def test_a_file_that_may_not_even_be_looked_at_is_not_readable_and_not_gone(
+    store: VaultStore, windows: Windows
+) -> None:
+    assert listed(store) == ["Sub/Note.md"]
+
+    def deny(call: str) -> None:
+        if call == "CreateFileW" and str(windows.model.calls[-1][1][0]).endswith("Note.md"):
+            raise Refused(ACCESS_DENIED)
+
+    windows.model.before = deny
+    with pytest.raises(NoteUnreadable):
+        store._get("Sub/Note.md")
+    with store._folder.opened() as root, open_parent(root, "Sub/Note.md") as (parent, name):
+        assert file_writer.SYSTEM.look(parent, name).st_size == len("base\n")
+        with pytest.raises(FileNotFoundError):
+            file_writer.SYSTEM.look(parent, "None.md")
+
+
+@pytest.mark.rule("a drive may be empty")
+def test_a_vault_is_a_drive_with_nothing_on_it(windows: Windows, tmp_path: Path) -> None:
+    windows.model.drives.add(str(tmp_path))
+    with opened(tmp_path) as store:
+        assert listed(store) == []
+        create(store, "New.md")
+        assert listed(store) == ["New.md"]
+
+
 @pytest.mark.rule("placeholders are listed")
 def test_what_is_at_onedrive_only_is_told_and_never_fetched(
     store: VaultStore, windows: Windows, vault: Path
@@ -277,15 +310,16 @@ def test_a_scanner_that_has_what_was_written_delays_and_loses_nothing(
 
 
 @pytest.mark.rule("share modes")
-@pytest.mark.parametrize("share", [SHARE_READ, SHARE_READ | SHARE_WRITE])
+@pytest.mark.parametrize("share", [0, SHARE_READ, SHARE_READ | SHARE_WRITE])
 @pytest.mark.parametrize("changes", [{}, {"trash": True}, {"title": "Sub/New"}], ids=str)
 def test_a_note_that_another_program_keeps_open_is_left_as_it_is(
     store: VaultStore, windows: Windows, note: Path, share: int, changes: dict[str, object]
 ) -> None:
+    write = prepare(store, **changes)
     handle = hold(windows, note, share=share)
-    with pytest.raises(NotariumError) as refused:
-        save(store, **changes)
-    assert refused.value.resolution_hint
+    with pytest.raises(StoreUnavailable) as refused:
+        store._writer.push(write)
+    assert "epeat the call" in refused.value.resolution_hint
     assert "open" in refused.value.message
     assert texts(note.parent.parent) == {"Sub/Note.md": "base\n"}
     windows.model.close_handle(handle)
@@ -408,7 +442,7 @@ def test_a_read_only_note_is_refused(
     if known:
         with pytest.raises(NoteReadOnly):
             save(store)
-    monkeypatch.setattr(WindowsFiles, "is_read_only", lambda *_: False)
+    monkeypatch.setattr(WindowsStates, "is_read_only", lambda *_: False)
     with pytest.raises(NotariumError):
         save(store)
     assert texts(vault) == {"Sub/Note.md": "base\n"}

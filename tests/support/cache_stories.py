@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import backup, purge, rescue, rewrite
+from mcp_notarium.account import backup, purge, repair, rewrite
 from mcp_notarium.account import opener as opening
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.generation import BINDING_KEYS, SwitchResult
@@ -73,7 +73,7 @@ def _require_finished(state: SwitchResult) -> None:
 
 
 def _repair(home: Path, at: StepHook) -> None:
-    done = rescue.repair(given_key(home), options=change_options(at))
+    done = repair.repair(given_key(home), options=change_options(at))
     if done is None:
         raise InvalidRequest("nothing is wrong")
     _require_finished(done.state)
@@ -97,7 +97,7 @@ def _spoil(home: Path) -> str:
             trial = Path(elsewhere).resolve() / "home"
             shutil.copytree(home, trial)
             try:
-                done = rescue.repair(given_key(trial), options=change_options())
+                done = repair.repair(given_key(trial), options=change_options())
             except (CacheError, LockedError):
                 continue
             if done is None or done.quarantine is None:

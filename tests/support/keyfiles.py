@@ -12,7 +12,7 @@ from unittest.mock import patch
 from mcp_notarium.crypto import canonical_json, kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
 

@@ -29,7 +29,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.stores.contract import Acknowledgement, Traits
 from mcp_notarium.tools.catalog import NOTARIUM
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 from support.memory_client import LIKE_SIMPERIUM, Fault
 from support.memory_store import Fields, Kept, MemoryStore, content_of
 from support.tool_harness import Caller, ToolHarness

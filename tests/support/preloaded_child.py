@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support import cheap_stretching, preloaded, short_pauses
 
 _IMPORTED_LATE = (
-    "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "filelock", "h11",
+    "anyio._backends._asyncio", "argon2", "cryptography.hazmat.primitives.kdf.hkdf", "h11",
     "httpcore", "httpx", "keyring", "sqlcipher3", "truststore",
 )  # fmt: skip
 """What the program imports when it needs it."""

@@ -10,8 +10,8 @@ from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.http import HttpSession
 from mcp_notarium.stores.http_rules import RetryPolicy
+from mcp_notarium.stores.simplenote.kind import Urls
 from mcp_notarium.stores.simplenote.store import AccountRecord, SimplenoteStore
-from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
 from support.journal_entries import make_write
 

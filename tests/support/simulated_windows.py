@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp_notarium.system.windows_kernel import FUNCTIONS, MemoryCounters
-from support.windows_files import USER, Files
+from support.windows_files import UNKNOWN, USER, Files
 from support.windows_names import Refused
 from support.windows_security import ADMINS, EVERYBODY, Security
 
 __all__ = ["ADMINS", "EVERYBODY", "USER", "Simulated"]
 
 
-_TELL_CODES = {"GetNamedSecurityInfoW", "GetSecurityInfo", "SetSecurityInfo"}
+_TELL_CODES = {"GetSecurityInfo", "SetSecurityInfo"}
 """Functions that return the code of their error."""
 
 
@@ -62,16 +62,18 @@ class Simulated(Files, Security):
             raise AttributeError(name)
         library, result, types = FUNCTIONS[name]
         assert library == self._library
-        play = getattr(self, f"_{name}")
+        play = getattr(self, f"_{name}", None)
         raised: list[BaseException] = []
 
         def called(*arguments: object) -> object:
+            if name == "RtlGetLastNtStatus":
+                return self.status
             self.calls.append((name, arguments))
             try:
                 self.before(name)
                 return play(*arguments)
             except Refused as refused:
-                self._fail(refused.code)
+                self._fail(refused.code, refused.status)
                 return refused.code if name in _TELL_CODES else -1 if name == "CreateFileW" else 0
             except BaseException as fault:  # noqa: BLE001 - raised again behind ctypes
                 raised.append(fault)
@@ -87,7 +89,7 @@ class Simulated(Files, Security):
     def handle(self, descriptor: int) -> int:
         self.settle()
         known = (h for h, one in self._open.items() if one.number == descriptor)
-        return next(known, descriptor + 0x10000)
+        return next(known, descriptor + UNKNOWN)
 
     def descriptor(self, handle: int, _flags: int) -> int:
         return self._open[handle].number

@@ -26,8 +26,8 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_state import AccountRecord
 from mcp_notarium.stores.http import HttpSession
+from mcp_notarium.stores.simplenote.kind import Urls
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.urls import Urls
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Writer
 from support.simplenote_client import QUICK, MemoryTokens

@@ -57,6 +57,7 @@ RULES = {
     "a replacement keeps the time of creation": _windows("it gets the time of creation of the replaced file", _REPLACE),
     "a replacement keeps streams": _windows("it gets the named streams of the replaced file", _REPLACE),
     "flush needs write access": _windows("a handle that was not opened for writing is not flushed", "FlushFileBuffers function"),
+    "a drive may be empty": _windows("the first listing of a drive without entries: 2", "FileBothDirectoryInformation ([MS-FSA] 2.1.5.6.3)"),
     "placeholders": _windows("opening a placeholder for its data fetches it from the cloud", "File Attribute Constants"),
     "placeholders are listed": _windows("a listing shows a placeholder by its attributes, and fetches nothing", "File Attribute Constants"),
     "a handle does what it was opened for": _windows("a handle without DELETE neither renames nor deletes: 5", "SetFileInformationByHandle function"),
@@ -68,6 +69,8 @@ RULES = {
     "no flags everywhere": _macos("a file system that knows no flags: ENOTSUP", "rename(2)"),
     "attributes": _macos("an open file has extended attributes, which are read and set by number", "getxattr(2), setxattr(2), listxattr(2)"),
     "dataless files": _macos("a file with SF_DATALESS has no content here; opening it fetches that", "stat(2), chflags(2)"),
+    "lists are handed down": _windows("what is created without a list of rights gets the entries that its folder hands down", "ACE Inheritance Rules"),
+    "databases share no deletion": _windows("SQLite opens its files for reading and writing, and does not share their deletion: 32", "SQLite, src/os_win.c, winOpen"),
     "locks": _windows("a lock is a range of bytes of one handle; a second one over it: 33", "LockFileEx function"),
 }  # fmt: skip
 """Name -> rule."""

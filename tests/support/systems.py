@@ -17,7 +17,7 @@ import pytest
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.system import windows
+from mcp_notarium.system import SYSTEM, windows
 from mcp_notarium.system.linux import Linux
 from mcp_notarium.system.windows_kernel import ACCESS_DENIED, Kernel, windows_error
 from support import between_calls
@@ -49,6 +49,8 @@ class Other(Protocol):
         """Write a new file and put it in the place of the old one, as many editors do."""
 
     def rename(self, old: Path, new: Path) -> None: ...
+
+    def replace(self, old: Path, new: Path) -> None: ...
 
     def remove(self, path: Path) -> None: ...
 
@@ -88,6 +90,9 @@ class Posix:
 
     def rename(self, old: Path, new: Path) -> None:
         old.rename(new)
+
+    def replace(self, old: Path, new: Path) -> None:
+        old.replace(new)
 
     def remove(self, path: Path) -> None:
         path.unlink()
@@ -151,6 +156,9 @@ class OnWindows:
     def rename(self, old: Path, new: Path) -> None:
         self._do(lambda: self._model.move(str(old), str(new), replace=False))
 
+    def replace(self, old: Path, new: Path) -> None:
+        self._do(lambda: self._model.move(str(old), str(new), replace=True))
+
     def remove(self, path: Path) -> None:
         self._do(lambda: self._model.delete(str(path)))
 
@@ -183,15 +191,14 @@ class Windows:
         self.fired = model.fired
         self.other: Other = OnWindows(model)
         self._before: Callable[[str], object] = lambda _call: None
+        self.pause: Callable[[float], object] = lambda _seconds: None
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Let the vault's files go through the page of Windows."""
-        system = windows.Windows(Kernel(self.model), pause=lambda _seconds: None)  # type: ignore[arg-type]
+        """Make the page of Windows over the model; time goes by in ``pause`` alone."""
+        system = windows.Windows(Kernel(self.model), pause=lambda seconds: self.pause(seconds))  # type: ignore[arg-type]  # noqa: PLW0108 - it changes
         # Events of Windows come some time after a change (tests/unit/system/test_folder_events.py); here they come at once.
         patch.setattr(system, "folder_events", Linux().folder_events)
-        for name, module in [*sys.modules.items()]:
-            if name.startswith("mcp_notarium.stores.vault.") and hasattr(module, "SYSTEM"):
-                patch.setattr(module, "SYSTEM", system)
+        self.system = system
         patch.setattr(os, "dup", self._called("dup", self.model.dup))
         patch.setattr(os, "fsync", self._called("fsync", self.model.flush))
         for name in ("read", "write"):
@@ -263,8 +270,10 @@ class Windows:
 
 
 @contextmanager
-def on_windows(**switches: object) -> Iterator[Windows]:
-    """Simulate Windows. ``switches``: fields of the model."""
+def on_windows(
+    *, package: str = "mcp_notarium.stores.vault", **switches: object
+) -> Iterator[Windows]:
+    """Simulate Windows for a package of the program. ``switches``: fields of the model."""
     model = Simulated()
     for name, value in switches.items():
         assert hasattr(model, name)
@@ -272,7 +281,23 @@ def on_windows(**switches: object) -> Iterator[Windows]:
     with pytest.MonkeyPatch.context() as patch:
         system = Windows(model)
         system.install(patch)
-        yield system
+        _exchange(SYSTEM, system.system, package)
+        try:
+            yield system
+        finally:  # of modules, too, that were imported meanwhile
+            _exchange(system.system, SYSTEM, package)
+
+
+def _exchange(before: object, now: object, package: str) -> None:
+    """Let the modules of a package, and those that will be imported, use another page of the port."""
+    for name, module in [*sys.modules.items()]:
+        if not f"{name}.".startswith(f"{package}."):
+            continue
+        for field, value in [*vars(module).items()]:
+            if value is before:
+                setattr(module, field, now)
+            elif getattr(value, "__self__", None) is before:
+                setattr(module, field, getattr(now, value.__name__))
 
 
 @contextmanager

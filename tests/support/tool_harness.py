@@ -114,6 +114,7 @@ class ToolHarness:
                 writer,
                 scheduler,
                 native=None if native is None else native(NativeIndex(seen, self.remote)),
+                files_lock=folder / "files.lock",
             ),
             notices=("one",),
             clock=self.clock,

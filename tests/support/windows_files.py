@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from mcp_notarium.system.windows_kernel import Overlapped, SecurityAttributes
 from support.system_rules import RULES
 from support.windows_names import NOT_FOUND, PREFIX, Finder, Named, Refused, upcase
 
+UNKNOWN = 0x10000
+"""Handles of descriptors that the port has not made begin here."""
 USER = "S-1-5-21-1-2-3-1001"
 
 READ_ONLY, DIRECTORY, ARCHIVE, NORMAL, REPARSE, OFFLINE = 0x1, 0x10, 0x20, 0x80, 0x400, 0x1000
@@ -38,6 +41,8 @@ _NEW, _ALWAYS, _EXISTING, _OPEN_ALWAYS, _TRUNCATE = 1, 2, 3, 4, 5
 _BACKUP, _ITSELF, _DELETE_ON_CLOSE, _NO_RECALL = 0x02000000, 0x00200000, 0x04000000, 0x00100000
 DENIED, SHARING, EXISTS, NAME_TAKEN = 5, 32, 80, 183
 PENDING, INVALID, NOT_EMPTY, NOT_A_FOLDER, NO_MORE = 303, 87, 145, 267, 18
+DELETE_PENDING = 0xC0000056
+"""The status of the system; the codes of programs do not tell it from a denial."""
 REMOVE_REPLACED, MOVE_REPLACEMENT, MOVE_REPLACEMENT_2 = 1175, 1176, 1177
 _BASIC, _STANDARD, _RENAME, _DISPOSITION, _TAG = 0, 1, 3, 4, 9
 _ENTRIES, _ENTRIES_AGAIN, _ID, _DISPOSITION_EX, _RENAME_EX = 10, 11, 18, 21, 22
@@ -45,6 +50,7 @@ _TOO_SHORT = 24
 _EPOCH = 116_444_736_000_000_000
 """1970 in steps of 100 ns since 1601."""
 
+_HANDED_DOWN = re.compile(r"\(\w;OICI;\w+;;;[\w-]+\)")
 Key = tuple[int, str]
 """A file: its inode and when that came to be, since an inode is given again."""
 
@@ -95,7 +101,7 @@ class Open:
 class Files:
     """Play the functions for files; part of ``simulated_windows.Simulated``.
 
-    ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
+    ``drives``: folders that are the top of a drive. ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
     virus scanner has a file after it was written. ``posix_deletes``: a name that is deleted is free at once.
     ``partial``: codes with which the next calls of ReplaceFileW fail.
     """
@@ -108,6 +114,7 @@ class Files:
         self.born: dict[Key, int] = {}
         self.streams: dict[Key, dict[str, int]] = {}
         self.recalls: list[str] = []
+        self.drives: set[str] = set()
         self.fired: set[str] = set()
         self.scanner = 0
         self.posix_deletes = False
@@ -120,7 +127,7 @@ class Files:
         self._pending: dict[Key, str] = {}
         self._locks: dict[tuple[Key, int], list[tuple[int, bool]]] = {}
         self._next = 0x100
-        self._error = 0
+        self._error = self.status = 0
         self._finder = Finder(self.links, self.rule)
         self._linux = Linux()
 
@@ -129,8 +136,8 @@ class Files:
         assert name in RULES, name
         self.fired.add(name)
 
-    def _fail(self, code: int) -> int:
-        self._error = code
+    def _fail(self, code: int, status: int = 0) -> int:
+        self._error, self.status = code, status
         return 0
 
     def find(self, path: str, *, follow: bool = False) -> Named:
@@ -157,6 +164,20 @@ class Files:
             kept |= REPARSE
             mode = os.stat(real).st_mode if os.path.exists(real) else mode
         return kept | (DIRECTORY if stat.S_ISDIR(mode) else 0) or ARCHIVE
+
+    def list_of(self, real: str) -> str:
+        """Return the list of rights of what is at a real path: its own, or what the folders above hand down."""
+        if real in self.lists:
+            return self.lists[real]
+        if real == "/":
+            return f"O:{USER}(A;OICI;FA;;;WD)"
+        above = self.list_of(os.path.dirname(real))
+        self.rule("lists are handed down")
+        return f"O:{USER}" + "".join(_HANDED_DOWN.findall(above))
+
+    def _give_list(self, real: str, descriptor: str) -> None:
+        if descriptor:
+            self.lists[real] = descriptor
 
     def tag_of(self, real: str) -> int:
         """Return the tag of the reparse point at a real path; 0: there is none."""
@@ -277,7 +298,7 @@ class Files:
     def _require_alive(self, key: Key) -> None:
         if key in self._pending:
             self.rule("deletion is pending")
-            raise Refused(self.pending_code)
+            raise Refused(self.pending_code, DELETE_PENDING)
 
     def open(
         self, path: str, access: int, share: int, how: int, flags: int = NORMAL, *,
@@ -311,7 +332,7 @@ class Files:
             found.real if exists else found.wanted, self._mode(found, access, how, flags), 0o600
         )
         if not exists:
-            self.lists[found.wanted] = descriptor or f"O:{USER}(A;;FA;;;WD)"
+            self._give_list(found.wanted, descriptor)
             if (kept := flags & (READ_ONLY | 0x2 | 0x4)) != 0:
                 self.attributes[self.key_of(number)] = kept | ARCHIVE
         real = found.real if exists else found.wanted
@@ -385,7 +406,7 @@ class Files:
         try:
             return play()
         except Refused as refused:
-            return self._fail(refused.code)
+            return self._fail(refused.code, refused.status)
 
     def _CreateFileW(self, path, access, share, attributes, how, flags, _template):
         descriptor = self._list_of(attributes)
@@ -426,7 +447,7 @@ class Files:
                 raise Refused(267)
             self._require_folder(found)
             os.mkdir(found.wanted, 0o777)
-            self.lists[found.wanted] = descriptor
+            self._give_list(found.wanted, descriptor)
             return 1
 
         return self._played(play)
@@ -699,7 +720,11 @@ class Files:
         if not one.access & _READ:
             raise Refused(DENIED)
         if one.listing is None or again:
-            one.listing = [".", "..", *sorted(os.listdir(one.number), key=upcase)]
+            itself = [] if one.path in self.drives else [".", ".."]
+            one.listing = [*itself, *sorted(os.listdir(one.number), key=upcase)]
+            if not one.listing:
+                self.rule("a drive may be empty")
+                raise Refused(NOT_FOUND)
         entries: list[bytes] = []
         room = size
         while one.listing:

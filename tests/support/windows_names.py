@@ -22,9 +22,10 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]) *(\..*)?"
 class Refused(Exception):
     """Windows refuses with a code."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, status: int = 0) -> None:
         super().__init__(code)
         self.code = code
+        self.status = status
 
 
 @dataclass(frozen=True)

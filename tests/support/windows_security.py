@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 
 from mcp_notarium.system.windows_kernel import SizeOfList
-from support.windows_files import USER
+from support.windows_files import UNKNOWN, USER
 
 EVERYBODY, ADMINS, SYSTEM_SID = "S-1-1-0", "S-1-5-32-544", "S-1-5-18"
 _LETTERS = {"SY": SYSTEM_SID, "WD": EVERYBODY, "BA": ADMINS, "CO": "S-1-3-0"}
@@ -62,11 +63,11 @@ class Security:
         self.lists[self._open[handle].path] = ctypes.wstring_at(entries)
         return 0
 
-    def _GetNamedSecurityInfoW(self, path, kind, what, owner, group, entries, audit, descriptor):
+    def _GetSecurityInfo(self, handle, kind, what, owner, group, entries, audit, descriptor):
         assert (kind, what, group, audit) == (1, 5, None, None)
-        text = self.lists.get(path)
-        if text is None:
-            return 2
+        one = self._open.get(handle)
+        place = os.readlink(f"/proc/self/fd/{handle - UNKNOWN}") if one is None else one.path
+        text = self.list_of(place)
         ctypes.c_void_p.from_address(owner).value = self._text_at(
             re.search(r"O:(S-[\d-]+)", text)[1]
         )
@@ -75,9 +76,6 @@ class Security:
         )
         ctypes.c_void_p.from_address(descriptor).value = self._text_at("whole")
         return 0
-
-    def _GetSecurityInfo(self, handle, *others):
-        return self._GetNamedSecurityInfoW(self._open[handle].path, *others)
 
     def _entries(self, place: int) -> list[tuple[str, str, str, str]]:
         return _ENTRY.findall(ctypes.wstring_at(place))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType
 from mcp_notarium.secret import Secret
 from support.account import OTHER, OWNER, PASSPHRASE
@@ -47,7 +47,7 @@ def good() -> dict[str, tuple[str, str, bytes]]:
     """Name -> what is expected, the key, the file: those that open."""
     argon = build()
     with fixed_randomness("rotated"):
-        rotated = slot_changes.rewrap(
+        rotated = key_slots.rewrap(
             argon,
             old=WORDS,
             new=Secret(OTHER),

@@ -221,9 +221,7 @@ class Anchor:
     def _replace(self, now: Anchored, database: Database) -> None:
         pattern = temporary_pattern(self.folder.audit_anchor.name)
         for left in self.folder.path.glob(pattern):
-            left.unlink(
-                missing_ok=True
-            )  # by a killed process: the caller's transaction keeps others out
+            SYSTEM.remove(left)  # by a killed process: the caller's transaction keeps others out
         number = write_ahead_log.read_main(database) or 0
         now = replace(now, begun=now.head.count, checkpoint=number)
         replace_private(self.folder.audit_anchor, self._content(now))

@@ -21,10 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from mcp_notarium.account import copies, opener, rescue, startup_hints
+from mcp_notarium.account import copies, opener, repair, startup_hints
 from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.account.key_changes import DEFAULTS, ChangeOptions, record_restored
-from mcp_notarium.account.rescue import Restored
+from mcp_notarium.account.repair import Restored
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import canonical_json, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
@@ -160,7 +160,7 @@ def restore(
     An account that is here keeps its key file if that is of the same data key. One with another, as `setup` makes
     it on a new machine, goes to the quarantine as a whole if it holds nothing of its own.
 
-    Raises as :func:`rescue.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
+    Raises as :func:`repair.restore`, and ``InvalidRequest`` if it is no undamaged backup. A key file that
     was put in place stays, so that the restoration can be repeated.
     """
     folder = check_folder(settings.account_dir)
@@ -194,11 +194,12 @@ def restore(
         if replaces:
             _set_aside(folder, names[0], data_key, options, path)
         _place_key_file(folder, keyfile, data_key, options.bounds)
-        return rescue.restore(
+        return repair.restore(
             settings, name=names[0], options=replace(options, old=key), on_progress=on_progress
         )
     finally:
-        (folder.copies / names[0]).unlink(missing_ok=True)  # the backup itself is kept
+        with suppress(OSError):  # what stays is a copy like others; the backup itself is kept
+            SYSTEM.remove(folder.copies / names[0])
 
 
 def _no_backup(path: Path) -> InvalidRequest:
@@ -240,7 +241,7 @@ def _unlock(settings: Config, keyfile: KeyFile, options: ChangeOptions) -> tuple
 
 
 def _place_copy(folder: AccountFolder, member: IO[bytes], name: str) -> None:
-    """Put the database of the backup among the copies, where ``rescue`` demands that each page is authentic."""
+    """Put the database of the backup among the copies, where ``repair`` demands that each page is authentic."""
     folder.copies.mkdir(mode=0o700, exist_ok=True)
     unfinished = folder.copies / f".new-{secrets.token_hex(8)}"
     try:
@@ -319,14 +320,13 @@ def _place_key_file(
 
 @dataclass(frozen=True, slots=True)
 class RestoredKeyFile:
-    """Hold what was restored. ``quarantine``: where the key file that was there has gone, if any.
-
-    ``copied``: its copy was written; else the next start does that.
-    """
+    """Hold what was restored."""
 
     keyfile: KeyFile
     quarantine: Path | None
+    """Where the key file that was there has gone, if any."""
     copied: bool
+    """Its copy was written; else the next start does that."""
 
 
 def restore_key_file(

@@ -64,15 +64,13 @@ _VERIFYING = 1.6
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
-    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds).
-
-    ``kept``: later copies do not push it out.
-    """
+    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds)."""
 
     change: int
     at: float
     path: Path
     kept: bool = False
+    """Later copies do not push it out."""
 
     def open(self, data_key: DataKey) -> Database:
         """Open the copy without changing it. Raises ``CacheError`` and ``OSError``."""
@@ -312,7 +310,7 @@ def _remove_unfinished(folder: AccountFolder) -> None:
     """Remove what a process has left that was killed while it made a copy."""
     with suppress(FileNotFoundError):
         for path in folder.copies.glob(f"{_UNFINISHED}*"):
-            path.unlink(missing_ok=True)
+            SYSTEM.remove(path)
 
 
 class _OutOfTime(Exception):

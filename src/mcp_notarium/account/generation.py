@@ -254,14 +254,12 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
-    """Hold the state after a switch.
-
-    ``copied``: the key file's copy was written; else the next start does it. ``left``: why some of the
-    replaced files are still there; empty: none is.
-    """
+    """Hold the state after a switch."""
 
     copied: bool
+    """The key file's copy was written; else the next start does it."""
     left: str = ""
+    """Why some of the replaced files are still there; empty: none is."""
 
     def require_finished(self, what: str, *, hint: str) -> None:
         """Raise ``Unfinished`` if something is left; ``what`` begins the sentence."""

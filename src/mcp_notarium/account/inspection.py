@@ -53,6 +53,7 @@ from mcp_notarium.keys.secret_places import KEYCHAIN, FoundKey, find_passphrase
 from mcp_notarium.storage import database_opener, driver, integrity, migrations
 from mcp_notarium.storage.database_opener import Database
 from mcp_notarium.stores.kind import Truth
+from mcp_notarium.system import SYSTEM
 
 _CONTENT = canonical_json.encode({"format": "mcp-notarium-damage-met", "version": 1})
 
@@ -76,7 +77,7 @@ def unmark_damage(folder: AccountFolder) -> None:
     """
     if is_damage_marked(folder):
         with suppress(OSError):
-            folder.damage_marker.unlink(missing_ok=True)
+            SYSTEM.remove(folder.damage_marker)
             sync_folder(folder.path)
 
 

@@ -23,7 +23,7 @@ from mcp_notarium.account.inspection import Inspection, Inspector
 from mcp_notarium.account.startup_outcomes import Locked, Open
 from mcp_notarium.audit.chain import AuditEntry, Facts
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import (
     KeyFileDamaged,
@@ -40,7 +40,7 @@ from mcp_notarium.crypto.key_file_codec import (
     SlotType,
     is_label,
 )
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import KEY_LOCK_SECONDS, ServerLock, key_lock
@@ -85,16 +85,14 @@ DEFAULTS = ChangeOptions()
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """Hold what was written. ``proven``: the database was opened with it.
-
-    ``copied``: its copy was written, too; else the next start does that. What was written is active,
-    whatever these two say.
-    """
+    """Hold what was written. It is active, whatever the fields say."""
 
     before: KeyFile
     after: KeyFile
     proven: bool
+    """The database was opened with it."""
     copied: bool
+    """Its copy was written, too; else the next start does that."""
 
 
 Change = Callable[[KeyFile, DataKey, Secret], KeyFile]
@@ -261,16 +259,13 @@ def record_restored(
 
 @dataclass(frozen=True, slots=True)
 class SlotList:
-    """Hold the slots as they stand in the key file.
-
-    ``opened_by`` is the id of the slot that the given key opens; None: no key was given, or it
-    opens none. Without a key nothing proves that the list is as it was written; ``uncertain``: the
-    copy beside it says that it is newer, and no key tells whether that is true.
-    """
+    """Hold the slots as they stand in the key file. Without a key nothing proves that they are as they were written."""
 
     keyfile: KeyFile
     opened_by: int | None
+    """The id of the slot that the given key opens; None: no key was given, or it opens none."""
     uncertain: bool = False
+    """The copy beside it says that it is newer, and no key tells whether that is true."""
 
 
 def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:
@@ -409,7 +404,7 @@ def remove(settings: Config, slot_id: int, *, options: ChangeOptions = DEFAULTS)
     """Remove a slot. Raises as ``apply_change``, and ``SlotsRefused``."""
 
     def make(before: KeyFile, data_key: DataKey, key: Secret) -> KeyFile:
-        after = slot_changes.remove(before, data_key, slot_id)
+        after = key_slots.remove(before, data_key, slot_id)
         if _find_opened_slot(after, key, options.bounds) is None:
             raise SlotsRefused(
                 f"slot {slot_id} is the slot that your key opened",
@@ -430,7 +425,7 @@ def recovery_slot(settings: Config, typed: str, *, bounds: Bounds = PRODUCTION) 
     found = list_slots(settings, key, bounds=bounds)
     if found.opened_by is None:
         raise WrongKey
-    return slot_changes.find_slot(found.keyfile, found.opened_by)
+    return key_slots.find_slot(found.keyfile, found.opened_by)
 
 
 def _find_opened_slot(found: KeyFile, key: Secret, bounds: Bounds) -> int | None:

@@ -26,12 +26,12 @@ from mcp_notarium.account.key_changes import (
     require_strong,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import key_slots, slot_changes, user_key
+from mcp_notarium.crypto import key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
-from mcp_notarium.crypto.slot_changes import describe_slot
+from mcp_notarium.crypto.key_slots import describe_slot
 from mcp_notarium.errors import LockedError
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.keys import keychain
@@ -50,10 +50,11 @@ OLD_COPIES = (
 
 @dataclass(frozen=True, slots=True)
 class ProvenKey:
-    """Hold the present key, proven: which slot it opens. ``key`` knows where it came from."""
+    """Hold the present key, proven: which slot it opens."""
 
     keyfile: KeyFile
     key: FoundKey
+    """Knows where it came from."""
     slot: Slot
 
     @property
@@ -62,25 +63,25 @@ class ProvenKey:
         return self.key.origin == KEYCHAIN
 
     def slots_to_replace(self, slot_ids: Sequence[int] | None = None) -> tuple[Slot, ...]:
-        """List the slots that a new key replaces. Raises as ``slot_changes.slots_to_replace`` does."""
-        return slot_changes.slots_to_replace(
+        """List the slots that a new key replaces. Raises as ``key_slots.slots_to_replace`` does."""
+        return key_slots.slots_to_replace(
             self.keyfile, self.slot, by_keychain=self.by_keychain, slot_ids=slot_ids
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RotationResult:
-    """Hold what was done. ``proven``: the database was opened with what was written.
-
-    ``slot`` is the new one, ``gone`` those it replaced; ``others`` are the slots that opened before and
-    still do.
-    """
+    """Hold what was done."""
 
     sequence: int
     proven: bool
+    """The database was opened with what was written."""
     slot: Slot
+    """The new one."""
     gone: tuple[Slot, ...]
+    """Those that it replaced."""
     others: tuple[Slot, ...]
+    """Those that opened before and still do."""
     notices: tuple[str, ...]
 
 
@@ -112,19 +113,19 @@ def rotate_passphrase(
     """Rotate the key: let ``new``, a passphrase or a raw key, open the cache instead of the old key.
 
     ``parameters`` None: :func:`kdf_policy` chooses the cost. ``slot_ids`` and ``keychain``: as for
-    ``slot_changes.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
+    ``key_slots.rewrap``. ``current``: what :func:`prove_key` has found already. Raises ``WeakPassphrase``,
     ``MalformedKey``, ``SlotsRefused`` and ``LockedError`` (start-up's verdicts, or BUSY) with nothing changed.
     """
     require_new(new, account=settings.account.name, allow_weak=allow_weak)
     now, current = int(options.clock()), current or prove_key(settings, options=options)
     # The same key under other KDF parameters replaces itself, wherever it is kept.
     slot_stays = current.by_keychain and new != current.key.passphrase
-    gone = slot_changes.slots_to_replace(
+    gone = key_slots.slots_to_replace(
         current.keyfile, current.slot, by_keychain=slot_stays, slot_ids=slot_ids
     )
 
     def make(before: KeyFile, _data_key: DataKey, key: Secret) -> KeyFile:
-        return slot_changes.rewrap(
+        return key_slots.rewrap(
             before,
             old=key,
             new=new,

@@ -258,7 +258,7 @@ def open_cache(
     ``kdf`` replaces the settings' parameters of a new slot. ``whole``: every page is checked, as after
     damage was met. Damage that is found so, or met later, marks the folder for the next start.
     ``read_only``: no other file of the folder is changed, and a cache that a start would have to change
-    first is refused. ``heal``: a damaged cache is repaired (``rescue``), if that loses nothing.
+    first is refused. ``heal``: a damaged cache is repaired (``repair``), if that loses nothing.
     """
     folder = AccountFolder(settings.account_dir)
     actions = StartupActions(
@@ -305,9 +305,9 @@ def _open_and_heal(actions: StartupActions) -> OpenedCache:
             if actions.settings.on_unreadable == "refuse":
                 raise
             return _open(actions)
-    from mcp_notarium.account import rescue  # noqa: PLC0415 - rarely needed
+    from mcp_notarium.account import repair  # noqa: PLC0415 - rarely needed
 
-    notice = rescue.heal(actions)
+    notice = repair.heal(actions)
     opened = _open(actions)
     return replace(opened, notices=(notice, *opened.notices)) if notice else opened
 

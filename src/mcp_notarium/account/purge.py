@@ -48,17 +48,15 @@ def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """Hold how many files were removed, and what became of the keychain's entries.
-
-    ``keychain_cleared``: the keychain was asked and has no entries any more. ``keychain_error``: it could
-    not be asked, and entries may still be in it. ``keychain_hint``: no keychain runs in this session; what
-    to do if one of another session was in use. None of the three: the keychain is switched off.
-    """
+    """Hold how many files were removed, and what became of the keychain's entries; nothing if it is switched off."""
 
     files: int
     keychain_cleared: bool
+    """The keychain was asked and has no entries any more."""
     keychain_error: LockedError | None = None
+    """It could not be asked, and entries may still be in it."""
     keychain_hint: str = ""
+    """No keychain runs in this session; what to do if one of another session was in use."""
 
 
 def may_hold_unsent_text(settings: Config, *, bounds: Bounds = PRODUCTION) -> bool:
@@ -138,7 +136,7 @@ def _remove_locks(folder: AccountFolder) -> None:
     """
     with suppress(OSError):
         for lock in folder.path.glob("*.lock"):
-            lock.unlink()
+            SYSTEM.remove(lock)
         folder.path.rmdir()
         if folder.path.parent == default_data_dir(os.environ):
             folder.path.parent.rmdir()

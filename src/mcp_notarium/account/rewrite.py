@@ -10,8 +10,6 @@ A migration changes the database in place, after copying it to the quarantine an
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy, Parameters
 from mcp_notarium.crypto.key_file_codec import KeyFile, Slot, SlotType
-from mcp_notarium.crypto.slot_changes import PERSONAL_SLOTS, describe_slot
+from mcp_notarium.crypto.key_slots import PERSONAL_SLOTS, describe_slot
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,
@@ -50,7 +48,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.files import quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder, folder_errors
 from mcp_notarium.files.locks import ServerLock
-from mcp_notarium.files.private_files import disk_errors, sync_folder
+from mcp_notarium.files.private_files import copy_private, disk_errors, open_regular, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener, integrity, migrations
@@ -66,21 +64,22 @@ _GIVE = "Give a new key (--ask-new, --new-key-file, --new-key-stdin or --generat
 
 @dataclass(frozen=True, slots=True)
 class ReencryptionResult:
-    """Hold what was done. ``dropped``: slots whose secret is not known, so they are gone.
-
-    ``carried`` are those that were kept. ``slot`` is the new one, None without a new key, and ``gone`` the
-    one it replaced. ``state`` says whether the ``old`` database is gone. ``quarantined``: folders of the
-    quarantine with databases that old copies of the key file may open.
-    """
+    """Hold what was done."""
 
     notes: int
     dropped: tuple[Slot, ...]
+    """Slots whose secret is not known, so they are gone."""
     carried: tuple[Slot, ...]
+    """Those that were kept."""
     gone: tuple[Slot, ...]
+    """Those that the new one replaced."""
     slot: Slot | None
+    """The new one, None without a new key."""
     state: SwitchResult
+    """Whether the ``old`` database is gone."""
     old: Path
     quarantined: tuple[Path, ...]
+    """Folders of the quarantine with databases that old copies of the key file may open."""
 
 
 def find_dropped_slots(
@@ -411,11 +410,7 @@ def _rehearse(database: Database) -> None:
 
 
 def _copy_database(path: Path, copy: Path) -> Path:
-    descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
-        shutil.copyfileobj(source, target)
-        target.flush()
-        SYSTEM.flush(target.fileno())
+    copy_private(path, copy)
     sync_folder(copy.parent)
     return copy
 
@@ -431,7 +426,7 @@ def _check(path: Path, copy: Path, data_key: DataKey | None, keyfile: KeyFile | 
 
 
 def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 

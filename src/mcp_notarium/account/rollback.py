@@ -48,27 +48,28 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Hold what is missing, in ``words`` that begin a sentence.
-
-    ``missing``: so many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them. ``mixed``: the database is
-    a mixture of two states, or nobody can tell it from one; ``readable``: it may be read through, so a person may accept it.
-    ``complete``: its chain has all that the anchor knows. ``harmless``: nothing is missing but outcomes of changes that are there. ``copy``:
-    the name of a copy with newer notes, '' if there is none; ``copied``: so many of the missing records are in
-    it, where that was counted. ``fetched``: the notes are at a store, too.
-    """
+    """Hold what is missing, in ``words`` that begin a sentence."""
 
     words: str
     anchor: Anchored
     missing: int = 0
+    """So many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them."""
     upto: int = 0
     upto_at: int = 0
     mixed: bool = False
+    """The database is a mixture of two states, or nobody can tell it from one."""
     readable: bool = True
+    """It may be read through, so a person may accept it."""
     complete: bool = False
+    """Its chain has all that the anchor knows."""
     harmless: bool = False
+    """Nothing is missing but outcomes of changes that are there."""
     copy: str = ""
+    """The name of a copy with newer notes, '' if there is none."""
     copied: int = 0
+    """So many of the missing records are in it, where that was counted."""
     fetched: bool = True
+    """The notes are at a store, too."""
 
     @property
     def notice(self) -> str:

@@ -53,19 +53,17 @@ class Opening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Hold which files exist.
-
-    ``current``: the database of the generation the key file names. ``unknown``: encrypted
-    databases that neither the key file nor a prepared one names. ``prepared``: a whole key file
-    that was never switched on.
-    ``wal``: a write-ahead log that is not empty lies beside the database in question.
-    """
+    """Hold which files exist."""
 
     current: bool = False
+    """The database of the generation the key file names."""
     unknown: int = 0
+    """Encrypted databases that neither the key file nor a prepared one names."""
     prepared: bool = False
+    """A whole key file that was never switched on."""
     plain: bool = False
     wal: bool = False
+    """A write-ahead log that is not empty lies beside the database in question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +180,11 @@ _REBUILD_OFFER = (
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Serve the cache. ``finish_key_files``: finish an interrupted change of the key files first."""
+    """Serve the cache."""
 
     notices: tuple[str, ...] = ()
     finish_key_files: bool = False
+    """Finish an interrupted change of the key files first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +212,13 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Refuse to open the cache; nothing is changed. ``agent_hint``: the way out for an agent."""
+    """Refuse to open the cache; nothing is changed."""
 
     verdict: Verdict
     message: str
     hint: str
     agent_hint: str = ASK_DOCTOR
+    """The way out for an agent."""
 
     def error(self) -> LockedError:
         """Return the refusal as an error."""

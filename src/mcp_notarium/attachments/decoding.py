@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.media_types import HEAD, PDF, PICTURES, kind_of
+from mcp_notarium.domain.file_names import HEAD, PDF, PICTURES, kind_of
 from mcp_notarium.sandbox.confinement import confine_decoder
 from mcp_notarium.system import SYSTEM
 

@@ -18,7 +18,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from mcp_notarium.domain.media_types import PICTURES
+from mcp_notarium.domain.file_names import PICTURES
 
 LONGEST_SIDE = 1568
 """Pixels of the long side, beyond which models scale a picture down themselves."""

@@ -73,12 +73,10 @@ class ActName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Hold an act to record. ``at``: epoch seconds; ``bytes_out``: bytes the caller got.
-
-    ``refers`` is the number of the record whose outcome this one tells, 0 for none.
-    """
+    """Hold an act to record."""
 
     at: float
+    """Epoch seconds."""
     act: str
     client: str = ""
     digest: str = ""
@@ -86,7 +84,9 @@ class AuditEntry:
     decision: Decision = Decision.ALLOWED
     outcome: str = OK
     bytes_out: int = 0
+    """Bytes the caller got."""
     refers: int = 0
+    """The number of the record whose outcome this one tells, 0 for none."""
     facts: Facts = field(default_factory=dict)
 
 
@@ -180,9 +180,10 @@ def end_mac(begun: hmac.HMAC, message: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChainMac:
-    """Make and verify MACs. ``key`` None: the database has no data key."""
+    """Make and verify MACs."""
 
     key: Secret | None
+    """None: the database has no data key."""
     _begun: hmac.HMAC | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

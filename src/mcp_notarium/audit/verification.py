@@ -46,15 +46,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Hold the result for a chain. ``first`` is the number of its oldest record, 0 if there is none.
-
-    ``notes`` lists facts that are no fault but worth a line.
-    """
+    """Hold the result for a chain."""
 
     head: Head
     first: int
+    """The number of its oldest record, 0 if there is none."""
     faults: tuple[Fault, ...]
     notes: tuple[str, ...] = ()
+    """Facts that are no fault but worth a line."""
 
     @property
     def whole(self) -> bool:
@@ -64,14 +63,13 @@ class Verification:
 
 @dataclass(slots=True)
 class ChainVerifier:
-    """Verify a chain: feed every record, then ask for :meth:`result`.
-
-    ``anchored`` is the head kept outside, ``expected`` a head that a person noted.
-    """
+    """Verify a chain: feed every record, then ask for :meth:`result`."""
 
     chain_mac: ChainMac
     anchored: Head | None = None
+    """The head kept outside."""
     expected: Head | None = None
+    """A head that a person noted."""
     first: int = 0
     head: Head = field(default_factory=Head)
     _faults: list[Fault] = field(default_factory=list)

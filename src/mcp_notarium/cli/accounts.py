@@ -1,21 +1,39 @@
-"""List the accounts that ``setup`` has made (``accounts``), and choose the one that is used where none is named."""
+"""Show the accounts that ``setup`` has made: their list, the default among them, one line for each in ``status``.
+
+An account that is locked or broken says so in its line. What is wrong with it stands below, as do the notices of each account (texts
+that are not saved yet, for one), and the others are still shown.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from mcp_notarium.cli import command_context, console
-from mcp_notarium.cli.terminal import print_data, talk
-from mcp_notarium.config import accounts
-from mcp_notarium.config.accounts import Account
-from mcp_notarium.errors import InvalidRequest
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mcp_notarium import config, logs
+from mcp_notarium.cli import command_context, console, draft_files, status
+from mcp_notarium.cli.terminal import name_account, print_data, talk
+from mcp_notarium.clients.client_files import ClientEntry, find_entries
+from mcp_notarium.config import Config, accounts
+from mcp_notarium.config.accounts import ONLY, Account
+from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files.private_files import output_errors
+from mcp_notarium.report.words import counted
+from mcp_notarium.sandbox import confinement
 from mcp_notarium.stores import registry
 
 _NOBODY = "no account is the default one"
 _USE = "commands and servers that name no account use it."
+
+
+_WIDEST_NAME = 16
+_WIDEST_STORE = 10
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,3 +94,117 @@ def _list(args: argparse.Namespace, known: dict[str, Account]) -> int:
 
 
 COMMANDS = {"accounts": (_add_arguments, _run)}
+
+
+def are_meant(args: argparse.Namespace) -> bool:
+    """Tell whether all accounts are asked for: there are several, and neither options nor settings name one."""
+    if args.account != ONLY or args.env_file or args.deep or accounts.naming_variable(os.environ):
+        return False
+    return len(accounts.read_accounts(accounts.config_dir(os.environ))) > 1
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print the lines; the exit code is that of the first account that is not in order."""
+    logs.protect(*config.secrets_here())  # an error may quote a value from a wrong variable
+    folder = accounts.config_dir(os.environ)
+    known = accounts.read_accounts(folder)
+    loaded = {name: _load(name) for name in known}
+    folders = {name: config.account_dir_here(account=name) for name in known}
+    confinement.wipe_environment(*config.secret_names())
+    logs.configure("error", None)
+    entries = find_entries(os.environ, folder / "clients")
+    facts = [
+        _collect(one, loaded[one.name], folders[one.name])
+        | {"clients": _clients_of(one, known, entries)}
+        for one in known.values()
+    ]
+    print_data({"accounts": facts}, _shown(facts), as_json=args.json)
+    return next((one["exit_code"] for one in facts if one["exit_code"]), 0)
+
+
+def _load(name: str) -> Config | NotariumError:
+    try:
+        return config.load_here(account=name).config
+    except NotariumError as error:
+        return error
+
+
+def _collect(
+    account: Account, found: Config | NotariumError, account_dir: Path | None
+) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "name": account.name,
+        "store": account.store,
+        "default": account.default,
+    }
+    if isinstance(found, NotariumError):
+        unsaved = draft_files.describe_kept(account_dir) if account_dir is not None else []
+        return facts | _failure(found) | {"notices": unsaved}
+    logs.protect_config(found)
+    try:
+        return status.collect(found, whole=False) | facts
+    except NotariumError as error:
+        return facts | _failure(error)
+    except OSError as error:
+        return facts | _failure(NotariumError(f"its folder cannot be read: {error.strerror}"))
+
+
+def _failure(error: NotariumError) -> dict[str, Any]:
+    verdict = error.verdict.name.lower() if isinstance(error, LockedError) else ""
+    return {
+        "verdict": verdict or error.subcategory or "unusable",
+        "exit_code": error.exit_code or 1,
+        "message": error.message,
+        "resolution_hint": error.person_hint or "",
+    }
+
+
+def _clients_of(
+    account: Account, known: Mapping[str, Account], entries: list[ClientEntry]
+) -> list[str]:
+    """Return the clients whose server uses the account."""
+    default = accounts.default_account(known)
+    unnamed = default.name if default else None
+    return [
+        one.shown
+        for one in entries
+        if (one.account or (None if accounts.naming_variable(one.variables) else unnamed))
+        == account.name
+    ]
+
+
+def _shown(facts: list[dict[str, Any]]) -> list[RenderableType]:
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made.add_column("Account", no_wrap=True, max_width=_WIDEST_NAME)
+    made.add_column("Store", no_wrap=True, max_width=_WIDEST_STORE)
+    made.add_column("State", no_wrap=True, min_width=12)
+    made.add_column("Clients", no_wrap=True)
+    for one in facts:
+        name = f"{one['name']}{' *' if one['default'] else ''}"
+        made.add_row(name, one["store"], _state(one), ", ".join(one["clients"]) or "none")
+    shown: list[RenderableType] = [made]
+    for one in facts:
+        if one["exit_code"]:
+            shown += ["", Text(f"{one['name']}: {one['message']}", overflow="fold")]
+            shown += [console.hint(one["resolution_hint"])] if one["resolution_hint"] else []
+        for notice in one.get("notices", ()):
+            said = name_account(f"{one['name']}: {notice}", one["name"])
+            shown += ["", Text(said, overflow="fold")]
+    first = facts[0]["name"]
+    told = "* is the default account. " if any(one["default"] for one in facts) else ""
+    return [
+        *shown,
+        "",
+        Text(f"{told}`mcp-notarium --account {first} status` tells more of one.", style="dim"),
+    ]
+
+
+def _state(one: Mapping[str, Any]) -> Text:
+    if one["exit_code"]:
+        locked = one["exit_code"] in set(Verdict)
+        return Text(f"{'LOCKED' if locked else 'NOT USABLE'}: {one['verdict']}", style="bold red")
+    if "notes" not in one:
+        return Text("not loaded yet")
+    pending = one["pending_writes"] + one["rejected_writes"]
+    waiting = f", {counted(pending, 'write')} unfinished" if pending else ""
+    return Text(f"{counted(one['notes'], 'note')}{waiting}")

@@ -72,10 +72,11 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Hold what waits at one moment. ``refused``: questions that found no room since the last decision."""
+    """Hold what waits at one moment."""
 
     approvals: tuple[Approval, ...]
     refused: int
+    """Questions that found no room since the last decision."""
     now: float
 
 

@@ -27,7 +27,7 @@ from mcp_notarium.account.rollback import Rollback
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
-from mcp_notarium.cli import audit_lines, command_context, console
+from mcp_notarium.cli import activity_feed, command_context, console
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
@@ -248,7 +248,7 @@ def _tail(args: argparse.Namespace) -> int:
         sys.stdout.writelines(json.dumps(export.as_json(record)) + "\n" for record in records)
     else:
         width = console.output().width
-        console.show(audit_lines.describe_records(records, names, width=width))
+        console.show(activity_feed.describe_records(records, names, width=width))
     return 0
 
 

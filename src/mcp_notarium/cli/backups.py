@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import backup, copies, key_changes, opener, rescue
+from mcp_notarium.account import backup, copies, key_changes, opener, repair
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.app import open_app
 from mcp_notarium.cli import command_context, console, signals
@@ -57,7 +57,7 @@ def _run_restore(args: argparse.Namespace) -> int:
                 config, args.backup, options=replace(options, old=key), on_progress=report
             )
         else:
-            done = rescue.restore(config, name=args.copy, options=options, on_progress=report)
+            done = repair.restore(config, name=args.copy, options=options, on_progress=report)
     for copy in done.unsound:
         talk(f"WARNING: {copy.path.name} cannot be read; it was passed over.")
     active = "The backup" if args.backup else done.copy.path.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from mcp_notarium.account import copies, purge, rescue, startup_hints
+from mcp_notarium.account import copies, purge, repair, startup_hints
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, install, notes, setup_key, signals
@@ -149,7 +149,7 @@ def _repair(args: argparse.Namespace) -> int:
     config = command_context.prepare(args)
     options = command_context.change_options(config, args)
     with console.progress("Repairing the cache") as report:
-        done = rescue.repair(config, options=options, on_progress=report)
+        done = repair.repair(config, options=options, on_progress=report)
     if done is None:
         talk("There is nothing to repair: every page is authentic, and the index fits the notes.")
         return 0

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from mcp_notarium.app import App
-from mcp_notarium.cli import command_context, console, drafts, editor, signals
-from mcp_notarium.cli.drafts import Draft, DraftInUse, open_draft
+from mcp_notarium.cli import command_context, console, draft_files, signals
+from mcp_notarium.cli.draft_files import Draft, DraftInUse, open_draft
 from mcp_notarium.cli.history import (
     Person,
     find_named,
@@ -92,13 +92,13 @@ def _edit(args: argparse.Namespace) -> int:
 
 def edit_note(config: Config, args: argparse.Namespace) -> int:
     """Let the person edit the note that ``args`` names, as ``edit`` does; ``config`` is :func:`history.person_config`."""
-    editor.editor_command()  # before a note is looked for
+    draft_files.editor_command()  # before a note is looked for
     named = " ".join(args.note)
     try:
         note = asyncio.run(_find(config, named))
     except NoteNotFound as error:
         raise _with_kept(error, config, named) from None
-    with open_draft(config.account_dir, drafts.name_for(note.id)) as draft:
+    with open_draft(config.account_dir, draft_files.name_for(note.id)) as draft:
         if not _goes_on(draft, args, held=note.text):
             draft.begin(note.text, {"base": note.text, "id": note.id}, title=_title(note))
         talk(f"{one_line(_title(note))}  {one_line(note.id)}")
@@ -163,7 +163,7 @@ def _new(args: argparse.Namespace) -> int:
     config = _writing_config(args)
     typed = None if can_ask() else _read_input()
     if typed is None:
-        editor.editor_command()
+        draft_files.editor_command()
     wanted = {"title": " ".join(args.title), "tags": args.tag, "folder": args.folder or ""}
     asyncio.run(_check_new(config, wanted))
     with _new_draft(config, args, has_text=typed is not None) as draft:
@@ -293,7 +293,7 @@ def _goes_on(
 def _typed(draft: Draft, *, base: str) -> str | None:
     """Return what the person has typed; None, and no draft, if that is nothing. Raises ``EditorFailed``."""
     try:
-        code = editor.edit(draft)
+        code = draft_files.edit(draft)
     except ConfigError:
         if draft.read() == base:
             draft.drop()
@@ -333,10 +333,10 @@ def _kept(draft: Draft, command: str) -> Iterator[None]:
 
 def _with_kept(error: NoteNotFound, config: Config, named: str) -> NoteNotFound:
     """Add where a draft of a note is that has gone meanwhile."""
-    path = config.account_dir / drafts.FOLDER / f"{drafts.name_for(named)}.json"
+    path = config.account_dir / draft_files.FOLDER / f"{draft_files.name_for(named)}.json"
     if not path.exists():
         return error
-    with open_draft(config.account_dir, drafts.name_for(named)) as draft:
+    with open_draft(config.account_dir, draft_files.name_for(named)) as draft:
         if draft.made_from is not None:
             error.resolution_hint = (
                 f"It was deleted elsewhere. What you have typed is in {draft.shown}; "

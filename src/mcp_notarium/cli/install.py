@@ -2,6 +2,8 @@
 
 Each change of a client's file is shown before it is made, and the server is then started as the client
 will start it. The file names an account and holds no secret. ``--print`` shows what to add by hand.
+
+In PowerShell `--` must be quoted: the scripts that npm makes for a program would swallow a bare one.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +24,6 @@ from mcp_notarium.cli import console, signals
 from mcp_notarium.cli.server import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
-from mcp_notarium.clients.command_lines import command_line
 from mcp_notarium.clients.known_clients import (
     Client,
     all_clients,
@@ -50,6 +53,13 @@ _TAKE_OUT_BY_HAND = (
 )
 _ADDED = "What was added so far stays; `mcp-notarium uninstall` takes it out."
 _TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it again."
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:\\+=-]*[A-Za-z0-9_./:\\+=]")
+"""A word of these needs no quotes in either shell of Windows; a word of dashes alone does."""
+_SPECIAL = re.compile(r'["$`%\u201c-\u201e]')
+"""What means something within double quotes in PowerShell or cmd; typographic quotes end a word in PowerShell."""
+_SINGLE = re.compile("(['\u2018-\u201b])")
 
 
 def _add_install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -348,3 +358,19 @@ COMMANDS = {
     "install": (_add_install_arguments, _run_install),
     "uninstall": (_add_clients, _run_uninstall),
 }
+
+
+def command_line(words: list[str], platform: str) -> str:
+    """Return the line. On Windows it is for both shells, or for PowerShell alone if a word cannot be written for both."""
+    if platform == "win32":
+        return " ".join(map(_windows_word, words))
+    # zsh takes a word that begins with `=` for a program's path.
+    return " ".join(f"'{word}'" if word[:1] == "=" else shlex.quote(word) for word in words)
+
+
+def _windows_word(word: str) -> str:
+    if _PLAIN.fullmatch(word):
+        return word
+    if not _SPECIAL.search(word):
+        return f'"{word}"'
+    return "'" + _SINGLE.sub(r"\1\1", word) + "'"

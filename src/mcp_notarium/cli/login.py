@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,6 @@ from pathlib import Path
 from mcp_notarium import config, logs
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, new_key_input, setup_key, signals
-from mcp_notarium.cli.setting_input import ask_setting
 from mcp_notarium.cli.terminal import (
     ask_secret,
     input_is_ready,
@@ -45,15 +44,21 @@ from mcp_notarium.errors import (
 from mcp_notarium.files.account_folder import AccountFolder, folder_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain
+from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.kind import Login, StoreKind, StoreSettings
+from mcp_notarium.stores.kind import Login, Place, StoreKind, StoreSettings
+from mcp_notarium.system import SYSTEM
 
 _DATA_DIR = "NOTARIUM_DATA_DIR"
 _ANOTHER = ""
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _PATIENCE = 3.0
 """Seconds after which the user is told that the store has not answered yet."""
+
+
+_BESIDE_A_CHOICE = 5
+"""Columns of the arrow before a choice, and of the edge behind it."""
 
 
 def add_login_arguments(parser: argparse.ArgumentParser) -> None:
@@ -353,7 +358,7 @@ def without_logins(account: Account) -> Account:
         path = Path(os.environ.pop(f"{name}_FILE", "") or variables.get(f"{name}_FILE", ""))
         variables.pop(f"{name}_FILE", None)
         if path.parent == accounts.config_dir(os.environ):
-            path.unlink(missing_ok=True)
+            SYSTEM.remove(path)
     return replace(account, variables=variables)
 
 
@@ -407,3 +412,34 @@ COMMANDS = {
     "login": (add_login_arguments, _run_login),
     "logout": (command_context.options(), _run_logout),
 }
+
+
+def ask_setting(
+    kind: StoreKind, variable: Variable, default: str, *, problem: Callable[[str], str | None]
+) -> str:
+    """Return what the user chooses or types, once ``problem`` says that it can be used."""
+    question, option = f"{variable.purpose.removesuffix('.')}:", f"--set {variable.name}=VALUE"
+    is_path = variable.kind is Kind.PATH
+    places = kind.places(os.environ) if is_path and not default else ()
+    if places := tuple(one for one in places if problem(one.path) is None):
+        shown = [(one.path, _choice(one)) for one in places]
+        chosen = console.choose(
+            "Which one?", [*shown, (_ANOTHER, "another folder")],
+            default=places[0].path, option=option,
+        )  # fmt: skip
+        if chosen != _ANOTHER:
+            return chosen
+    return console.ask_text(
+        question, default=default, option=option, problem=problem, is_path=is_path
+    )
+
+
+def _choice(place: Place) -> str:
+    """Return how a place is shown: in one line, with the end of a long path."""
+    begin = f"{one_line(place.name)}  ({place.app}, "
+    home = f"{Path.home()}{os.sep}"
+    path = one_line(
+        place.path.replace(home, f"~{os.sep}", 1) if place.path.startswith(home) else place.path
+    )
+    room = max(console.console().width - len(begin) - _BESIDE_A_CHOICE, 1)
+    return f"{begin}{path if len(path) <= room else f'…{path[1 - room :]}'})"

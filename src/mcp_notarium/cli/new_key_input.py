@@ -21,7 +21,7 @@ from mcp_notarium.cli import command_context
 from mcp_notarium.cli.terminal import ask_secret, talk
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
-from mcp_notarium.crypto.slot_changes import KeyChangeStep
+from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
@@ -35,10 +35,11 @@ _MOST = 64 * 1024
 
 @dataclass
 class NewKey:
-    """Hold a new key. ``generated``: by this command; nobody has seen it yet."""
+    """Hold a new key."""
 
     secret: Secret
     generated: bool = False
+    """Whether this command has made it; nobody has seen it yet."""
     _done: set[str] = field(default_factory=set)
 
     def at(self, step: str) -> None:

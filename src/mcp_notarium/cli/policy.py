@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -40,7 +40,7 @@ from mcp_notarium.config.policy_file import (
     read_policy,
 )
 from mcp_notarium.domain.note import Note
-from mcp_notarium.domain.policy import TOOLS, Policy
+from mcp_notarium.domain.policy import ACTIONS, TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
 from mcp_notarium.files.import_folders import find_folders
 from mcp_notarium.files.os_errors import display_path
@@ -54,7 +54,6 @@ from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.status import read_status
-from mcp_notarium.tools.requests import Action
 
 _DEFAULT = "default"
 
@@ -383,7 +382,7 @@ def _explain_id(config: Config, note_id: str) -> dict[str, Any]:
 
 
 def _explain_tool(policy: Policy, tool: str) -> dict[str, Any]:
-    actions = get_args(Action) if tool == "manage" else (None,)
+    actions = ACTIONS if tool == "manage" else (None,)
     refused = {}
     for action in actions:
         try:

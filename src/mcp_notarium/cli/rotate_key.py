@@ -30,12 +30,13 @@ from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
-from mcp_notarium.crypto.slot_changes import describe_slot
+from mcp_notarium.crypto.key_slots import describe_slot
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain
 from mcp_notarium.report.words import counted
 from mcp_notarium.secret import Secret
+from mcp_notarium.system import SYSTEM
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -356,7 +357,7 @@ def _tell_key_files(before: Account, after: Account) -> None:
         return
     kept = f"{display_path(old)} still holds the old key, which opens nothing here any more."
     if can_ask() and ask_yes(f"{kept} Remove it?"):
-        old.unlink()
+        SYSTEM.remove(old)
         talk(f"{display_path(old)} is removed.")
     else:
         talk(f"note: {kept} Old backups may need it; else delete it.")

@@ -32,6 +32,7 @@ from mcp_notarium.files.private_files import create_private, replace_private
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores import registry
+from mcp_notarium.system import SYSTEM
 
 KEYCHAIN = "NOTARIUM_KEYCHAIN"
 KEY = "DB_ENCRYPTION_KEY"
@@ -139,7 +140,7 @@ def forget(account: Account) -> None:
     with _writing(folder / accounts.FILE):
         for path in files:
             if path.parent == folder:
-                path.unlink(missing_ok=True)
+                SYSTEM.remove(path)
         accounts.forget(folder, account)
 
 

@@ -33,14 +33,15 @@ from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
 from mcp_notarium.app import App, open_app
-from mcp_notarium.cli import command_context, console, drafts, setup_key, terminal
+from mcp_notarium.cli import command_context, console, draft_files, setup_key, terminal
 from mcp_notarium.cli.terminal import name_account, print_data
-from mcp_notarium.config import Config, Loaded, accounts
+from mcp_notarium.config import Config, Loaded, account_dir_here, accounts
 from mcp_notarium.domain.note import WriteState
 from mcp_notarium.errors import (
     CacheBusy,
     CacheError,
     CacheFull,
+    ConfigError,
     LockedError,
     NotariumError,
     Verdict,
@@ -79,11 +80,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state, or a line for each of several accounts; the exit code says it too."""
-    from mcp_notarium.cli import account_lines  # noqa: PLC0415 - it imports this module
+    from mcp_notarium.cli import accounts  # noqa: PLC0415 - it imports this module
 
-    if account_lines.are_meant(args):
-        return account_lines.show(args)
-    loaded = command_context.prepare_account(args)
+    if accounts.are_meant(args):
+        return accounts.show(args)
+    try:
+        loaded = command_context.prepare_account(args)
+    except ConfigError:
+        folder = account_dir_here(env_file=args.env_file, account=args.account)
+        for unsaved in draft_files.describe_kept(folder) if folder is not None else ():
+            terminal.talk(name_account(unsaved))
+        raise
     facts = collect(loaded.config, deep=args.deep) | {"key_from": _describe_origin(loaded)}
     print_data(facts, format_facts(facts), as_json=args.json)
     return int(facts["exit_code"])
@@ -110,7 +117,7 @@ def collect(config: Config, *, deep: bool = False, whole: bool = True) -> dict[s
         facts |= _decision_facts(cautious, inspection.verdict(config), deep=deep, whole=whole)
     except (LockedError, CacheError) as error:
         facts |= describe_failure(error)
-    unsaved = drafts.describe_kept(config.account_dir)  # whether the account opens or not
+    unsaved = draft_files.describe_kept(config.account_dir)  # whether the account opens or not
     return facts | {"notices": [*facts.get("notices", ()), *unsaved]}
 
 

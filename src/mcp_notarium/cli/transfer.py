@@ -28,11 +28,11 @@ from mcp_notarium.errors import NotariumError
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
-from mcp_notarium.transfer import formats, import_plan, note_files
+from mcp_notarium.transfer import attachments, formats, import_plan
+from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
-from mcp_notarium.transfer.note_files import TakenFiles
-from mcp_notarium.transfer.store_files import ShownFile, StoreFiles
+from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
 
 _PAGE = 500
 """Notes whose files are looked for together."""
@@ -53,11 +53,11 @@ async def _export(args: argparse.Namespace) -> int:
             with formats.writing(form, path) as export:
                 if export.takes_files:
                     with console.progress("Reading their files") as report:
-                        notes, taken = await note_files.take_out(
+                        notes, taken = await attachments.take_out(
                             notes, shown, app.library.transfer, export, report
                         )
                 else:
-                    taken = note_files.leave_out(shown, f"a {form} export has no files")
+                    taken = attachments.leave_out(shown, f"a {form} export has no files")
                 with console.progress("Writing the notes") as report:
                     export.put_notes(notes, report)
             path = export.path

@@ -1,4 +1,4 @@
-"""Change the file in which an MCP client keeps its servers: add ours, and take it out again.
+"""Read and change the files in which MCP clients keep their servers: find our servers, add ours, take it out again.
 
 Before the first change the file is copied. Taking the server out puts that copy back if nothing else has
 changed since, and removes a file that we have made.
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.clients import json_members
-from mcp_notarium.clients.known_clients import Client
-from mcp_notarium.errors import ConfigError
+from mcp_notarium.clients.known_clients import Client, all_clients
+from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import open_regular, replace_private
+from mcp_notarium.system import SYSTEM
 
 NAME = "notarium"
 """Name of the server in a client; with a second account ``notarium-ACCOUNT``."""
@@ -30,17 +31,18 @@ _PROGRAMS = ("mcp-notarium", "mcp-notarium.exe")
 _MODULE = "mcp_notarium"
 
 
+_PROFILE = "--profile"
+
+
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """Hold a client's file: its path without links, and its text; None if there is no file.
-
-    ``copy``: the path of its copy, which need not exist.
-    """
+    """Hold a client's file: its path without links, and its text; None if there is no file."""
 
     client: Client
     path: Path
     text: str | None
     copy: Path
+    """The path of its copy, which need not exist."""
 
 
 def read_file(client: Client, environ: Mapping[str, str], copies: Path) -> ClientFile:
@@ -113,7 +115,7 @@ def write(file: ClientFile, text: str | None) -> None:
     """Replace the file, keeping its mode, or remove it. Raises ``ConfigError``."""
     try:
         if text is None:
-            file.path.unlink()
+            SYSTEM.remove(file.path)
             if file.path.parent != file.client.home():
                 with suppress(OSError):  # a folder that holds something else stays
                     file.path.parent.rmdir()
@@ -135,7 +137,7 @@ def write(file: ClientFile, text: str | None) -> None:
 
 def drop_copy(file: ClientFile) -> None:
     """Remove the copy, and its folders behind the last one."""
-    file.copy.unlink(missing_ok=True)
+    SYSTEM.remove(file.copy)
     with suppress(OSError):
         file.copy.parent.rmdir()
         file.copy.parent.parent.rmdir()
@@ -146,7 +148,7 @@ def keep_copy(file: ClientFile) -> None:
     if ours(file):
         return
     try:
-        file.copy.unlink(missing_ok=True)
+        SYSTEM.remove(file.copy)
         if file.text is not None:
             file.copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_private(file.copy, file.text.encode())
@@ -264,3 +266,49 @@ def _error(path: Path, what: str) -> ConfigError:
         resolution_hint="It was left as it is. `mcp-notarium install --print CLIENT` shows what to put there "
         "by hand.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEntry:
+    """Hold one server of ours in a client's file."""
+
+    client: str
+    account: str
+    """The one it names, '' for none."""
+    variables: Mapping[str, str]
+    """Those it sets."""
+    profile: str
+    """The profile of the policy, '' for none."""
+
+    @property
+    def shown(self) -> str:
+        """Return the client for a list."""
+        return f"{self.client} ({self.profile})" if self.profile else self.client
+
+
+def find_entries(environ: Mapping[str, str], copies: Path) -> list[ClientEntry]:
+    """Return every server of ours in the files of clients; files that cannot be read are left out."""
+    found: list[ClientEntry] = []
+    for one in all_clients(environ):
+        with suppress(NotariumError):
+            file = read_file(one, environ, copies)
+            found += [_read(one.title, entry) for entry in ours(file).values()]
+    return found
+
+
+def _read(title: str, entry: Mapping[str, Any]) -> ClientEntry:
+    given = entry.get("env")
+    variables = given if isinstance(given, dict) else {}
+    return ClientEntry(
+        title,
+        account_of(entry),
+        {str(name): str(value) for name, value in variables.items()},
+        _option(entry, _PROFILE),
+    )
+
+
+def _option(entry: Mapping[str, Any], option: str) -> str:
+    words = [str(one) for one in entry.get("args") or ()]
+    given = next((one for one in words if one.startswith(f"{option}=")), "")
+    after = words[words.index(option) + 1] if option in words[:-1] else ""
+    return given.partition("=")[2] or after

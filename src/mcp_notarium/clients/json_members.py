@@ -43,12 +43,13 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """Hold where an object's brackets are, and its members. ``comma``: where a comma behind the last one is."""
+    """Hold where an object's brackets are, and its members."""
 
     opening: int
     closing: int
     members: tuple[_Member, ...]
     comma: int | None
+    """Where a comma behind the last one is."""
 
 
 def read(text: str) -> dict[str, Any]:

@@ -26,11 +26,12 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Hold the other side as it looks from here. ``environ``: its variables, with paths as they are here."""
+    """Hold the other side as it looks from here."""
 
     platform: str
     home: Path
     environ: Mapping[str, str]
+    """Its variables, with paths as they are here."""
     system_root: str
     """Windows' folder of the system, as Windows names it."""
     distribution: str

@@ -8,6 +8,7 @@ from mcp_notarium.config.common_variables import secret_names
 from mcp_notarium.config.loader import (
     Loaded,
     Setting,
+    account_dir_here,
     inspect,
     inspect_here,
     load,
@@ -21,6 +22,7 @@ __all__ = [
     "Loaded",
     "Sandbox",
     "Setting",
+    "account_dir_here",
     "inspect",
     "inspect_here",
     "load",

@@ -7,7 +7,7 @@ the file, and so does the file of ``--env-file``: if it names a store, no accoun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from mcp_notarium.config.text_files import read_found_file
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.stores import registry
-from mcp_notarium.stores.kind import StoreKind
+from mcp_notarium.stores.kind import StoreKind, StoreSettings
 from mcp_notarium.system import SYSTEM
 
 KeyPlace = Literal["keychain", "file", "passphrase"]
@@ -172,9 +172,22 @@ def forget(folder: Path, account: Account) -> None:
     if kept:
         write_accounts(folder, kept)
     else:
-        (folder / FILE).unlink(missing_ok=True)
+        SYSTEM.remove(folder / FILE)
         with suppress(OSError):  # a folder that holds something else stays
             folder.rmdir()
+
+
+def find_places(folder: Path) -> Iterator[Path]:
+    """Yield the files and folders that the accounts name: of their keys, secrets, notes and data. Raises ``AccountError``."""
+    for account in read_accounts(folder).values():
+        texts = dict(account.variables)
+        for name, text in account.variables.items():
+            with suppress(RuntimeError):  # the home folder of nobody
+                if (path := Path(text).expanduser()).is_absolute():
+                    texts[name] = str(path)
+                    yield path
+        access = registry.kind(account.store).access(StoreSettings(texts))
+        yield from (*access.read, *access.write)
 
 
 def storable_names(kind: StoreKind) -> set[str]:

@@ -54,33 +54,33 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Hold the configuration, the origin of each setting, and warnings.
-
-    ``missing``: why no account can be opened with it. ``account``: the one of ``accounts.toml`` that is used.
-    """
+    """Hold the configuration, the origin of each setting, and warnings."""
 
     config: Config
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     policy: FoundPolicy
     missing: NotariumError | None = None
+    """Why no account can be opened with it."""
     account: Account | None = None
+    """The one of ``accounts.toml`` that is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
     """Hold what is known of a configuration that may be incomplete or wrong.
 
-    ``common_variables``: those of the store, then the common ones. ``store`` is None if its name stands for none.
-    ``source_problem`` says why ``--env-file`` or ``account`` could not be read; all else is in the settings.
+    ``common_variables``: those of the store, then the common ones.
     """
 
     store: StoreKind | None
+    """None if its name stands for none."""
     variables: tuple[Variable, ...]
     picks: Mapping[str, Pick]
     files: Mapping[str, Pick]
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
+    """Why ``--env-file`` or ``account`` could not be read; all else is in the settings."""
     account: Account | None = None
 
     @property
@@ -155,7 +155,12 @@ def load(
     if reading.account is not None:
         config = replace(config, account_name=reading.account.name)
     if env_file is not None:
-        config = replace(config, settings_files=(*config.settings_files, cwd / env_file))
+        config = replace(config, closed_places=(*config.closed_places, cwd / env_file))
+    if config.policy.import_paths:
+        with suppress(RuntimeError):  # no home folder
+            others = accounts.find_places(accounts.config_dir(environ))
+            # defence: other-accounts-closed -others
+            config = replace(config, closed_places=(*config.closed_places, *others))
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 
@@ -216,6 +221,12 @@ def secrets_here() -> tuple[Secret, ...]:
 def inspect_here(*, env_file: Path | None = None, account: str | None = None) -> ConfigReport:
     """Inspect the configuration of this process: its environment, its working folder."""
     return inspect(os.environ, cwd=_working_folder(), env_file=env_file, account=account)
+
+
+def account_dir_here(*, env_file: Path | None = None, account: str | None = None) -> Path | None:
+    """Return the folder of the account that the settings of this process name, though some are wrong; None if that cannot be told."""
+    found = inspect_here(env_file=env_file, account=account)
+    return None if found.store is None else settings.find_account_dir(found.store, found.picks)
 
 
 def _working_folder() -> Path:

@@ -33,18 +33,17 @@ _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
-    """Hold a policy, its file (None: there is none), and the lines of its rules.
-
-    ``looked_at`` is the path of the file, also if there is none. ``read_only``: the environment forbids
-    writing, whatever the file says. ``profiles``: what each profile permits by itself.
-    """
+    """Hold a policy, its file (None: there is none), and the lines of its rules."""
 
     policy: Policy
     looked_at: Path
+    """The path of the file, also if there is none."""
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
     read_only: bool = False
+    """The environment forbids writing, whatever the file says."""
     profiles: Mapping[str, Policy] = field(default_factory=dict)
+    """What each profile permits by itself."""
 
     def of_profile(self, name: str) -> FoundPolicy:
         """Return the policy that holds for a client with this profile. Raises ``ConfigError`` if there is none."""

@@ -12,7 +12,7 @@ from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.sources import DEFAULT, NOT_SET, Pick
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
 from mcp_notarium.domain.write_scope import ANYTHING
-from mcp_notarium.errors import ConfigError, SettingsMissing
+from mcp_notarium.errors import ConfigError, NotariumError, SettingsMissing
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.kind import AccountIdentity, StoreKind, StoreSettings
 from mcp_notarium.system import SYSTEM
@@ -30,24 +30,24 @@ NativeNames = Literal["pascal", "snake"]
 class Config:
     """Hold every setting, checked. Times are in seconds, addresses without a final slash.
 
-    The defaults are those of the variable table. ``db_key_yields``: the key comes from a ``.env`` that
-    nobody named, and a key in the keychain is preferred. ``kdf_chosen``: somebody has set ``kdf``.
-    ``store_settings`` are those of the store's own variables. ``allow_weak``: a command was told to make a
-    new database with a passphrase that can be guessed; no variable sets it. ``account_name``: what ``accounts.toml``
-    calls the account, '' if it is not from there.
+    The defaults are those of the variable table.
     """
 
     store: StoreKind
     store_settings: StoreSettings
+    """Those of the store's own variables."""
     data_dir: Path
     db_key: Secret | None = None
     db_key_origin: str = ""
     db_key_yields: bool = False
+    """The key comes from a ``.env`` that nobody named, and a key in the keychain is preferred."""
     db_encryption: bool = True
     kdf: str = "argon2id"
     kdf_chosen: bool = False
+    """Somebody has set ``kdf``."""
     kdf_iterations: int = 310_000
     allow_weak: bool = False
+    """A command was told to make a new database with a passphrase that can be guessed; no variable sets it."""
     on_unreadable: OnUnreadable = "refuse"
     memory_security: bool = False
     sync_interval: float = 300.0
@@ -66,8 +66,10 @@ class Config:
     policy: Policy = PERMISSIVE
     keychain: bool = True
     account_name: str = ""
-    settings_files: tuple[Path, ...] = ()
-    """Hold the files from which secrets and settings were read, the policy file among them."""
+    """What ``accounts.toml`` calls the account, '' if it is not from there."""
+    closed_places: tuple[Path, ...] = ()
+    """What no agent may read as a file: the files from which secrets and settings were read, the policy file among them, and
+    what the user's other accounts name."""
 
     @property
     def account(self) -> AccountIdentity:
@@ -92,6 +94,16 @@ class Config:
     def account_dir(self) -> Path:
         """Return the folder of the account's database and key file."""
         return self.data_dir / self.owner_hash[:16]
+
+
+def find_account_dir(store: StoreKind, picks: Mapping[str, Pick]) -> Path | None:
+    """Return the folder of the account that settings name, some of which may be wrong; None if that cannot be told."""
+    text = {name: pick.text or "" for name, pick in picks.items()}
+    try:
+        identity = store.identity(_store_settings(store, text))
+    except (NotariumError, ValueError, OSError, RuntimeError):
+        return None
+    return Path(text["NOTARIUM_DATA_DIR"]) / identity.owner_hash[:16]
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -184,7 +196,7 @@ def build_config(
         if for_agents or not found.policy.writing.has_rules
         else replace(found.policy, writing=ANYTHING),
         keychain=text["NOTARIUM_KEYCHAIN"] == "on" and store.persistent,
-        settings_files=tuple(filter(None, (found.path, *(pick.file for pick in picks.values())))),
+        closed_places=tuple(filter(None, (found.path, *(pick.file for pick in picks.values())))),
     )
 
 

@@ -171,16 +171,15 @@ def _parse_lines(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Hold what became of one variable. ``text`` is canonical, None if there is none.
-
-    ``set_by`` is the variable that really held it: its own name or the one with ``_FILE``.
-    ``found_in`` is the file it stands in, if that is a ``.env`` nobody named.
-    """
+    """Hold what became of one variable."""
 
     text: str | None
+    """Canonical, None if there is none."""
     origin: str
     set_by: str = ""
+    """The variable that really held it: its own name or the one with ``_FILE``."""
     found_in: str = ""
+    """The file it stands in, if that is a ``.env`` nobody named."""
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
     file: Path | None = None

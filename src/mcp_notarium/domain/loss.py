@@ -20,27 +20,24 @@ NOTE = "the whole note"
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Hold what is kept of a note before a change.
-
-    ``days``: how long versions are kept here; 0: there are none. ``fits``: a version with all parts has room beside
-    those that stay. ``revives`` False: the store cannot make a removed note again.
-    """
+    """Hold what is kept of a note before a change."""
 
     days: int
+    """How long versions are kept here; 0: there are none."""
     fits: bool
+    """A version with all parts has room beside those that stay."""
     revives: bool = True
+    """False: the store cannot make a removed note again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold the parts of a note that a change would take away for good, and why.
-
-    ``replaced``: a digest of what the store's own form has now, where no version of the note tells; '' elsewhere.
-    """
+    """Hold the parts of a note that a change would take away for good, and why."""
 
     parts: tuple[str, ...]
     why: str
     replaced: str = ""
+    """A digest of what the store's own form has now, where no version of the note tells; '' elsewhere."""
 
 
 def find_loss(

@@ -3,18 +3,24 @@
 ``Content`` is what a person changes, ``Revision`` is what the store acknowledged (a *base* once we
 hold it), ``Note`` is what the index hands to a reader. ``PendingWrite`` is a journal entry: a write
 recorded before it is sent and dropped when it is answered.
+
+Two spellings of a path are one path, as with tags (``path_key``): letter case and the form of composed letters do not
+tell folders apart, because many file systems do not. A prefix ends where a part ends: ``Work`` covers
+``Work/plan.md`` and ``work/a/b.md``, neither ``Workshop/plan.md`` nor ``Work.md``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.characters import path_key, replace_surrogates
 from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
@@ -26,6 +32,9 @@ Value = bool | int | float | str | tuple[str, ...] | None
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
+
+
+_ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
 
 
 class Properties(Mapping[str, Value]):
@@ -123,23 +132,26 @@ NONE: Final = Properties()
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Hold the parts of a note that a person can change. ``tags`` keep their order and case.
-
-    ``title`` is None where the store has none: there the first line of the text is the title.
-    ``properties``: those that stand beside the text; which there can be, says ``Traits.properties``.
-    ``native``: how the store is to keep this, where a caller has said so in the store's own form: JSON that only
-    its codec reads. It is never merged, stands in no table, and no store returns one.
-    ``dates``: when a note was created and last changed elsewhere, for stores that can set both
-    (``Traits.keeps_dates``). They are not compared.
-    """
+    """Hold the parts of a note that a person can change."""
 
     text: str
     tags: tuple[str, ...] = ()
+    """In their order and case."""
     trash: bool = False
     title: str | None = None
+    """None where the store has none: there the first line of the text is the title."""
     properties: Properties = NONE
+    """Those that stand beside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
+    """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
+
+    It is never merged, stands in no table, and no store returns one.
+    """
     dates: tuple[float, float] | None = field(default=None, compare=False)
+    """When a note was created and last changed elsewhere, for stores that can set both (``Traits.keeps_dates``).
+
+    They are not compared.
+    """
 
     @property
     def wording(self) -> tuple[str | None, str]:
@@ -169,28 +181,30 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Hold one state of one note as the store acknowledged it.
-
-    ``etag`` is opaque and compared for equality only. ``server_version`` is the store's own number, if
-    it has one. Times are Unix epoch seconds. ``raw`` is what the store's object holds beyond the other
-    fields, unknown fields included, so that a later write can preserve it. Only the store's own codec
-    reads it. ``tags_understood`` False: the object has tags that ``content`` does not show.
-    ``identity`` names the note beyond its id where a store may rename it: a note that is missing under one
-    id and new under another with the same identity is one note, and no other note ever gets it. None: ids
-    never change, or it is not certain. ``links``: what its text links to; None in a store without paths. The
-    index does not give it back.
-    """
+    """Hold one state of one note as the store acknowledged it. Times are Unix epoch seconds."""
 
     id: str
     etag: str
+    """Opaque and compared for equality only."""
     content: Content
     created_at: float
     modified_at: float
     raw: bytes
+    """What the store's object holds beyond the other fields, unknown fields included, so that a later write can
+    preserve it. Only the store's own codec reads it.
+    """
     server_version: int | None = None
+    """The store's own number, if it has one."""
     tags_understood: bool = True
+    """False: the object has tags that ``content`` does not show."""
     identity: str | None = None
+    """Names the note beyond its id where a store may rename it.
+
+    A note that is missing under one id and new under another with the same identity is one note, and no other note
+    ever gets it. None: ids never change, or it is not certain.
+    """
     links: Links | None = field(default=None, compare=False, repr=False)
+    """What its text links to; None in a store without paths. The index does not give it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +216,11 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Hold a note as the index has it. ``local_version`` grows with every change of the row."""
+    """Hold a note as the index has it."""
 
     id: str
     local_version: int
+    """Grows with every change of the row."""
     server_version: int | None
     text: str
     tags: tuple[str, ...]
@@ -272,3 +287,37 @@ class PendingWrite:
     change_id: str = ""
     from_id: str = ""
     keeps: bool = field(default=False, compare=False)
+
+
+def with_digits(title: str, *, seed: str) -> str:
+    """Return a title that no note has, in the place of digits that this has given it before."""
+    digits = hashlib.sha256(f"{seed}/{title}".encode()).hexdigest()[:8]
+    return f"{_ENDING_OR_DIGITS.sub('', title, count=1)} {digits}"
+
+
+def clean_prefix(text: str) -> str | None:
+    """Return a folder or note that a person has typed, without a slash at its end; None if it names neither."""
+    prefix = text.removesuffix("/")
+    parts = prefix.split("/")
+    wrong = "\\" in prefix or any(ord(character) < ord(" ") for character in prefix)
+    return None if wrong or any(part.strip() in ("", ".", "..") for part in parts) else prefix
+
+
+class PathPrefixes:
+    """Hold folders and notes, to be asked whether a path is one of them or below one."""
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        self._typed = {path_key(one): one for one in sorted(prefixes, reverse=True)}
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the keys of the prefixes, in order."""
+        return sorted(self._typed)
+
+    def find(self, path: str) -> str | None:
+        """Return the shortest prefix, as typed, that covers the path; None: none does."""
+        key = path_key(path)
+        ends = [at for at, character in enumerate(key) if character == "/"]
+        return next(
+            (self._typed[key[:end]] for end in (*ends, len(key)) if key[:end] in self._typed), None
+        )

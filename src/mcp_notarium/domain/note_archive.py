@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.file_names import DEVICES
 from mcp_notarium.domain.note import LONGEST_ID, Content, Properties, Revision, Value, read_values
 from mcp_notarium.errors import InvalidRequest
 
@@ -30,7 +31,7 @@ _WRITER = "notarium"
 _PREFIX = "property:"
 """Stands before the name of a property that is called like one of these."""
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
+_RESERVED = re.compile(rf"({DEVICES})(?=\.|$)", re.IGNORECASE)
 _LONGEST_NAME = 60
 _MOST_BYTES = 180
 _LONGEST_FOLDER = 2000
@@ -43,33 +44,30 @@ _CHANGED = "modified"
 
 @dataclass(frozen=True, slots=True)
 class NoteFile:
-    """Hold a file that a note shows: its path below the export, its size in bytes, and the links of the text that lead to it.
-
-    ``digest``: the SHA-256 of its bytes; '' where an export does not say it. ``size`` None: the export lacks the file.
-    """
+    """Hold a file that a note shows: its path below the export, its size in bytes, and the links of the text that lead to it."""
 
     path: str
     size: int | None
+    """None: the export lacks the file."""
     digest: str = ""
+    """The SHA-256 of its bytes; '' where an export does not say it."""
     links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedNote:
-    """Hold a note as an export has it. Times are epoch seconds, to the microsecond.
-
-    ``folder``: where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders. ``dated``
-    False: the export does not say when it was made, and the times are those of its file. ``changed``: what reading
-    the export has changed of it, in a person's words.
-    """
+    """Hold a note as an export has it. Times are epoch seconds, to the microsecond."""
 
     id: str
     content: Content
     created_at: float
     modified_at: float
     folder: str = ""
+    """Where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders."""
     dated: bool = True
+    """False: the export does not say when it was made, and the times are those of its file."""
     changed: tuple[str, ...] = ()
+    """What reading the export has changed of it, in a person's words."""
     files: tuple[NoteFile, ...] = ()
 
 
@@ -84,19 +82,18 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFormat:
-    """Describe an export that is one JSON document, perhaps in a zip file.
-
-    ``key`` is a key of the document that no other format has. ``member``: the path of the document in a zip
-    file; '' if it is a file by itself. ``others``: the other files of the zip file.
-    """
+    """Describe an export that is one JSON document, perhaps in a zip file."""
 
     name: str
     title: str
     key: str
+    """A key of the document that no other format has."""
     encode: Callable[[Sequence[ArchivedNote]], dict[str, Any]]
     decode: Callable[[Mapping[str, Any]], Iterator[ArchivedNote]]
     member: str = ""
+    """The path of the document in a zip file; '' if it is a file by itself."""
     others: Callable[[Sequence[ArchivedNote]], Iterator[ArchivedFile]] = lambda _notes: iter(())
+    """The other files of the zip file."""
 
 
 def archive(held: Revision, *, paths: bool) -> ArchivedNote:

@@ -5,7 +5,7 @@ tools refuse what is not permitted, and no tool can change a policy.
 
 Rules of this file: denying wins over allowing. A note without tags is never allowed by accident,
 only by ``untagged``. Tags that are not understood may be any tag. Two spellings of a tag are one
-tag, as everywhere (``tag_key``). A path is the id of a note in a store that has paths (``note_paths``).
+tag, as everywhere (``tag_key``). A path is the id of a note in a store that has paths (``path_key``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Literal, get_args
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note import NONE, Content, Value
-from mcp_notarium.domain.note_paths import PathPrefixes
+from mcp_notarium.domain.note import NONE, Content, PathPrefixes, Value
 from mcp_notarium.domain.properties import properties_of, shown_value
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotPermitted
@@ -241,21 +241,28 @@ EVERYTHING = Visibility()
 
 TOOLS = ("list", "get", "save", "manage")
 """The tools a policy may switch off. Same as the catalogue's, which is not loaded this early."""
-ACTIONS = (
-    *("trash", "untrash", "delete_permanently", "pin", "unpin"),
-    *("history", "restore_version", "undo", "change"),
-    *(
-        "list_tags",
-        "list_properties",
-        "rename_tag",
-        "find_duplicates",
-        "list_folders",
-        "move_folder",
-    ),
+Action = Literal[
+    "trash",
+    "untrash",
+    "delete_permanently",
+    "pin",
+    "unpin",
+    "history",
+    "restore_version",
+    "undo",
+    "change",
+    "list_tags",
+    "list_properties",
+    "rename_tag",
+    "find_duplicates",
+    "list_folders",
+    "move_folder",
     "find_problems",
-    *("get_stats", "reset_cache"),
-)
-"""The actions of ``manage``, from the same place."""
+    "get_stats",
+    "reset_cache",
+]
+"""The actions of ``manage``; ``_IRREVERSIBLE`` and ``LOOKING`` say what else holds for some."""
+ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 class Mode(StrEnum):
@@ -321,10 +328,7 @@ _NAMED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Hold the user's decisions. The default permits everything.
-
-    ``profile`` names the profile that narrows them for one client; '' is none.
-    """
+    """Hold the user's decisions. The default permits everything."""
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
@@ -335,6 +339,7 @@ class Policy:
     import_paths: tuple[tuple[str, ...], ...] = ()
     """Hold folders from which agents may keep files: a file must lie in one of each tuple. (): there is no such folder."""
     profile: str = ""
+    """Names the profile that narrows them for one client; '' is none."""
     hourly: tuple[tuple[str, int], ...] = ()
     """Writes in an hour: of all servers together under the name '', of those of a profile under its name."""
 

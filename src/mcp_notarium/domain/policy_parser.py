@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_notarium.domain.note import LONGEST_ID
-from mcp_notarium.domain.note_paths import clean_prefix
+from mcp_notarium.domain.note import LONGEST_ID, clean_prefix
 from mcp_notarium.domain.policy import TOOLS, Field, Limits, Mode, Policy, Visibility
 from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import ConfigError
@@ -53,14 +52,12 @@ _AT_LINE = re.compile(r"\(at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file.
-
-    ``profiles``: what each profile permits by itself, by name.
-    """
+    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file."""
 
     policy: Policy
     lines: Mapping[str, int]
     profiles: Mapping[str, Policy]
+    """What each profile permits by itself, by name."""
 
 
 def parse_policy(text: str) -> PolicyText:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.note_paths import PathPrefixes
+from mcp_notarium.domain.note import PathPrefixes
 from mcp_notarium.errors import NotPermitted
 
 _NAMED = 10

@@ -23,7 +23,7 @@ from mcp_notarium.system import SYSTEM
 
 _DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
 _OURS = re.compile(
-    r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies)\.lock$"
+    r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies|files)\.lock$"
 )
 
 _SYNCED = re.compile(
@@ -36,6 +36,9 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ceph", "9p", "davfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
 _POINT, _AFTER_DASH = 4, 1
+_LONGEST_BELOW = len(
+    "/quarantine/20260101T000000Z-99/notarium_cache.0123456789abcdef.sqlite.encrypted-journal"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class AccountFolder:
         """The folder for files that are moved out of the way."""
         self.copies_lock = path / "copies.lock"
         """Held by whoever copies the database."""
+        self.files_lock = path / "files.lock"
+        """Held by whoever keeps a file in the store for a note."""
         self.copies = path / "copies"
         """The folder for copies of a database whose notes are nowhere else."""
 
@@ -113,6 +118,8 @@ def check_folder(account_dir: Path) -> AccountFolder:
 
 def find_problem(folder: AccountFolder) -> Problem | None:
     """Find why the folder may not be trusted, or None. Checks every parent and every file of ours."""
+    if (problem := _check_length(folder.path.absolute())) is not None:
+        return problem
     try:
         for path, check in _checks(folder):
             with suppress(FileNotFoundError):
@@ -207,6 +214,19 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
     if path.is_dir():
         ours = (entry for entry in sorted(path.iterdir()) if _OURS.match(entry.name))
         yield from ((entry, _check_file) for entry in ours)
+
+
+def _check_length(path: Path) -> Problem | None:
+    """Check that the longest path below the folder is one that the driver and all programs take."""
+    if SYSTEM.longest_path is None:
+        return None
+    most = SYSTEM.longest_path - _LONGEST_BELOW
+    if len(str(path)) <= most:  # defence: too-long-folder-refused =True
+        return None
+    return Problem(
+        f"the path of the cache folder has {len(str(path))} characters; {most} leave room for the files in it",
+        f"Set NOTARIUM_DATA_DIR to a folder with a shorter path, such as {SYSTEM.user_folder('data', os.environ)}.",
+    )
 
 
 def _check_parent(path: Path, found: os.stat_result) -> Problem | None:

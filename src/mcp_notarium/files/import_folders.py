@@ -156,7 +156,7 @@ def _read(folder: int, name: str, closed: AbstractSet[tuple[int, int]], largest:
             raise _unfit()
         if found.st_size > largest:
             raise InvalidRequest(
-                f"The file is larger than {largest // 1024 // 1024} MiB, the most that is kept here.",
+                f"The file is larger than {largest // 1024:,} KiB, the most that is kept here.",
                 subcategory="too_large",
                 http_status_code=413,
                 resolution_hint="Give a smaller file, or ask the user to add it in their app.",

@@ -7,24 +7,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcp_notarium.errors import ONE_MORE_TRY, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.system import SYSTEM
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 KEY_LOCK_SECONDS = 5.0
 """A waiting process answers no call, and may try again: better refused than stuck."""
@@ -53,18 +50,38 @@ def hold_lock(
     path: Path, busy: Callable[[], LockedError], *, timeout: float = KEY_LOCK_SECONDS
 ) -> Iterator[None]:
     """Hold the lock of this file. Raises the error that ``busy`` makes after ``timeout`` s."""
-    import filelock  # noqa: PLC0415 - start-up time, and most starts take no such lock
-
-    lock = filelock.FileLock(path, mode=0o600)
-    try:
-        lock.acquire(timeout=timeout, poll_interval=_POLL)  # defence: one-key-change-at-a-time
-    except filelock.Timeout:
-        raise busy() from None
+    lock, deadline = FileLock(path), time.monotonic() + timeout
+    while not lock.acquire():  # defence: one-key-change-at-a-time
+        if time.monotonic() >= deadline:
+            raise busy()
+        time.sleep(_POLL)
     try:
         yield
     finally:
-        with suppress(OSError):  # the system lets go at the process's end; what was done counts
-            lock.release()
+        lock.release()
+
+
+@asynccontextmanager
+async def wait_for_lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock of this file, waiting beside the loop. Raises ``TimeoutError``. Hold nothing where the system has no locks."""
+    lock, loop = FileLock(path), asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not _acquire(lock, otherwise=True):
+        if loop.time() >= end:
+            raise TimeoutError("another process has the lock")
+        await asyncio.sleep(_POLL)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: FileLock, *, otherwise: bool) -> bool:
+    """Take a lock; ``otherwise`` where locks do not work."""
+    try:
+        return lock.acquire()
+    except OSError:
+        return otherwise
 
 
 @contextmanager
@@ -77,6 +94,41 @@ def exclusive_locks(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS)
             yield
         finally:
             server_lock.release()
+
+
+class FileLock:
+    """Hold the lock of a file of its own, until :meth:`release` or the process's end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """Tell whether it is held here."""
+        return self._descriptor is not None
+
+    def acquire(self) -> bool:
+        """Take it; False while another process has it. Raises ``OSError``."""
+        while True:
+            descriptor = SYSTEM.open_private(self._path, os.O_RDWR | os.O_CREAT)
+            try:
+                SYSTEM.lock(descriptor, exclusive=True)
+                if os.fstat(descriptor).st_nlink:  # a purge has not removed it meanwhile
+                    self._descriptor, descriptor = descriptor, -1
+                    return True
+            except BlockingIOError:
+                return False
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def release(self) -> None:
+        """Release it. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # the system lets go at the process's end; what was done counts
+                os.close(descriptor)
 
 
 def busy_error(message: str) -> LockedError:
@@ -155,30 +207,21 @@ class Leader:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock: FileLock | None = None
+        self._lock = FileLock(path) if path is not None else None
+
+    @property
+    def held(self) -> bool:
+        """Tell whether this process leads."""
+        return self._lock is None or self._lock.is_locked
 
     def acquire(self) -> bool:
         """Try to lead; False if another process does, or if locks do not work here."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - costs start-up time
-
-        if self._path is None:
-            return True
-        if self._lock is None:
-            # Not bound to a thread: it is released wherever the event loop is closed.
-            self._lock = FileLock(self._path, mode=0o600, thread_local=False)
-        if self._lock.is_locked:
-            return True
-        try:
-            self._lock.acquire(blocking=False)
-        except (Timeout, OSError):
-            return False
-        return True
+        return self._lock is None or self.held or _acquire(self._lock, otherwise=False)
 
     def release(self) -> None:
         """Release the lock, so that another process can lead. Idempotent."""
         if self._lock is not None:
-            self._lock.release(force=True)
+            self._lock.release()
 
 
 def make_owner_name() -> str:

@@ -17,10 +17,13 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Numbers of the errors that say there is no space."""
 _DISK = {
     errno.EIO: "The disk has reported an error: check the disk, then run the command again.",
+    errno.ENAMETOOLONG: "Set NOTARIUM_DATA_DIR to a shorter path; a name in it is too long.",
 } | dict.fromkeys(FULL, f"{FREE_SPACE}.")
 """What to do about errors for which another folder on the same disk is no way out."""
 ELSEWHERE = "Set NOTARIUM_DATA_DIR to a folder of your own."
 
+HELD = {errno.EBUSY, errno.EAGAIN}
+"""Another program has the file open, and does not share it (Windows)."""
 _DENIED = {errno.EACCES, errno.EPERM}
 _FOLDER, _FILE = 0o700, 0o600
 
@@ -57,8 +60,8 @@ def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
     path = place or _path_of(error)
     if error.errno in _DISK:
         return _DISK[error.errno]
-    if error.errno == errno.ENAMETOOLONG:
-        return "Set NOTARIUM_DATA_DIR to a shorter path; a name in it is too long."
+    if error.errno in HELD:
+        return close_holder(path)
     if path is None:
         return ELSEWHERE
     if error.errno in _DENIED:
@@ -66,6 +69,12 @@ def suggest_fix(error: OSError, *, place: Path | None = None) -> str:
     if error.errno == errno.ENOTDIR:
         return _no_folder(path)
     return _elsewhere(path, error)
+
+
+def close_holder(path: Path | None) -> str:
+    """Return what to do about a file that another program keeps from being opened, moved or removed."""
+    named = display_path(path) if path else "the file"
+    return f"Close the program that has {named} open (an antivirus, a backup or a sync program may have it for a moment), and try again."
 
 
 def _elsewhere(path: Path, error: OSError) -> str:

@@ -22,6 +22,7 @@ StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
+_CHUNK = 1 << 20
 
 open_regular = SYSTEM.open_regular
 flush_file = SYSTEM.flush_file
@@ -98,10 +99,29 @@ def remove_unfinished(path: Path) -> None:
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed can still be written to
         for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
-            if orphan.is_dir() and not orphan.is_symlink():
-                shutil.rmtree(orphan)
-            else:
-                orphan.unlink(missing_ok=True)
+            remove_tree(orphan)
+
+
+def remove_tree(place: Path) -> None:
+    """Remove a file or a link, or a folder with all that is in it. Raises ``OSError``."""
+    if place.is_dir() and not place.is_symlink():
+        for path in place.iterdir():
+            remove_tree(path)
+        place.rmdir()
+    else:
+        SYSTEM.remove(place)
+
+
+def copy_private(path: Path, to: Path) -> None:
+    """Copy a file to a new one, and flush that. Raises ``OSError``, and ``FileExistsError`` if something is there."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    with (
+        open_regular(path) as source,
+        os.fdopen(SYSTEM.open_private(to, flags), "wb") as target,
+    ):
+        shutil.copyfileobj(source, target, _CHUNK)
+        target.flush()
+        SYSTEM.flush(target.fileno())
 
 
 def name_unfinished(path: Path) -> Path:
@@ -149,9 +169,11 @@ def disk_errors(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in os_errors.FULL:
             raise CacheFull(what) from None
+        held = error.errno in os_errors.HELD  # defence: held-file-is-busy =False
+        said = os_errors.describe_with_path(error) if held else os_errors.describe(error)
         raise LockedError(
-            Verdict.UNSAFE_PATH,
-            f"{what} ({os_errors.describe(error)})",
+            Verdict.BUSY if held else Verdict.UNSAFE_PATH,
+            f"{what} ({said})",
             resolution_hint=os_errors.suggest_fix(error),
         ) from None
 

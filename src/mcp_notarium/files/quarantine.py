@@ -6,7 +6,6 @@ have it open: the caller holds both locks.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from pathlib import Path
 from mcp_notarium.errors import Unfinished
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import sync_folder
+from mcp_notarium.files.private_files import remove_tree, sync_folder
 from mcp_notarium.system import SYSTEM
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -113,7 +112,7 @@ def remove_work_folder(folder: AccountFolder) -> None:
     """Remove the work folder with its content, also what a killed ``repair`` has left."""
     place = work_folder(folder)
     if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 def create_folder(folder: AccountFolder, now: float) -> Path:

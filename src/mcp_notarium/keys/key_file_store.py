@@ -177,7 +177,7 @@ def finish_interrupted_change(folder: AccountFolder, files: KeyFiles, *, now: fl
 def remove_temporary(files: KeyFiles) -> None:
     """Remove temporary key files. Only under the key lock: otherwise they may be in use."""
     for path in files.temporary:
-        path.unlink(missing_ok=True)
+        SYSTEM.remove(path)
 
 
 def _try_store_copy(folder: AccountFolder, keyfile: KeyFile, at: StepHook) -> bool:

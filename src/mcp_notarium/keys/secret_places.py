@@ -25,14 +25,12 @@ TYPED = "the typed passphrase"
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """Hold a key and the name of its source.
-
-    ``from_working_folder``: it stood in a ``.env`` of the working folder that nobody named.
-    """
+    """Hold a key and the name of its source."""
 
     passphrase: Secret
     origin: str
     from_working_folder: bool = False
+    """It stood in a ``.env`` of the working folder that nobody named."""
 
 
 def find_passphrase(settings: Config, *, system: Keychain | None = None) -> FoundKey | None:

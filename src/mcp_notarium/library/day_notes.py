@@ -18,8 +18,7 @@ from mcp_notarium.domain.note import Content, Note, Properties
 from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.library.native_reads import NativeIndex
-from mcp_notarium.markup.logseq_templates import find_template, name_templates
-from mcp_notarium.markup.templates import TAG, Filling
+from mcp_notarium.markup.templates import TAG, Filling, find_template, name_templates
 from mcp_notarium.storage import note_lookup
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Days, Store
@@ -28,6 +27,7 @@ from mcp_notarium.stores.extensions import (
     DayMakingStore,
     DayPlace,
     DayPlacingStore,
+    PublishingStore,
     TemplateSettings,
     TemplateStore,
 )
@@ -142,6 +142,15 @@ class DayNotes:
         place = await self._place(day)
         title = place.path[: -len(".md")]
         return NewDay(title, "" if self.names_betray else place.path, place)
+
+    async def find_public(self, day: date) -> str:
+        """Return the public note below which the service would make the note of a day; '' if none is. Raises what the store raises."""
+        if not self._store.traits.publishes:
+            return ""
+        try:
+            return await cast("PublishingStore", self._store).find_public_day(day.isoformat())
+        except NotariumError as error:
+            raise add_outcome(error, NOT_SAVED) from None
 
     async def make(self, day: date) -> Note | None:
         """Let the service make the note of a day, unless it is there; None if it is hidden. Raises what the store raises."""

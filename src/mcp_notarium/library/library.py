@@ -10,14 +10,18 @@ import asyncio
 import hashlib
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -28,8 +32,7 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.file_names import split_ending
 from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
-from mcp_notarium.domain.note import Content, Note, WriteState
-from mcp_notarium.domain.note_paths import with_digits
+from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
     CacheBusy,
     NoteNotFound,
@@ -39,34 +42,30 @@ from mcp_notarium.errors import (
     StoreRejected,
     VersionConflict,
 )
+from mcp_notarium.files.locks import wait_for_lock
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
 from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
-from mcp_notarium.storage import (
-    driver,
-    link_survey,
-    note_lookup,
-    note_rows,
-    property_table,
-    task_table,
-)
+from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
-from mcp_notarium.storage.property_table import PropertyUse
+from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.storage.sync_state import KeptFileRow
-from mcp_notarium.storage.task_table import FoundTask
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import Replaced, find_replaced, shown_form
+from mcp_notarium.stores.extensions import Replaced, Restored, find_replaced, shown_form
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
     from mcp_notarium.domain.note import Revision
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -84,6 +83,8 @@ if TYPE_CHECKING:
         KeepingStore,
         KeptFile,
         NativeReads,
+        PictureStore,
+        PublishingStore,
         RevivingStore,
         TypingStore,
     )
@@ -92,6 +93,8 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
+_KEEPING_SECONDS = 60.0
+"""How long a call waits for another process that keeps a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
@@ -148,7 +151,8 @@ class Library:
 
     ``days`` finds the notes of days.
 
-    ``native`` is what the native tools of its store read; None if it has none.
+    ``native`` is what the native tools of its store read; None if it has none. ``files_lock``: see :meth:`keeping`; None: no
+    other process has the notes.
     """
 
     def __init__(
@@ -159,6 +163,7 @@ class Library:
         scheduler: Scheduler,
         *,
         native: NativeReads | None = None,
+        files_lock: Path | None = None,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -168,8 +173,8 @@ class Library:
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
-        self.keeping = asyncio.Lock()
-        """Is held while a file is kept and linked: each may be large, and the same one at once would be linked twice."""
+        self._keeping_files = asyncio.Lock()
+        self._files_lock = files_lock
         self._decoding = asyncio.Semaphore(2)
         """Files that are read and decoded at once: each may take a gigabyte."""
         self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
@@ -220,18 +225,18 @@ class Library:
 
     def count_folders(self) -> dict[str, tuple[int, int]]:
         """Return the folders of notes outside the trash; see :func:`link_survey.count_folders`."""
-        return link_survey.count_folders(self._cache.database)
+        return note_links.count_folders(self._cache.database)
 
     def find_untagged(self, *, limit: int, offset: int) -> tuple[list[str], int]:
         """Return the ids of notes outside the trash without tags, and how many there are."""
-        return link_survey.find_untagged(self._cache.database, limit=limit, offset=offset)
+        return note_links.find_untagged(self._cache.database, limit=limit, offset=offset)
 
-    async def survey_links(self) -> tuple[link_survey.Survey, Iterator[None]]:
+    async def survey_links(self) -> tuple[note_links.Survey, Iterator[None]]:
         """Return where all links of a store with paths will have led, and what finds that, a slice at each step.
 
         Raises what the store raises.
         """
-        found = link_survey.Survey()
+        found = note_links.Survey()
         rules = self._cache.notes.visibility.rules
         beside = await self._folders.list_beside()
         # defence: closed-files-untold -closes
@@ -241,9 +246,7 @@ class Library:
             for one, shown in beside.shown.items()
             if not rules.closes(one)
         }
-        return found, link_survey.survey(
-            self._cache.database, found, files=files, canvases=canvases
-        )
+        return found, note_links.survey(self._cache.database, found, files=files, canvases=canvases)
 
     @property
     def shows_files(self) -> bool:
@@ -331,7 +334,8 @@ class Library:
         rules, folders = self._cache.notes.visibility.rules, self._folders
         if not rules.has_rules:
             return await folders.resolve_files(links)
-        names = await self._read_hidden_names()
+        known = note_rows.all_ids(self._cache.database)
+        names = await self._read_unseen_names(but_of=dict.fromkeys(known))
         if names is None:
             return {}
 
@@ -341,12 +345,14 @@ class Library:
 
         return await folders.resolve_files(links, sees=sees)
 
-    async def _read_hidden_names(self) -> set[str] | None:
-        """Return the names of the files that hidden notes and canvases may show; None: one of these cannot be read."""
+    async def _read_unseen_names(self, *, but_of: Mapping[str, str | None]) -> set[str] | None:
+        """Return the names of the files that hidden notes and canvases may show, and notes but for these; None: one of them cannot be read.
+
+        ``but_of``: see ``FolderStore.read_file_names``.
+        """
         rules, folders = self._cache.notes.visibility.rules, self._folders
-        known = note_rows.all_ids(self._cache.database)
-        names, unread = await folders.read_file_names(but_of=known)
-        if any(rules.hides_beside_seen or rules.closes(one) for one in unread):
+        names, unread = await folders.read_file_names(but_of=but_of)
+        if any(rules.hides_beside_seen or rules.closes(one) or one in but_of for one in unread):
             return None
         if rules.names_paths:
             beside = await folders.list_beside()
@@ -358,11 +364,27 @@ class Library:
     @property
     def largest_file(self) -> int:
         """Return how many bytes a file may have that is kept; 0 if the store keeps none."""
-        return self._keeper.largest_file if self.traits.keeps_files else 0
+        takes = self.traits.keeps_files or self.traits.adds_pictures
+        return self._keeper.largest_file if takes else 0
 
     @property
     def _keeper(self) -> KeepingStore:
         return cast("KeepingStore", self._store)  # its trait says so
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator[None]:
+        """Keep and link one file at a time, of all processes: each may be large, and the same one at once would be made and linked twice.
+
+        Raises ``CacheBusy`` while another process is at it for long.
+        """
+        async with self._keeping_files, AsyncExitStack() as held:
+            if self._files_lock is not None:
+                lock = wait_for_lock(self._files_lock, seconds=_KEEPING_SECONDS)
+                try:
+                    await held.enter_async_context(lock)  # defence: one-file-at-a-time
+                except TimeoutError:
+                    raise CacheBusy("Another program is adding a file to these notes.") from None
+            yield
 
     async def keep_file(
         self, note: Note, name: str, kind: str, data: bytes, *, act: Act | None
@@ -394,6 +416,10 @@ class Library:
             # An undo has taken ours, and somebody has put the same bytes there since.
             self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept
+
+    async def with_picture(self, note: Note, kind: str, data: bytes) -> tuple[str, str]:
+        """Return what adds a picture to a note; see ``PictureStore.with_picture``. Raises what the store raises."""
+        return await cast("PictureStore", self._store).with_picture(note.id, kind, data)
 
     async def _require_open_place(self, note: Note, name: str) -> None:
         """Raise ``NotPermitted`` if the app puts files of the note where the rules close, or where nothing may be changed."""
@@ -430,22 +456,38 @@ class Library:
             marks = self._keeper.marks_of(one.id)
             shown, was = _has_any(note.text, marks), _has_any(old, marks)
             if undone and not one.discarded and was and not shown:
-                done = await self._settle(one, self._discard)
+                done = await self._discard_kept(one)
                 gone, stays = gone + done, stays + (not done)
-            elif one.discarded and shown and not was:
-                done = await self._settle(one, self._keeper.restore_file)
-                back, lost = back + done, lost + (not done)
+            elif (
+                shown and not was
+            ):  # one that counts as there may be gone: a process has ended in between
+                found = await self._restore_kept(one)
+                back += found is Restored.BACK or (one.discarded and found is Restored.THERE)
+                lost += found is Restored.LOST
         unsure = self._cache.notes.visibility.rules.has_rules
         return FilesSettled(gone, stays, back, lost, unsure=unsure)
 
-    async def _settle(self, one: KeptFileRow, how: Callable[[str, str], Awaitable[bool]]) -> bool:
-        """Discard a file, or bring it back; return whether that was done. The note is saved whatever becomes of the file."""
+    async def _discard_kept(self, one: KeptFileRow) -> bool:
+        """Discard a file; return whether it is gone to the caller. The note is saved whatever becomes of the file."""
+        done = False
         with suppress(StoreError):
-            if await how(one.id, one.digest):
-                row = replace(one, discarded=not one.discarded)
-                self._cache.sync_state.add_kept_file(row, since=0.0)
-                return True
-        return False
+            unsure = self._cache.notes.visibility.rules.has_rules
+            # defence: twin-shown-again foreign=discarded
+            done = unsure if one.foreign else await self._discard(one.id, one.digest)
+        if done:
+            self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
+        return done
+
+    async def _restore_kept(self, one: KeptFileRow) -> Restored:
+        """Bring a file back. One that others have put there since it was discarded stays theirs."""
+        found = Restored.LOST
+        with suppress(StoreError):
+            found = await self._keeper.restore_file(one.id, one.digest)
+        if found is Restored.BACK or (one.discarded and found is Restored.THERE):
+            foreign = found is Restored.THERE
+            row = replace(one, discarded=False, foreign=foreign)
+            self._cache.sync_state.add_kept_file(row, since=0.0)
+        return found
 
     async def _discard(self, file_id: str, digest: str) -> bool:
         """Discard a file that nothing shows.
@@ -455,11 +497,11 @@ class Library:
         # defence: shown-file-stays =False
         if await self._is_shown(file_id):
             return False
+        unsure = self._cache.notes.visibility.rules.has_rules
         # defence: hidden-file-stays =False
-        if await self._may_be_hidden(file_id):
-            return True
-        done = await self._keeper.discard_file(file_id, digest)
-        return done or self._cache.notes.visibility.rules.has_rules
+        if await self._may_be_shown(file_id):
+            return unsure
+        return await self._keeper.discard_file(file_id, digest) or unsure
 
     async def _is_shown(self, file_id: str) -> bool:
         """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""
@@ -473,13 +515,13 @@ class Library:
     def _is_named(self, database: Database, file_id: str) -> bool:
         return any(database.row(_SHOWING, (one,)) for one in self._keeper.marks_of(file_id))
 
-    async def _may_be_hidden(self, file_id: str) -> bool:
-        """Tell whether a note or canvas that the rules hide may show a file."""
+    async def _may_be_shown(self, file_id: str) -> bool:
+        """Tell whether a note or canvas that the rules hide may show a file, or a note that others have changed just now."""
         if self._is_named(self._cache.stored.database, file_id):
             return True
-        if not (self.traits.ids.paths and self._cache.notes.visibility.rules.has_rules):
+        if not self.traits.ids.paths:
             return False
-        names = await self._read_hidden_names()
+        names = await self._read_unseen_names(but_of=self._cache.notes.etags())
         return names is None or name_key(file_id) in names
 
     async def list_files(self) -> set[str]:
@@ -490,7 +532,7 @@ class Library:
 
     async def survey_move(
         self, old: str, new: str
-    ) -> tuple[link_survey.MoveSurvey, list[str], Iterator[None]]:
+    ) -> tuple[note_links.MoveSurvey, list[str], Iterator[None]]:
         """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first.
 
         What is still to follow of earlier renamings follows first. Raises ``CacheBusy`` if it cannot yet.
@@ -499,9 +541,9 @@ class Library:
         if any(write.after for write in self._cache.journal.in_flight()):
             raise CacheBusy("links to a renamed note are still to be changed; nothing was moved")
         inside = note_lookup.find_in_folder(self._cache.database, old)
-        found = link_survey.MoveSurvey(inside)
+        found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
-        steps = link_survey.survey_move(
+        steps = note_links.survey_move(
             self._cache.database,
             found,
             old=old,
@@ -632,7 +674,7 @@ class Library:
         self, note_ids: Sequence[str], wanted: Sequence[HasTask]
     ) -> dict[str, list[FoundTask]]:
         """Return the tasks of these notes that any of the conditions means, by id; see ``task_table.MOST``."""
-        return task_table.find_tasks_of(self._cache.database, note_ids, wanted)
+        return property_table.find_tasks_of(self._cache.database, note_ids, wanted)
 
     def find_tagged(self, tag: str) -> list[TaggedNote]:
         """Return the notes with this tag; those in the trash, too."""
@@ -896,6 +938,27 @@ class Library:
         before, after = self.traits.forms(base, body)
         found = found or Replaced()
         return {**before, **shown(found.native)}, {**after, **shown(found.becomes)}
+
+    async def find_published(self, note: Note | None, content: Content) -> Published | None:
+        """Return what everybody may read if a note becomes ``content``, but for what is hidden here; None: no more than now.
+
+        ``note`` None: a new one. Raises what the store raises.
+        """
+        base = None if note is None else self._cache.notes.base(note.id)
+        if not self.traits.publishes or (note is not None and base is None):
+            return None
+        try:
+            found = await cast("PublishingStore", self._store).find_published(base, content)
+        except NoteNotFound:
+            return None  # the save says that better
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        if found is None:
+            return None
+        own = "" if note is None else note.id
+        # defence: published-without-hidden =True
+        shown = (one for one in found.ids if one == own or self.get(one) is not None)
+        return replace(found, ids=frozenset(shown))
 
     def version_size(self, note: Note) -> int:
         """Return the room that a version of a note takes."""

@@ -47,10 +47,11 @@ class Sink:
 
 @dataclass(slots=True)
 class LoggingState:
-    """Hold the process's logging. ``configured`` False: warnings and worse go to stderr, no hooks."""
+    """Hold the process's logging."""
 
     level: int = WARNING
     configured: bool = False
+    """False: warnings and worse go to stderr, no hooks."""
     sinks: tuple[Sink, ...] = ()
     redactor: Redactor | None = None
     lock: AbstractContextManager[bool] = field(default_factory=threading.RLock)

@@ -33,10 +33,9 @@ from mcp_notarium.logs.logger import (
 )
 from mcp_notarium.logs.redaction import one_line
 
-NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "filelock", "hpack", "dotenv")
+NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "hpack", "dotenv")
 """Libraries we load: logged from WARNING on, and in full only at debug and trace."""
 
-_FILE_LIBRARIES = ("filelock", "keyring")
 _HOST = re.compile(r"(?i)https?://[^\s/?#'\"<>]*")
 _STEP = re.compile(r"[a-z0-9_]{1,50}\.(?:started|complete|failed)\b")
 _DROPPED_LINE = json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED}) + "\n"
@@ -112,7 +111,7 @@ def describe_record(record: logging.LogRecord) -> dict[str, object]:
 
 def _message(record: logging.LogRecord) -> str:
     library, template = record.name.partition(".")[0], str(record.msg)
-    if library in _FILE_LIBRARIES:
+    if library == "keyring":
         return record.getMessage()
     if library == "httpcore" and (step := _STEP.match(template)):
         return step[0]  # defence: foreign-headers-hidden =template

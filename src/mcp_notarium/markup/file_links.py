@@ -17,13 +17,13 @@ _WIKI_ENDS = ("[[", "]]")
 class FileLink:
     """Hold a link to a file: its target, and whether it is a wikilink; None: as the link that it replaces.
 
-    A target that begins with ``#`` is no address of a picture. ``embeds``: it shows the file, also where the link that it replaces
-    does not.
+    A target that begins with ``#`` is no address of a picture.
     """
 
     target: str
     wiki: bool | None = None
     embeds: bool = False
+    """It shows the file, also where the link that it replaces does not."""
 
 
 @dataclass(frozen=True, slots=True)

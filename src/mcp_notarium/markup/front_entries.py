@@ -29,24 +29,23 @@ _FIRST_KEY = 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold one key with its value, and where they stand in the note's text.
-
-    ``events``: those of the value, from ``start`` to ``end``; ``places``: those of a list's items. ``colon``: None if the key
-    has none.
-    """
+    """Hold one key with its value, and where they stand in the note's text."""
 
     name: str | None
     key: str
     name_start: int
     name_end: int
     colon: int | None
+    """None if the key has none."""
     start: int
     end: int
     events: tuple[yaml.Event, ...]
+    """Those of the value, from ``start`` to ``end``."""
     value: PropertyValue
     anchors: frozenset[str]
     aliases: frozenset[str]
     places: tuple[tuple[int, int], ...] = ()
+    """Those of a list's items."""
 
     @property
     def signature(self) -> tuple[object, ...]:
@@ -67,13 +66,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FrontBlock:
-    """Hold the entries of a block; ``end``: behind its last line. ``flow``: they stand in braces, which open at ``start``."""
+    """Hold the entries of a block; ``end``: behind its last line."""
 
     start: int
     end: int
     body: int
     entries: tuple[Entry, ...] = ()
     flow: bool = False
+    """They stand in braces, which open at ``start``."""
     column: int = 0
 
     def find(self, name: str) -> Entry | None:

@@ -60,16 +60,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TagList:
-    """Hold the value of one key for tags, which stands behind the colon at ``colon``.
-
-    ``block``: a list of one line each, with this many blanks before.
-    """
+    """Hold the value of one key for tags, which stands behind the colon at ``colon``."""
 
     items: tuple[Span, ...]
     whole: Span
     colon: int
     flow: bool = False
     block: int | None = None
+    """A list of one line each, with this many blanks before."""
 
 
 def require_readable(text: str) -> None:

@@ -51,18 +51,16 @@ _MOST_SPACES = 4
 
 
 class Heading(NamedTuple):
-    """Hold a heading: its line, and the first line below it. A text may have a million of them.
-
-    ``item_end``: the first line below the item that it is the first line of; 0: it is in none. ``outermost``: where the
-    outermost item around it begins.
-    """
+    """Hold a heading: its line, and the first line below it. A text may have a million of them."""
 
     level: int
     line: int
     body: int
     words: str
     item_end: int = 0
+    """The first line below the item that it is the first line of; 0: it is in none."""
     outermost: int = 0
+    """Where the outermost item around it begins."""
 
 
 class HeadingReader:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from mcp_notarium.markup import html_losses, markdown_to_html
-from mcp_notarium.markup.html_blocks import to_markdown
 from mcp_notarium.markup.html_edit import WouldLose, edit
+from mcp_notarium.markup.html_losses import to_markdown
 from mcp_notarium.markup.html_tree import Text, elements, parse
 from mcp_notarium.markup.markdown_to_html import Known
 

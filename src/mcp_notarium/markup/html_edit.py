@@ -12,20 +12,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mcp_notarium.markup import html_table_edit, markdown_to_html
-from mcp_notarium.markup.code_languages import name_of
-from mcp_notarium.markup.html_blocks import (
+from mcp_notarium.markup import html_line_edit, markdown_to_html
+from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose, pair
+from mcp_notarium.markup.html_losses import (
     Block,
+    Losses,
     address_in,
     cut,
+    find_losses,
+    find_stripped,
     joined,
     known_in,
     line_of,
     to_markdown,
 )
-from mcp_notarium.markup.html_line_edit import LineEditor, WouldLose
-from mcp_notarium.markup.html_losses import Losses, find_losses, find_stripped
-from mcp_notarium.markup.html_table_edit import pair
 from mcp_notarium.markup.html_to_markdown import (
     BLOCKS,
     Task,
@@ -33,6 +33,7 @@ from mcp_notarium.markup.html_to_markdown import (
     admonition_of,
     code_element,
     items_of,
+    name_of,
     task_of,
 )
 from mcp_notarium.markup.html_tree import DEEPEST, Element, Node, Text, parse
@@ -266,7 +267,7 @@ class _Editor:
             case "ul" | "ol":
                 return self._list(one, text) if kind == _LISTS[one.tag] else None
             case "table":
-                return html_table_edit.edit(self.lines, one, text) if kind == "table" else None
+                return html_line_edit.edit(self.lines, one, text) if kind == "table" else None
             case "pre":
                 return self._code(one, text)
             case "hr":

@@ -58,7 +58,7 @@ class Text:
 
 @dataclass(slots=True)
 class Element:
-    """Hold an element; ``opening`` is its start tag as it was written. ``inner_end``: where its end tag begins."""
+    """Hold an element; ``opening`` is its start tag as it was written."""
 
     tag: str
     attributes: dict[str, str]
@@ -66,6 +66,7 @@ class Element:
     start: int
     end: int
     inner_end: int
+    """Where its end tag begins."""
     children: list[Element | Text] = field(default_factory=list)
 
     def has_class(self, name: str) -> bool:
@@ -97,15 +98,15 @@ def elements(nodes: Iterable[Node]) -> Iterator[Element]:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Hold what was parsed. ``well_formed``: every element ends where its own end tag stands, and there is no comment.
-
-    ``faults``: where the source is read otherwise than a browser may read it. ``too_deep``: it is no tree.
-    """
+    """Hold what was parsed."""
 
     nodes: list[Node]
     well_formed: bool
+    """Every element ends where its own end tag stands, and there is no comment."""
     faults: list[int]
+    """Where the source is read otherwise than a browser may read it."""
     too_deep: bool
+    """Whether it is nested too deeply to be a tree."""
 
 
 def parse(source: str) -> Fragment:

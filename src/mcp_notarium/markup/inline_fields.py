@@ -1,4 +1,4 @@
-"""Read the fields within a note's text: Dataview's inline fields, which are Logseq's properties as well. Pure.
+"""Read and change the fields within a note's text: Dataview's inline fields, which are Logseq's properties as well. Pure.
 
 ``key:: value`` fills a line, or an item of a list; ``[key:: value]`` and ``(key:: value)`` stand anywhere. What stands in code or
 in a task is no property of the note. A list has commas between texts in quotes, links, numbers, dates, true and false; any other
@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.markup.code_parts import lines_outside_code, without_code
 from mcp_notarium.markup.front_block import text_start
 from mcp_notarium.markup.property_values import (
@@ -19,6 +21,7 @@ from mcp_notarium.markup.property_values import (
     OtherValue,
     PropertyValue,
     UnfitProperty,
+    key_of,
     read_plain,
     read_quoted,
     write_scalar,
@@ -40,12 +43,12 @@ _LINK = re.compile(r"\[\[[^\[\]\n]*\]\]")
 _CLOSED_BY = {"[": "]", "(": ")"}
 
 
+_LONGEST_INDENT = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class InlineField:
-    """Hold a field and its places in the text: all of it, and its value from ``value_start`` to ``value_end``.
-
-    ``bracketed``: it stands within a line; else it fills the line, behind the mark of an ``item`` if it has one.
-    """
+    """Hold a field and its places in the text: all of it, and its value from ``value_start`` to ``value_end``."""
 
     key: str
     value: PropertyValue
@@ -54,6 +57,7 @@ class InlineField:
     value_start: int
     value_end: int
     bracketed: bool
+    """It stands within a line; else it fills the line, behind the mark of an ``item`` if it has one."""
     item: bool
 
 
@@ -211,3 +215,99 @@ def joined(values: list[PropertyValue]) -> PropertyValue:
     if len(texts) > MOST_ITEMS or sum(map(len, texts)) > LONGEST_VALUE:
         return OtherValue(", ".join(texts)[:LONGEST_VALUE])
     return tuple(texts)
+
+
+def fields_named(text: str, name: str, *, most: int | None = MOST) -> list[InlineField]:
+    """Return the fields of this name, among the first ``most`` of the text."""
+    key = key_of(name)
+    return [one for one in islice(find_fields(text), most) if key_of(one.key) == key]
+
+
+def set_fields(text: str, name: str, value: PropertyValue) -> str:
+    """Return the text with another value in the one field of this name; or in each, if the list has as many items.
+
+    Raises ``UnfitProperty`` if there are more or fewer, or a field cannot have the value.
+    """
+    fields = fields_named(text, name)
+    values: tuple[PropertyValue, ...] = (value,)
+    if len(fields) > 1:
+        if not isinstance(value, tuple) or len(value) != len(fields):
+            raise UnfitProperty(
+                f"`{name}` stands in the note's text {len(fields)} times: give a list of as many values."
+            )
+        values = value
+    changed, expected = text, [one.value for one in fields]
+    for number, field in reversed([*enumerate(fields)]):
+        written = write_inline(name, values[number])
+        if read_inline(written) == field.value:
+            continue
+        expected[number] = read_inline(written)
+        blank = "" if text[field.value_start - 1] in " \t" else " "
+        put = blank + written if written else ""
+        changed = changed[: field.value_start] + put + changed[field.value_end :]
+    _require(changed, name, expected)
+    return changed
+
+
+def remove_fields(text: str, name: str) -> str:
+    """Return the text without the fields of this name; a line that holds nothing else goes, too."""
+    while fields := fields_named(
+        text, name, most=None
+    ):  # a line may be a field once those within it are gone
+        kept, at = [], 0
+        for field in fields:
+            start, end = _span(text, field)
+            kept.append(text[at:start])
+            at = max(at, end)
+        text = "".join((*kept, text[at:]))
+    return text
+
+
+def add_below_first(text: str, name: str, value: PropertyValue) -> str | None:
+    """Return the text with a field below those that it begins with, as a page of Logseq has them; None if it has none.
+
+    Raises ``UnfitProperty`` for a name or a value that no field can have.
+    """
+    at = text.startswith("\ufeff")
+    begin = int(at)
+    for field in find_fields(text):
+        if field.start != begin or field.bracketed or field.item:
+            break
+        begin = text.find("\n", field.end) + 1
+        if not begin:
+            begin = len(text)
+            break
+    if begin == int(at):
+        return None
+    line = f"{name}:: {write_inline(name, value)}".rstrip()
+    end = newline_of(text)
+    put = line + end if text[:begin].endswith("\n") else end + line
+    changed = text[:begin] + put + text[begin:]
+    _require(changed, name, [read_inline(write_inline(name, value))])
+    return changed
+
+
+def _require(text: str, name: str, expected: list[PropertyValue]) -> None:
+    """Raise ``UnfitProperty`` unless the fields of this name are read with these values."""
+    if [one.value for one in fields_named(text, name)] != expected:
+        raise UnfitProperty(
+            f"`{name}` would stand in the note's text, which cannot hold this name or this value."
+        )
+
+
+def _span(text: str, field: InlineField) -> tuple[int, int]:
+    """Return what goes with a field: its line, or one blank beside it."""
+    begin = text.rfind("\n", 0, field.start) + 1
+    stop = text.find("\n", field.end) + 1 or len(text)
+    if not field.bracketed:
+        if field.item and _indent(text[stop : stop + _LONGEST_INDENT]) > _indent(text[begin:stop]):
+            return field.start, field.end  # its children need the item
+        return begin, stop
+    before, behind = text[begin : field.start], text[field.end : stop]
+    if before.endswith(" "):
+        return field.start - 1, field.end
+    return field.start, field.end + behind.startswith(" ")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t>"))

@@ -15,8 +15,7 @@ from functools import cache, lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.markup.code_languages import class_of, name_of
-from mcp_notarium.markup.html_to_markdown import ADMONITIONS
+from mcp_notarium.markup.html_to_markdown import ADMONITIONS, class_of, name_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

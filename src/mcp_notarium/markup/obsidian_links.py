@@ -79,16 +79,14 @@ def find_targets(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``.
-
-    ``part``: what is written behind its ``#``, from ``part_start`` on; '' if it has none.
-    """
+    """Hold a link of a text: its target, where that is written, and how: ``wiki``, ``angled`` or ``bare``."""
 
     target: str
     start: int
     end: int
     form: str
     part: str = ""
+    """What is written behind its ``#``, from ``part_start`` on; '' if it has none."""
     part_start: int = 0
 
     @property
@@ -260,14 +258,12 @@ def file_places(targets: Iterable[str], source: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class FolderMove:
-    """Tell what links become when everything in the folder ``old`` goes to the folder ``new``, each at its place.
-
-    ``named``: the notes and other files whose name has a key, now.
-    """
+    """Tell what links become when everything in the folder ``old`` goes to the folder ``new``, each at its place."""
 
     old: str
     new: str
     named: Callable[[str], Sequence[str]]
+    """The notes and other files whose name has a key, now."""
 
     def place_then(self, path: str) -> str:
         """Return the path of a file afterwards."""
@@ -306,15 +302,15 @@ class SetMove:
 
 @dataclass(frozen=True, slots=True)
 class _Moving:
-    """Tell what links become when notes move: each to the place ``then``.
-
-    ``named``: the notes whose name has a key, now, and ``named_then``: afterwards. ``files``: see ``find_broken``.
-    """
+    """Tell what links become when notes move: each to the place ``then``."""
 
     then: Callable[[str], str]
     named_then: Callable[[str], Sequence[str]]
+    """The same afterwards."""
     named: Callable[[str], Sequence[str]]
+    """The notes whose name has a key, now."""
     files: AbstractSet[str] = frozenset()
+    """See ``find_broken``."""
 
     def find_meant(self, target: str, source: str, *, markdown: bool) -> str:
         """Return the path that a link means now; '' if it means none."""

@@ -13,9 +13,15 @@ from typing import Final, Literal
 
 from mcp_notarium.markup.front_edit import remove_from_block, set_in_block
 from mcp_notarium.markup.front_entries import read_block
-from mcp_notarium.markup.inline_edit import add_below_first, fields_named, remove_fields, set_fields
 from mcp_notarium.markup.inline_fields import MOST as MOST_FIELDS
-from mcp_notarium.markup.inline_fields import find_fields, joined
+from mcp_notarium.markup.inline_fields import (
+    add_below_first,
+    fields_named,
+    find_fields,
+    joined,
+    remove_fields,
+    set_fields,
+)
 from mcp_notarium.markup.property_values import (
     LONGEST_KEY,
     PropertyValue,
@@ -65,15 +71,13 @@ def read_properties(text: str) -> dict[str, PropertyValue]:
     return dict(list(found.values())[:MOST])
 
 
-def change_properties(
-    text: str, changes: Mapping[str, PropertyValue | Removal], *, replace_other: bool = False
-) -> str:
+def change_properties(text: str, changes: Mapping[str, PropertyValue | Removal]) -> str:
     """Return the text with properties set and removed one by one, and every other character as it was.
 
     A property stays where it is: in the block, else in the text. A new one comes last in the block; a note without a block gets
     one, unless it begins with ``key:: value``: then one more such line. A removed property goes from every place. A text that is a
-    date is set as a date. ``replace_other``: a value may take the place of an ``OtherValue``.
-    Raises ``UnfitProperty`` and ``NotUnderstood``.
+    date is set as a date.
+    Raises ``UnfitProperty``, also for a value in the place of an ``OtherValue``, and ``NotUnderstood``.
     """
     if len(changes) > MOST_CHANGES:
         raise UnfitProperty(f"At most {MOST_CHANGES} properties are changed at once.")
@@ -85,11 +89,11 @@ def change_properties(
         else:
             require_fit(name, value)
             meant = read_quoted(value) if isinstance(value, str) else value
-            text = _set(text, name, meant, replace_other=replace_other)
+            text = _set(text, name, meant)
     return text
 
 
-def _set(text: str, name: str, value: PropertyValue, *, replace_other: bool) -> str:
+def _set(text: str, name: str, value: PropertyValue) -> str:
     block = read_block(text)
     if block is None or block.find(name) is None:
         if fields_named(text, name):
@@ -98,7 +102,7 @@ def _set(text: str, name: str, value: PropertyValue, *, replace_other: bool) -> 
             added = add_below_first(text, name, value)
             if added is not None:
                 return added
-    return set_in_block(text, name, value, replace_other=replace_other)
+    return set_in_block(text, name, value)
 
 
 def _is_shown(key: str) -> bool:

@@ -25,21 +25,20 @@ _DEEPEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Hold a heading and the lines that belong to it, numbered from 1; ``end`` is the first line that does not.
-
-    ``ordinal`` counts the headings from 1; 0 is the part above the first one, which has no heading. ``body``: the first line
-    below the heading. ``within``: the headings above it in the outline, by number, the highest first. ``in_item``: the heading
-    is the first line of a list item.
-    """
+    """Hold a heading and the lines that belong to it, numbered from 1; ``end`` is the first line that does not."""
 
     ordinal: int
+    """Counts the headings from 1; 0 is the part above the first one, which has no heading."""
     level: int
     words: str
     line: int
     body: int
+    """The first line below the heading."""
     end: int
     within: tuple[int, ...] = ()
+    """The headings above it in the outline, by number, the highest first."""
     in_item: bool = False
+    """The heading is the first line of a list item."""
 
     @property
     def shown(self) -> str:

@@ -124,11 +124,6 @@ class Task:
         return self.day("scheduled")
 
     @property
-    def priority(self) -> str | None:
-        """Return ``highest``, ``high``, ``medium``, ``low`` or ``lowest``."""
-        return self.value("priority")
-
-    @property
     def recurrence(self) -> str | None:
         """Return the words that say when it comes again."""
         return self.value("recurrence")
@@ -248,13 +243,11 @@ def _stamps_below(text: str, at: int) -> list[TaskField]:
     return found
 
 
-def set_task(
-    text: str, task: Task, *, done: bool, today: date, form: DateForm | None = None
-) -> str:
+def set_task(text: str, task: Task, *, done: bool, today: date) -> str:
     """Return the text with a task ticked or reopened, and every other character as it was.
 
-    The day on which it was done is written as ``form`` says; else as this task has its fields, or most tasks of the note have
-    theirs; else not at all, nor where Logseq has words. Reopening removes it. A task that comes again is ticked, and no next one is
+    The day on which it was done is written as this task has its fields, or most tasks of the note have theirs; else not at
+    all, nor where Logseq has words. Reopening removes it. A task that comes again is ticked, and no next one is
     added. Raises ``TaskNotFound``.
     """
     tasks = list(find_tasks(text))
@@ -271,7 +264,7 @@ def set_task(
         changes.append((task.start, task.end, "DONE" if done else _word_for_open(tasks)))
     else:
         changes.append((task.start, task.end, "x" if done else " "))
-        put = _done_date(form or _form_of(task, tasks), today) if done else ""
+        put = _done_date(_form_of(task, tasks), today) if done else ""
         at = _end_of(text, task)
         changes.append((at, at, put))
     for start, end, put in sorted(changes, reverse=True):

@@ -44,8 +44,7 @@ from mcp_notarium.tools.catalog import NOTARIUM, Toolset, describe_arguments
 from mcp_notarium.tools.day_notes import with_days
 from mcp_notarium.tools.note_lookup import with_ids
 from mcp_notarium.tools.requests import is_day, named_notes
-from mcp_notarium.tools.tool import Tool
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import Tool, ToolNames
 from mcp_notarium.tools.untrusted_text import (
     QUOTE,
     add_boundaries,

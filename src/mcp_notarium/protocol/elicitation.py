@@ -1,8 +1,12 @@
-"""Ask the user for consent through the client (MCP calls it elicitation), in both versions of the protocol.
+"""Ask the user for consent: through the client (MCP calls it elicitation), or at a terminal.
 
 The server asks at once where it may send requests. Otherwise the call ends with a question and
 comes again with the answer, which counts only for the same tool, arguments and question, and once.
-Where the client has no dialogue, ``approval`` lets a person decide at a terminal what needs one.
+
+A person decides at a terminal (``mcp-notarium approve``) if the client has no dialogue. The first call leaves the question
+with what would change, and is refused with what to tell the user. The same call again finds the answer. A yes counts for
+the same client, profile, tool, arguments and question, while the notes are at the same versions, would become the same, and
+the store has the same in its own form. It counts once, for ten minutes, also after a restart. No tool answers such a question.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import hashlib
 import hmac
 import json
 import secrets
+import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -20,16 +25,19 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from mcp_notarium.audit.chain import Decision
-from mcp_notarium.protocol import approval
+from mcp_notarium.audit.chain import Decision, clean_client_name
 from mcp_notarium.protocol.call_audit import PassOn
+from mcp_notarium.storage.approval_table import Answer, ApprovalTable, Asked
 from mcp_notarium.tools.consent import (
     ConsentMode,
+    approval_error,
     client_error,
     consent_error,
     consent_mode,
+    crowded_error,
     timeout_error,
 )
+from mcp_notarium.tools.question import show_changes
 from mcp_notarium.tools.requests import read_flag
 
 if TYPE_CHECKING:
@@ -48,6 +56,10 @@ _FORM: Final[dict[str, Any]] = {
     "properties": {"confirm": {"type": "boolean", "title": "Yes, do it"}},
     "required": ["confirm"],
 }
+
+
+_NO_PART = "confirm"
+"""The argument that an answer is not bound to: it is the model's word, which counts for nothing here."""
 
 
 class Questions:
@@ -143,9 +155,10 @@ async def _decide_without_dialogue(call: Call, question: Question, app: App) -> 
     """
     mode = _mode(question, app, can_elicit=False)
     if mode is ConsentMode.APPROVAL:
-        return await approval.ask(call, question, app)
+        return await ask_at_terminal(call, question, app)
     if mode is not ConsentMode.ARGUMENT or read_flag(call.arguments.get("confirm")) is not True:
-        raise consent_error(mode, question.text)
+        has_app = not app.library.traits.in_database
+        raise consent_error(mode, question.text, has_app=has_app)
     call.decision = Decision.BY_ARGUMENT
     return True
 
@@ -179,3 +192,56 @@ def _meaning(params: types.CallToolRequestParams, message: str) -> bytes:
 def _agrees(answer: types.ElicitResult) -> bool:
     # defence: only-yes-is-yes -True
     return answer.action == "accept" and (answer.content or {}).get("confirm") is True
+
+
+async def ask_at_terminal(call: Call, question: Question, app: App) -> bool:
+    """Return what the person has decided, and say so in ``call.decision`` and ``call.approval``.
+
+    Raises ``ConfirmationRequired`` while they have not.
+    """
+    asked = await _describe(call, question, app)
+    table, now = ApprovalTable(app.cache.stored.database), app.clock()
+    answered = table.redeem(asked.binding, now=now)
+    if answered is not None:
+        agreed = answered.answer is Answer.YES  # defence: no-at-terminal-is-no =True
+        call.approval = answered.id
+        call.decision = Decision.APPROVED if agreed else Decision.DECLINED
+        return agreed
+    waiting = table.ask(asked, now=now)
+    if waiting is None:
+        raise crowded_error(question.text, command=_command(app))
+    call.approval, call.decision = waiting.id, Decision.ASKED
+    command = f"{_command(app)} {waiting.id}"
+    raise approval_error(question.text, approval_id=waiting.id, command=command)
+
+
+def _command(app: App) -> str:
+    name = app.config.account_name
+    return f"mcp-notarium{f' --account {shlex.quote(name)}' if name else ''} approve"
+
+
+async def _describe(call: Call, question: Question, app: App) -> Asked:
+    shown = await show_changes(question, app.library.find_forms)
+    client = clean_client_name(call.client)
+    profile = app.config.policy.profile or None
+    arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}
+    parts = [
+        client,  # defence: approval-bound-to-client
+        profile,
+        call.tool,
+        arguments,  # defence: approval-bound-to-arguments
+        question.text,
+        shown.digest,  # defence: approval-bound-to-notes
+    ]
+    bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")
+    action = call.arguments.get("action")
+    return Asked(
+        binding=hashlib.sha256(bound).hexdigest(),
+        client=client,
+        profile=profile,
+        tool=call.tool,
+        action=action if isinstance(action, str) else "",
+        note_id=question.note_id,
+        question=question.text,
+        diff=shown.diff,
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.tools.tool_prefix import ToolNames, form_without, instructions_without
+from mcp_notarium.tools.tool import ToolNames, form_without, instructions_without
 
 Json = dict[str, Any]
 Reply = dict[str, Json]

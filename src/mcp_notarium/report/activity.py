@@ -49,11 +49,12 @@ class Result(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """Count acts by their results, and the bytes of the answers. ``last_ms``: the latest, in epoch ms."""
+    """Count acts by their results, and the bytes of the answers."""
 
     results: Counter[Result] = field(default_factory=Counter)
     bytes_out: int = 0
     last_ms: int = 0
+    """The latest, in epoch ms."""
 
     @property
     def calls(self) -> int:
@@ -69,25 +70,28 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Hold one finished act. ``tool`` is the act's name in the log without ``tool.``; ``notes`` are references."""
+    """Hold one finished act."""
 
     at_ms: int
     program: str
     version: str
     tool: str
+    """The act's name in the log without ``tool.``."""
     result: Result
     decision: str
     outcome: str
     notes: tuple[str, ...]
+    """References."""
     bytes_out: int
 
 
 @dataclass(slots=True)
 class Program:
-    """Hold what one program did, by tool. ``new``: the log knows older acts, but none of this program."""
+    """Hold what one program did, by tool."""
 
     name: str
     new: bool = False
+    """The log knows older acts, but none of this program."""
     versions: set[str] = field(default_factory=set)
     tally: Tally = field(default_factory=Tally)
     tools: dict[str, Tally] = field(default_factory=dict)

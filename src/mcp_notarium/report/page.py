@@ -37,21 +37,20 @@ _MOST_NEW: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """Hold the keys that open the account: type and label of each, and when they were made.
-
-    ``changed`` is '' if they are as they were made; no slot: there is no account yet.
-    """
+    """Hold the keys that open the account: type and label of each, and when they were made."""
 
     slots: tuple[tuple[str, str], ...]
     made: str
     changed: str
+    """When they were changed last; '' if they are as they were made; no slot: there is no account yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Hold one sentence for the top of the page, and what to do. ``level``: bad, warn, info."""
+    """Hold one sentence for the top of the page, and what to do."""
 
     level: str
+    """Bad, warn, info."""
     says: str
     hint: str = ""
 
@@ -143,10 +142,11 @@ _MARGIN: Final = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Hold the acts of one day, week or month. ``weekday`` is '' for the longer ones."""
+    """Hold the acts of one day, week or month."""
 
     name: str
     weekday: str
+    """Its day of the week; '' for the longer ones."""
     results: Counter[Result]
 
 
@@ -163,20 +163,22 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Hold a label of the time axis. ``narrow``: a phone has room for it, too."""
+    """Hold a label of the time axis."""
 
     x: float
     text: str
     narrow: bool
+    """A phone has room for it, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Hold all parts of the plot. ``lines``: height in pixels and number of each grid line."""
+    """Hold all parts of the plot."""
 
     pieces: tuple[Piece, ...]
     labels: tuple[Label, ...]
     lines: tuple[tuple[float, int], ...]
+    """Height in pixels and number of each grid line."""
 
 
 def divide(

@@ -71,11 +71,12 @@ _KNOWN_SINCE = ((1, 13), (2, 14), (3, 15), (5, 16))
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Hold everything that stays possible. ``ports``: TCP ports that may be connected to."""
+    """Hold everything that stays possible."""
 
     read: tuple[Path, ...] = ()
     keep: tuple[Path, ...] = ()
     ports: tuple[int, ...] = ()
+    """TCP ports that may be connected to."""
 
 
 def version() -> int:

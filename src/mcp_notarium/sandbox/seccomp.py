@@ -61,14 +61,13 @@ _OURS: Instruction = (_RETURN, 0, 0, 0x00050000 | errno.E2BIG)
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Hold the kernel's name of an architecture, and its call numbers.
-
-    ``refused``: always. ``inspected``: depending on their arguments.
-    """
+    """Hold the kernel's name of an architecture, and its call numbers."""
 
     audit: int
     refused: Mapping[str, int]
+    """Always."""
     inspected: Mapping[str, int]
+    """Depending on their arguments."""
 
 
 # Each row: number on x86_64, number on aarch64 (None: not there). A call that something of ours

@@ -35,8 +35,8 @@ from mcp_notarium.search.query import (
     Tagged,
     Word,
 )
+from mcp_notarium.search.query_expansion import unit_of
 from mcp_notarium.search.stemming import completions, spelling
-from mcp_notarium.search.typed_words import unit_of
 
 _SUPPLEMENT = "{tag_words supplement}"
 _WITHOUT_TAGS = "{text heading supplement}"

@@ -35,6 +35,7 @@ from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search import property_filter
 from mcp_notarium.search.folding import is_searchable
+from mcp_notarium.search.property_filter import TASK_USAGE, joined, read_task_filter
 from mcp_notarium.search.query import (
     And,
     Condition,
@@ -53,7 +54,6 @@ from mcp_notarium.search.query import (
     Trash,
     Word,
 )
-from mcp_notarium.search.task_filter import USAGE, joined, read_task_filter
 
 MAX_CHARACTERS = 4096
 MAX_TERMS = 64
@@ -256,10 +256,11 @@ def _negate(items: Sequence[_Item]) -> list[_Item]:
 
 @dataclass(slots=True)
 class _Group:
-    """Hold items joined by OR. ``strict``: AND stands beside it."""
+    """Hold items joined by OR."""
 
     items: list[Condition | _Filter]
     strict: bool = False
+    """AND stands beside it."""
 
 
 def _groups(items: Sequence[_Item]) -> Iterator[_Group]:
@@ -414,7 +415,7 @@ def day_start(day: str) -> int | None:
 _USAGE = {
     "tag": 'Write tag:name, or tag:"two words".',
     "path": 'Write path:Folder, path:Folder/Below, or path:"two words".',
-    "task": USAGE,
+    "task": TASK_USAGE,
     "has": 'Write has:due, or has:"two words", with the name of a property, has:tags or has:tasks.',
     "before": "Write before:YYYY-MM-DD with a day of the calendar, such as before:2024-05-31.",
     "after": "Write after:YYYY-MM-DD with a day of the calendar, such as after:2024-05-31.",

@@ -1,20 +1,24 @@
-"""Read filters by properties: ``status:active``, ``rating:>=4``, ``due:<2026-12-01``, ``has:due``. Pure.
+"""Read filters by properties (``status:active``, ``due:<2026-12-01``) and by tasks (``task:open``). Pure.
 
 A value is compared as text in any letter case; one of a list is enough. With a sign or a range it is compared as a
 number or as a date, whichever both are, also if it stands in quotes in the note. A year, a month or a day stands for all of it:
 ``due:2026-12``. ``today``, ``tomorrow``, ``yesterday``, ``+7d`` and ``-2w`` are days. ``yes`` is ``true``, and ``no`` is ``false``.
+
+Several filters mean one task that is all of it: ``task:open task:due<2026-12-01`` finds an open task that was due before.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import date, timedelta
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.properties import shown_value, typed
 from mcp_notarium.errors import QueryError
-from mcp_notarium.search.query import Bounds, HasProperty
+from mcp_notarium.search.query import Bounds, HasProperty, HasTask
 
 _NAMED = re.compile(
     r"""(?P<minus>-)?(?:"(?P<quoted>[^"]+)"|(?P<name>[^\s":<>()\[\]{}*/-][^\s":<>()\[\]{}*/]*)):
@@ -33,6 +37,11 @@ _YES_NO = {"yes": "true", "no": "false"}
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _MONTHS = 12
+
+
+_STATES = {"doing": "doing", "cancelled": "cancelled", "canceled": "cancelled", "done": "done"}
+_DAYS = re.compile(r"(?P<name>due|scheduled)(?P<colon>[:=])?(?P<bounds>.*)", re.IGNORECASE)
+TASK_USAGE = "Write task:open, task:done, task:any, task:doing, task:cancelled, task:due<2026-12-31, task:due<=today or task:scheduled:2026-12."
 
 
 def match_filter(typed_text: str, position: int) -> re.Match[str] | None:
@@ -153,3 +162,38 @@ def _usage_error(name: str) -> QueryError:
         resolution_hint=f"Write {name[:60]}:>=4, {name[:60]}:3..5, {name[:60]}:<2026-12-31, "
         f"{name[:60]}:<today, or a text without a sign. To search for the text itself, put it in quotes.",
     )
+
+
+def read_task_filter(value: str, today: date | None) -> HasTask | None:
+    """Return the condition of a value; None if it is none."""
+    known = value.casefold()
+    if known in ("open", "any"):
+        return HasTask(is_open=True if known == "open" else None)
+    if known in _STATES:
+        return HasTask(is_open=known == "doing", state=_STATES[known])
+    found = _DAYS.fullmatch(value)
+    dates = read_bounds(with_days(found["bounds"], today)).get("dates") if found else None
+    if found is None or dates is None:
+        return None
+    due = found["name"].casefold() == "due"
+    return HasTask(due=dates) if due else HasTask(scheduled=dates)
+
+
+def joined(tasks: Iterable[HasTask]) -> list[HasTask]:
+    """Join conditions that one task can meet; those that contradict each other mean several tasks."""
+    found: list[HasTask] = []
+    for task in tasks:
+        given = {name: one for name, one in asdict(task).items() if one is not None}
+        for at, other in enumerate(found):
+            held = asdict(other)
+            if all(held[name] is None for name in given):
+                found[at] = HasTask(
+                    task.is_open if other.is_open is None else other.is_open,
+                    other.state or task.state,
+                    other.due or task.due,
+                    other.scheduled or task.scheduled,
+                )
+                break
+        else:
+            found.append(task)
+    return found

@@ -57,15 +57,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class HasProperty:
-    """Match notes with this property: of any value, or with the value, or with one within the bounds.
-
-    ``dates`` are epoch seconds, of a time without a zone as if it were UTC. Any of what is given is enough.
-    """
+    """Match notes with this property: of any value, or with the value, or with one within any of the bounds."""
 
     name: str
     value: str | None = None
     numbers: Bounds | None = None
     dates: Bounds | None = None
+    """Epoch seconds, of a time without a zone as if it were UTC."""
 
 
 @dataclass(frozen=True, slots=True)

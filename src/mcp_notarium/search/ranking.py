@@ -22,8 +22,8 @@ from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
 from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
+from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.snippets import Term, spelled
-from mcp_notarium.search.typed_words import units_of
 
 MOST_RANKED = 1000
 """Notes that are ranked, about. Beyond that the newest come first."""
@@ -105,18 +105,17 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hold which notes are ranked, and by what.
-
-    ``scored``: pieces of which each brings its notes. ``added``: pieces that add to the score of these notes,
-    which ``base`` finds. ``held``: pieces that all of these notes have; then ``base`` alone brings them. Each piece has
-    its number. ``newest``: the notes of ``base`` are too many to be ranked.
-    """
+    """Hold which notes are ranked, and by what. Each piece has its number."""
 
     scored: tuple[tuple[int, Piece], ...] = ()
+    """Pieces of which each brings its notes."""
     added: tuple[tuple[int, Piece], ...] = ()
+    """Pieces that add to the score of these notes, which ``base`` finds."""
     held: tuple[int, ...] = ()
+    """Pieces that all of these notes have; then ``base`` alone brings them."""
     base: str = ""
     newest: bool = False
+    """The notes of ``base`` are too many to be ranked."""
 
 
 def bare_words(query: Query) -> tuple[Word, ...]:

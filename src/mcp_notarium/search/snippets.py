@@ -15,8 +15,8 @@ from itertools import islice
 from mcp_notarium.domain.lines import LF, shorten
 from mcp_notarium.search.folding import fold, is_run, next_piece, pieces
 from mcp_notarium.search.query import And, Condition, Or, Phrase, Ranked, Word
+from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.stemming import stem
-from mcp_notarium.search.typed_words import units_of
 
 WIDTH = 120
 """Characters of a snippet, at most, without the marks of what was cut off."""
@@ -40,17 +40,17 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Hold a word or phrase to look for, in folded pieces.
-
-    ``prefix``: the last piece is the beginning of a word. ``inside``: it may stand inside a word. ``sought``: what was
-    asked for; several terms may be spellings of the same. ``weight``: how much it says.
-    """
+    """Hold a word or phrase to look for, in folded pieces."""
 
     pieces: tuple[str, ...]
     prefix: bool = False
+    """The last piece is the beginning of a word."""
     inside: bool = False
+    """It may stand inside a word."""
     sought: str = ""
+    """What was asked for; several terms may be spellings of the same."""
     weight: float = 1.0
+    """How much it says."""
 
 
 def spelled(

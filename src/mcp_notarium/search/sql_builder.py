@@ -52,14 +52,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Hold the SQL for one page of notes, and for the number of notes on all pages.
-
-    ``rows`` gives the columns id, local_version, modified_at, trash, tags, title, head, properties, pk; the best
-    match first. ``count`` gives one number.
-    """
+    """Hold the SQL for one page of notes, and for the number of notes on all pages."""
 
     rows: Statement
+    """Gives the columns id, local_version, modified_at, trash, tags, title, head, properties, pk; the best match first."""
     count: Statement
+    """Gives one number."""
 
 
 _KEPT_COUNTS = {

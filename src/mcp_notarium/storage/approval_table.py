@@ -35,21 +35,21 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Hold a question for the person. Times are epoch seconds.
-
-    ``client``: name and version that the program says of itself. ``profile``: that of its entry, or None.
-    ``action``: of the tool, '' if it has none. ``note_id``: '' if it is not about one note. ``diff``: what would change, as lines
-    of a unified diff.
-    """
+    """Hold a question for the person. Times are epoch seconds."""
 
     id: str
     client: str
+    """Name and version that the program says of itself."""
     profile: str | None
+    """That of its entry, or None."""
     tool: str
     action: str
+    """Of the tool, '' if it has none."""
     note_id: str
+    """The note that it is about; '' if it is not about one note."""
     question: str
     diff: str
+    """What would change, as lines of a unified diff."""
     asked_at: float
     expires_at: float
     answer: Answer = Answer.WAITING
@@ -57,9 +57,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Hold what a server asks. ``binding`` is a digest of all that an answer is bound to."""
+    """Hold what a server asks."""
 
     binding: str
+    """A digest of all that an answer is bound to."""
     client: str
     profile: str | None
     tool: str

@@ -17,7 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import CacheDamaged, LockedError, NotariumError, Verdict
+from mcp_notarium.errors import (
+    ONE_MORE_TRY,
+    CacheDamaged,
+    LockedError,
+    NotariumError,
+    Verdict,
+)
+from mcp_notarium.files.os_errors import close_holder
 from mcp_notarium.files.private_files import flush_file, sync_folder
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import driver, migrations
@@ -86,7 +93,7 @@ def create(
         if database is not None:
             database.close()
         for file in companions(path):
-            file.unlink(missing_ok=True)
+            SYSTEM.remove(file)
         raise
     return database
 
@@ -156,7 +163,7 @@ def copy(
             target.close()
         flush_file(path)
     except BaseException:
-        path.unlink(missing_ok=True)
+        SYSTEM.remove(path)
         raise
 
 
@@ -171,10 +178,8 @@ def _create_private(path: Path) -> None:
     if any(os.path.lexists(file) for file in companions(path)):
         # A WAL left alone would be deleted unread, or replayed into the new file.
         raise FileExistsError(errno.EEXIST, "a cache file is already there")
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    # WAL and shared-memory index inherit this mode, whatever the umask is.
-    os.close(os.open(path, flags, 0o600))  # defence: database-private-first 0o600=0o666
+    # WAL and shared-memory index inherit its mode or list of rights, whatever the umask is.
+    os.close(SYSTEM.open_private(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
 
 
 def _require_private(path: Path) -> None:
@@ -224,6 +229,7 @@ def _open(
     page_cache: int = PAGE_CACHE,
 ) -> Database:
     driver.require_suitable(driver.facts())
+    _require_not_held(path)
     dbapi = driver.module()
     connection: Connection | None = None
     authorizer = Authorizer()
@@ -293,6 +299,17 @@ def _read_only_uri(path: Path, *, without_log: bool) -> str:
             "NOTARIUM_DATA_DIR to the copy.",
         ) from None
     return f"{name}&readonly_shm=1"
+
+
+def _require_not_held(path: Path) -> None:
+    """Refuse a file that another program keeps. SQLite would say that it cannot open it, or open it for reading alone."""
+    if path != MEMORY and SYSTEM.is_held(path):  # defence: held-file-is-no-damage =False
+        raise LockedError(
+            Verdict.BUSY,
+            "another program has the cache file open, and does not share it",
+            resolution_hint=close_holder(path),
+            agent_hint=ONE_MORE_TRY,
+        )
 
 
 def _open_error(path: Path) -> NotariumError:

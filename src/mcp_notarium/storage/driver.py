@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """Describe the driver. ``provider`` is empty if it is not SQLCipher."""
+    """Describe the driver."""
 
     distribution: str
     cipher_version: str
@@ -72,6 +72,7 @@ class DriverFacts:
     fts5: bool
     temp_store: int
     provider: str
+    """Empty if it is not SQLCipher."""
 
 
 def installed_versions(version: Callable[[str], str] | None = None) -> tuple[str, ...]:

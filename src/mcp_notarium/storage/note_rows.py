@@ -19,8 +19,7 @@ from mcp_notarium.domain.properties import is_block_unread, read_properties_of
 from mcp_notarium.markup.front_block import STARTS, shown_part
 from mcp_notarium.search.folding import supplement, tag_words, title_key
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.property_table import property_rows
-from mcp_notarium.storage.task_table import task_rows
+from mcp_notarium.storage.property_table import property_rows, task_rows
 
 Value = str | bytes | int | float | None
 Change = Revision | Tombstone
@@ -79,14 +78,11 @@ def _clean(change: Change) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Hold the rows of one revision, without what only the table knows.
-
-    ``note``: the columns of ``notes`` without key and version, ``base``: those of ``note_base``
-    without the key, ``tags``: tag and key of each, ``properties``, ``tasks``: those of ``note_properties`` and ``note_tasks`` without the key; all in the order of the statements there.
-    """
+    """Hold the rows of one revision, without what only the table knows."""
 
     revision: Revision
     note: tuple[Value, ...]
+    """The columns of ``notes`` without key and version, ``base``: those of ``note_base`` without the key, ``tags``: tag and key of each, ``properties``, ``tasks``: those of ``note_properties`` and ``note_tasks`` without the key; all in the order of the statements there."""
     base: tuple[Value, ...]
     tags: tuple[tuple[str, str], ...]
     properties: tuple[tuple[Value, ...], ...]
@@ -159,7 +155,7 @@ Matches = Callable[[str | None, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class ScannedNote:
-    """Hold what a listing shows of a note. ``text`` is '' unless it was asked for, ``head`` the preview of it.
+    """Hold what a listing shows of a note.
 
     Times are epoch seconds with fractions: a note that was never changed has two equal ones.
     """
@@ -167,9 +163,11 @@ class ScannedNote:
     id: str
     title: str | None
     head: str
+    """Its preview."""
     created_at: float
     modified_at: float
     text: str = ""
+    """The text, if it was asked for."""
 
 
 def find_newest(database: Database, most: int) -> list[Key]:

@@ -115,11 +115,7 @@ _MOST_EXPLAINED = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold a note of a listing.
-
-    ``head`` is the preview of its text: the first lines, cut, without blank ones. ``match`` is where the
-    query's words stand, if not all of them stand in title, ``head`` and tags.
-    """
+    """Hold a note of a listing."""
 
     id: str
     local_version: int
@@ -128,30 +124,34 @@ class Summary:
     tags: tuple[str, ...]
     title: str | None
     head: str
+    """The preview of its text: the first lines, cut, without blank ones."""
     properties: Properties = NONE
     match: Snippet | None = None
+    """Where the query's words stand, if not all of them stand in title, ``head`` and tags."""
     lacks: tuple[str, ...] = ()
     by_meaning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold one page of ``size`` notes. ``total`` counts all pages, ``have_all`` the notes that lack no word; None: all.
-
-    ``inside_words``: some match inside words only. ``unknown``: words that no note has. ``corrected``: misspelt words
-    as typed, and what they were searched as, too; ``suggestions``: what words may mean that found nothing or little.
-    ``read``: the terms of all notes were known.
-    """
+    """Hold one page of ``size`` notes."""
 
     notes: list[Summary]
     total: int
+    """How many are on all pages."""
     inside_words: bool = False
+    """Some match inside words only."""
     have_all: int | None = None
+    """How many lack no word; None: all."""
     size: int = 0
     unknown: tuple[str, ...] = ()
+    """Words that no note has."""
     corrected: Mapping[str, str] = field(default_factory=dict)
+    """Misspelt words as typed, and what they were searched as, too."""
     suggestions: Sequence[str] = ()
+    """What words may mean that found nothing or little."""
     read: bool = True
+    """The terms of all notes were known."""
 
     @property
     def is_short(self) -> bool:

@@ -19,8 +19,7 @@ from mcp_notarium.storage.merge_bases import MergeBases
 from mcp_notarium.storage.note_ids import CHANGED, CLEARED, COUNT, Named, NoteNames
 from mcp_notarium.storage.note_links import NoteLinks
 from mcp_notarium.storage.note_rows import Applied, Change, Rows, batches, rows_of
-from mcp_notarium.storage.property_table import PUT_PROPERTY
-from mcp_notarium.storage.task_table import PUT_TASK
+from mcp_notarium.storage.property_table import PUT_PROPERTY, PUT_TASK
 from mcp_notarium.storage.version_table import VersionTable
 
 __all__ = ["VERSION_FLOOR", "Applied", "Counts", "NoteTable"]
@@ -292,6 +291,7 @@ class NoteTable:
     def _remove(self, pks: list[int]) -> None:
         if pks:
             self._db.run(_RAISE_FLOOR, {"given": self._db.number(_HIGHEST_OF, (json.dumps(pks),))})
+            self._db.run(_DROP_QUESTIONS, (json.dumps(pks),))
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
 
     def _insert(self, new: list[tuple[int, Rows]]) -> None:
@@ -393,6 +393,10 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 _HIGHEST_OF = """
 SELECT max(n.local_version) FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 WHERE n.local_version > coalesce(n.server_version, 0)
+"""
+# What would change of a note that is gone waits for nobody any more, and holds its text.
+_DROP_QUESTIONS = """
+DELETE FROM approvals WHERE note_id IN (SELECT n.id FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value)
 """
 # Numbers that the store gave come back unchanged; only ours must not restart.
 _RAISE_FLOOR = """

@@ -24,7 +24,7 @@ from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import RULES_KEY
 from mcp_notarium.storage.note_ids import CLEARED
-from mcp_notarium.storage.profile_versions import (
+from mcp_notarium.storage.profile_view_tables import (
     HIDDEN,
     USUAL,
     Numbers,

@@ -1,4 +1,4 @@
-"""Store the properties of notes as rows of their own, and count those in use. Hidden notes have no rows.
+"""Store the properties and the tasks of notes as rows of their own, count and find them.
 
 A list has a row for each item. A text that is a number has that, too. Dates are kept as epoch seconds, without a zone as if it were UTC.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, date, datetime
 from typing import Any
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Properties, Value
 from mcp_notarium.domain.properties import (
     LONGEST_VALUE,
@@ -21,7 +22,9 @@ from mcp_notarium.domain.properties import (
     shown_value,
     typed,
 )
-from mcp_notarium.search.property_filter import value_key
+from mcp_notarium.search.property_filter import day_number, value_key
+from mcp_notarium.search.query import HasTask
+from mcp_notarium.search.sql_builder import build_tasks
 from mcp_notarium.storage.database import Database
 
 MOST_VALUES = 3
@@ -29,6 +32,13 @@ MOST_VALUES = 3
 _UNREAD = ""
 """The key of a row that stands for properties that cannot be read: no property has it."""
 Row = tuple[int, str, str, str, str, str, float | None, int]
+
+
+LONGEST = 200
+"""Characters of a task's words that are shown."""
+MOST = 10
+"""Tasks of a note that a row of a listing shows."""
+TaskRow = tuple[int, int, str, float | None, float | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +159,51 @@ SELECT n.id, p.name, p.kind, p.value FROM json_each(?) AS wanted CROSS JOIN note
 CROSS JOIN note_properties p ON p.pk = n.pk AND p.key IN (SELECT value FROM json_each(?))
 ORDER BY p.pk, p.place
 """
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """Hold a task of a listing: its ``line`` (from 1), its words, its state, and its days in ISO form."""
+
+    line: int
+    text: str
+    state: str
+    due: str | None = None
+    scheduled: str | None = None
+
+
+def task_rows(text: str) -> Iterator[TaskRow]:
+    """Yield the rows of the tasks of a text, without the key of the note."""
+    from mcp_notarium.markup.tasks import find_tasks  # noqa: PLC0415 - few notes have tasks
+
+    for task in find_tasks(text):
+        due, scheduled = _seconds(task.due), _seconds(task.scheduled)
+        yield (
+            *(task.line, int(task.is_open), task.state, due, scheduled),
+            shorten(task.text, LONGEST),
+        )
+
+
+def find_tasks_of(
+    database: Database, note_ids: Sequence[str], wanted: Sequence[HasTask]
+) -> dict[str, list[FoundTask]]:
+    """Return the tasks of these notes that any of the conditions means, by the id of the note; one more than ``MOST``."""
+    statement = build_tasks(note_ids, wanted)
+    rows = database.rows(statement.sql, statement.parameters)
+    found: dict[str, list[FoundTask]] = {}
+    for note_id, line, words, state, *days in rows:
+        tasks = found.setdefault(note_id, [])
+        if len(tasks) <= MOST:
+            tasks.append(FoundTask(line, words, state, *map(_day, days)))
+    return found
+
+
+def _seconds(day: date | None) -> float | None:
+    return None if day is None else day_number(day)
+
+
+def _day(seconds: float | None) -> str | None:
+    return None if seconds is None else str(datetime.fromtimestamp(seconds, UTC).date())
+
+
+PUT_TASK = "INSERT INTO note_tasks VALUES (?, ?, ?, ?, ?, ?, ?)"

@@ -52,45 +52,42 @@ _CLOSE = 0.65
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Ask for ``limit`` notes behind the first ``offset``.
-
-    ``short``: for a page of this number, from 1, instead; its notes score nearly as much as the best. ``every``: all
-    notes are wanted, with the size of a page.
-    """
+    """Ask for ``limit`` notes behind the first ``offset``."""
 
     limit: int
     offset: int = 0
     short: int | None = None
+    """For a page of this number, from 1, instead; its notes score nearly as much as the best."""
     every: bool = False
+    """All notes are wanted, with the size of a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Hold a note (pk), the words it lacks, and whether it has one inside another word only.
-
-    ``by_meaning``: no word finds it.
-    """
+    """Hold a note (pk), the words it lacks, and whether it has one inside another word only."""
 
     pk: int
     lacks: tuple[str, ...] = ()
     inside: bool = False
     by_meaning: bool = False
+    """No word finds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Hold a part of what was found.
-
-    ``total`` counts all of it, ``have_all`` the notes that lack no word. ``unknown``: words that no note has. Pages have
-    ``size`` notes. ``near``: notes that no word finds.
-    """
+    """Hold a part of what was found."""
 
     notes: list[Hit]
     total: int
+    """How many were found in all."""
     have_all: int
+    """How many lack no word."""
     size: int
+    """Notes on a page."""
     unknown: tuple[str, ...] = ()
+    """Words that no note has."""
     near: int = 0
+    """Notes that no word finds."""
 
 
 def count_words(database: Database, query: Query, words: Sequence[Word]) -> list[Sought]:

@@ -35,13 +35,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Describe a table.
-
-    ``key``: its first columns, by which rows are copied in order; () where others fill it.
-    """
+    """Describe a table."""
 
     kind: Kind
     key: tuple[str, ...] = ()
+    """Its first columns, by which rows are copied in order; () where others fill it."""
 
 
 _LENT = tuple(kind.tables for kind in registry.kinds() if kind.tables is not None)

@@ -20,13 +20,12 @@ from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.search.folding import fold, is_run, pieces, spaced, words_only
 from mcp_notarium.search.fts_expression import build_match, match_any, match_terms
 from mcp_notarium.search.function_words import function_words
-from mcp_notarium.search.misspelling import distance, reach_of
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import FEW, Kind, Piece, Sought, strict_conditions
 from mcp_notarium.search.sql_builder import build_some, filters_of
 from mcp_notarium.search.stemming import stem
 from mcp_notarium.storage.database import Database
-from mcp_notarium.storage.vocabulary import NearTerm, Vocabulary
+from mcp_notarium.storage.vocabulary import NearTerm, Vocabulary, distance, reach_of
 
 _MOST_COUNTED = 256
 """Notes with a word that are counted: half a millisecond."""
@@ -193,18 +192,17 @@ _COMMONER = 50
 
 @dataclass(slots=True)
 class Spelled:
-    """Hold what is looked for, with corrections.
-
-    ``corrected``: words as typed, and what they are searched as, too. ``unknown``: misspelt words, and what they may
-    mean, the likeliest first; ``rare`` likewise words that one note has. ``read``: whether the terms of all
-    notes were known; None: none were needed.
-    """
+    """Hold what is looked for, with corrections."""
 
     sought: list[Sought]
     read: bool | None
+    """Whether the terms of all notes were known; None: none were needed."""
     corrected: dict[str, str] = field(default_factory=dict)
+    """Words as typed, and what they are searched as, too."""
     unknown: dict[str, list[Candidate]] = field(default_factory=dict)
+    """Misspelt words, and what they may mean, the likeliest first."""
     rare: dict[str, list[Candidate]] = field(default_factory=dict)
+    """Likewise words that one note has."""
 
 
 async def correct(

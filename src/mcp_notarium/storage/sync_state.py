@@ -46,30 +46,29 @@ _LOGIN_TOKEN = "login_token"  # noqa: S105 - the name of a row, not a token
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Hold the progress of the first load. ``anchor_cursor`` is the cursor of its first page.
-
-    ``mark`` is where the next page starts, ``total`` how many notes the store has (None: unknown).
-    """
+    """Hold the progress of the first load."""
 
     anchor_cursor: str | None = None
+    """The cursor of its first page."""
     mark: str | None = None
+    """Where the next page starts."""
     total: int | None = None
+    """How many notes the store has; None: unknown."""
     complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row.
-
-    ``last_error`` is the message of the last failure, ``error_kind`` the rest of it.
-    """
+    """Hold the result of the last cycles: epoch seconds, ``error_count`` failures in a row."""
 
     last_sync_at: float | None = None
     duration_ms: int | None = None
     status: str = _NEVER
     error_count: int = 0
     last_error: str | None = None
+    """The message of the last failure."""
     error_kind: ErrorKind | None = None
+    """The rest of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +81,28 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """Hold what a status is made of. ``notes`` are in the index.
-
-    ``left_out``: those without a usable id or text, that no listing has or that could not be read yet.
-    """
+    """Hold what a status is made of."""
 
     notes: int
+    """How many are in the index."""
     cursor: str | None
     progress: LoadProgress
     metrics: Metrics
     left_out: int
+    """Those without a usable id or text, that no listing has or that could not be read yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFileRow:
-    """Hold a file that a call from here has made: its SHA-256, and when it was kept.
-
-    ``discarded``: an undo has taken it.
-    """
+    """Hold a file that a call from here has made: its SHA-256, and when it was kept."""
 
     id: str
     digest: str
     at: float
     discarded: bool = False
+    """Whether an undo has taken it."""
+    foreign: bool = False
+    """Whether others have put the same bytes there since."""
 
 
 class SyncState:
@@ -195,7 +193,7 @@ class SyncState:
 
     def add_kept_file(self, one: KeptFileRow, *, since: float) -> None:
         """Remember a file that a call from here has made; forget those from before ``since``."""
-        said = [one.digest, one.at, one.discarded]
+        said = [one.digest, one.at, one.discarded, one.foreign]
         with self._db.join_or_begin():
             self._db.run(_DROP_OLD_FILES, (since,))
             self.set(f"{_KEPT_FILE}{one.id}", json.dumps(said))

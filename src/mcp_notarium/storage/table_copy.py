@@ -97,13 +97,12 @@ Open = Callable[[], Database]
 
 @dataclass(slots=True)
 class SalvageReport:
-    """Hold the result of a salvage. ``writes``: the unfinished writes that were restored.
-
-    ``complete``: every row of every state table was read, except for the audit chain.
-    """
+    """Hold the result of a salvage."""
 
     writes: int = 0
+    """The unfinished writes that were restored."""
     complete: bool = True
+    """Every row of every state table was read, except for the audit chain."""
 
 
 def salvage(

@@ -87,10 +87,11 @@ class Makers:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Hold a note that was removed from here. ``content`` has the keepsake as its ``native`` part."""
+    """Hold a note that was removed from here."""
 
     version: NoteVersion
     content: Content
+    """Has the keepsake as its ``native`` part."""
     tags_understood: bool
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from mcp_notarium.errors import CacheDamaged, CacheError, CacheFull, LockedError
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.private_files import flush_file
+from mcp_notarium.files.private_files import flush_file, open_regular
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.database import Database
@@ -155,7 +155,7 @@ def pages_in_log(log: Path) -> set[int]:
     """Return the numbers of the pages in a log; older frames behind its end are left out. Empty if there is none."""
     found: set[int] = set()
     try:
-        with log.open("rb") as file:
+        with open_regular(log) as file:
             header = file.read(_HEADER)
             size = int.from_bytes(header[_PAGE_SIZE], "big")
             while len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER:
@@ -171,7 +171,7 @@ def pages_in_log(log: Path) -> set[int]:
 def has_header(log: Path) -> bool:
     """Tell whether a log begins as SQLite demands; it takes one that does not for empty."""
     try:
-        with log.open("rb", buffering=0) as file:
+        with open_regular(log) as file:
             header = file.read(_HEADER)
     except OSError:
         return False
@@ -190,7 +190,7 @@ def has_header(log: Path) -> bool:
 def reaches(log: Path, frames: int, *, page_size: int) -> bool:
     """Tell whether a log has so many frames; older ones behind its end do not count."""
     try:
-        with log.open("rb", buffering=0) as file:
+        with open_regular(log) as file:
             salt = file.read(_HEADER)[_SALT]
             file.seek(_HEADER + (frames - 1) * (_FRAME_HEADER + page_size))
             return file.read(_FRAME_HEADER)[_FRAME_SALT] == salt != b""

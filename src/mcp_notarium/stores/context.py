@@ -92,33 +92,31 @@ class ListingMemory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """Hold what a store gets from the program.
-
-    ``database`` is for a store with ``StoreKind.tables``; ``memory`` for one whose listings cost less then.
-    ``client_id`` names program and database, the same at every start. ``timeout``: seconds for one call.
-    """
+    """Hold what a store gets from the program."""
 
     tokens: TokenStore
     record: AccountRecord
     database: LentDatabase
+    """For a store with ``StoreKind.tables``."""
     memory: ListingMemory
+    """For a store whose listings cost less then."""
     client_id: str
+    """Names program and database, the same at every start."""
     timeout: float
+    """Seconds for one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hold what the sandbox must allow: places to read, places to change, TCP ports to connect to.
-
-    ``attributes``: to set mode, group, dates and extended attributes of open files, by their descriptors. ``watch``:
-    to watch folders (inotify); the kernel cannot limit that to these places.
-    """
+    """Hold what the sandbox must allow: places to read, places to change, TCP ports to connect to."""
 
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     ports: tuple[int, ...] = ()
     attributes: bool = False
+    """To set mode, group, dates and extended attributes of open files, by their descriptors."""
     watch: bool = False
+    """To watch folders (inotify); the kernel cannot limit that to these places."""
 
 
 def network_access(*ports: int) -> Access:
@@ -127,13 +125,12 @@ def network_access(*ports: int) -> Access:
 
 
 class LoginDialog(Protocol):
-    """Talk with the user who logs in.
-
-    ``by_password``: they asked for a password login. ``asks_person``: somebody can be asked once more.
-    """
+    """Talk with the user who logs in."""
 
     by_password: bool
+    """They asked for a password login."""
     asks_person: bool
+    """Somebody can be asked once more."""
 
     def say(self, text: str) -> None:
         """Show a line."""

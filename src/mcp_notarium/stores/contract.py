@@ -155,6 +155,8 @@ class Traits:
     ``Content`` does not say."""
     shares_by_tag: bool = False
     """Share a note with the person whose e-mail address is a tag of it."""
+    publishes: bool = False
+    """Show a note to others by the place where it stands: see ``PublishingStore``."""
     days: Days = Days.TITLED
     """Say how the note of a day is known."""
     templates: bool = False
@@ -163,6 +165,8 @@ class Traits:
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
     keeps_files: bool = False
     """Take files for notes: see ``KeepingStore``."""
+    adds_pictures: bool = False
+    """Take pictures as parts of notes: see ``PictureStore``."""
     tree: bool = False
     """Have notes below notes: see ``TreeReads``."""
     moves: bool = False

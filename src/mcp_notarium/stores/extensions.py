@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_notarium.domain.note import Content, Note, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
-from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT, Filling
+from mcp_notarium.domain.published import Published
+from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Hold what a body replaces in a note.
-
-    ``native``: that, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing. ``names``: what of
-    it the ``Content`` does not say and a person would miss, in the user's words. ``becomes``: what the body makes of it, in the
-    same form.
-    """
+    """Hold what a body replaces in a note."""
 
     native: bytes = b""
+    """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
+    """What of it the ``Content`` does not say and a person would miss, in the user's words."""
     becomes: bytes = b""
+    """What the body makes of it, in the same form."""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
@@ -66,6 +65,23 @@ def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
 def move_of(store: Store, body: bytes) -> str:
     """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
     return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
+
+
+class PublishingStore(Store, Protocol):
+    """Reach a store with the trait ``publishes``.
+
+    A content whose place is public says so in its own form. ``push`` raises ``StoreRejected``, with nothing stored, for a body that
+    does not say so and would publish a note by now: the user was not asked about that.
+    """
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """Return what everybody may read if a note becomes ``content``; None: no more than now. It asks nothing of an ordinary edit.
+
+        Raises ``NoteNotFound``.
+        """
+
+    async def find_public_day(self, day: str) -> str:
+        """Return the public note below which ``make_day`` would make the note of a day; '' if it makes none, or none that is public."""
 
 
 async def find_inside(
@@ -143,15 +159,21 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Hold what is known of a file that a note shows or links to. ``kind``: its media type; ``size`` in bytes, ``modified_at`` in epoch seconds.
+    """Hold what is known of a file that a note shows or links to.
 
     The id says which note has it, in a store where notes have files: ``NOTE/FILE``.
     """
 
     id: str
     kind: str
+    """Its media type."""
     size: int | None = None
+    """In bytes."""
     modified_at: int | None = None
+    """In epoch seconds."""
+
+
+ELSEWHERE = "elsewhere"
 
 
 class AttachmentStore(Store, Protocol):
@@ -161,7 +183,11 @@ class AttachmentStore(Store, Protocol):
         """Return the files that the note shows, also those that another note has. It asks no network."""
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
-        """Return the bytes; None if there are more. Raises ``NoteNotFound``, also for a file of another note than its id says."""
+        """Return the bytes; None if there are more.
+
+        Raises ``NoteNotFound``, also for a file of another note than its id says, and with the subcategory ``ELSEWHERE`` for an
+        address of which the store has no bytes.
+        """
 
     async def find_name(self, attachment: Attachment) -> str:
         """Ask what the app calls a file; '' if its id says it. Raises ``NoteNotFound``."""
@@ -172,15 +198,30 @@ class AttachmentStore(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """Hold where a store has put a file.
-
-    ``id``: as ``find_attachments`` names it. ``link``: what the text of the note says to show it, in the app's own form; '' where
-    the note shows it without. ``made``: it was not there before, with these bytes.
-    """
+    """Hold where a store has put a file."""
 
     id: str
+    """Its id, as ``find_attachments`` names it."""
     link: str
+    """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
     made: bool
+    """It was not there before, with these bytes."""
+
+
+class Restored(Enum):
+    """Tell what a store has found when it was to bring a discarded file back."""
+
+    BACK = "the file is back"
+    THERE = "others have put the same bytes there"
+    LOST = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Hold how many bytes of files a note may have, and for how many there is room in all; None: no bound is known."""
+
+    of_note: int | None = None
+    left: int | None = None
 
 
 class KeepingStore(Store, Protocol):
@@ -197,6 +238,9 @@ class KeepingStore(Store, Protocol):
         one. Raises ``NoteNotFound``, ``StoreRejected`` for what the store has no room for, and ``NoteReadOnly``.
         """
 
+    async def find_room(self) -> Room:
+        """Return how much the store takes besides what it has."""
+
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""
 
@@ -206,8 +250,21 @@ class KeepingStore(Store, Protocol):
         The caller has made sure that no note shows it.
         """
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
-        """Bring a discarded file back under its id, overwriting nothing; True if it is there afterwards with these bytes."""
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
+        """Bring a discarded file back under its id, overwriting nothing."""
+
+
+class PictureStore(Store, Protocol):
+    """Reach a store with the trait ``adds_pictures``: pictures are parts of a note, and no text says where they are."""
+
+    largest_file: int
+    """Bytes of a picture that is added, at most."""
+
+    async def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """Return what ``Content.native`` is for the note to get a picture, and the id of that; '' if the note has it.
+
+        A write of that is a conflict if the pictures have changed since. Raises ``StoreRejected`` if they cannot be understood.
+        """
 
 
 class FolderStore(Store, Protocol):
@@ -221,8 +278,13 @@ class FolderStore(Store, Protocol):
         A file whose path is not seen is as if it were not there.
         """
 
-    async def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
-        """Return the names (``name_key``) of files that notes may show, but for the notes of these paths; and the notes that cannot be read."""
+    async def read_file_names(
+        self, *, but_of: Mapping[str, str | None]
+    ) -> tuple[set[str], list[str]]:
+        """Return the names (``name_key``) of files that notes may show, but for some notes; and the notes that cannot be read.
+
+        ``but_of``: the paths of those, with the etag that a note must still have; None: whatever it has.
+        """
 
     async def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """Return a file that is no note; None for the bytes of a larger one. Raises ``NoteNotFound``, ``NoteUnreadable``."""
@@ -314,7 +376,7 @@ class TypingStore(Store, Protocol):
     """Reach a store with the trait ``types_properties``."""
 
     async def read_property_types(self) -> Mapping[str, str]:
-        """Return the types (``domain.property_types``) that the app gives to properties, by the keys of their names."""
+        """Return the types (``FORMS`` of ``domain.properties``) that the app gives to properties, by the keys of their names."""
 
 
 class DayMakingStore(Store, Protocol):
@@ -361,12 +423,16 @@ class ParentNote:
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above."""
+    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above.
+
+    ``public``: everybody may read what stands below it.
+    """
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
     clear: bool
     above: Collection[str]
+    public: bool
 
 
 class TreeReads(NativeReads, Protocol):

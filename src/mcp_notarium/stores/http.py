@@ -74,7 +74,7 @@ _REASONS: dict[type[BaseException], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Hold what to send. ``headers`` may hold secrets: a request is never printed.
+    """Hold what to send. ``url`` and ``headers`` may hold secrets: a request is never printed.
 
     ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
     session's. ``write``: an unanswered request may have changed something. ``withdrawable``: it is
@@ -83,7 +83,7 @@ class Request:
     """
 
     method: str
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
     write: bool = False
@@ -97,16 +97,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Hold an answer read to its end. Header names are lower-case.
-
-    ``in_doubt``: an earlier try of this write may have been carried out, so a refusal here does
-    not prove that nothing happened.
-    """
+    """Hold an answer read to its end. Header names are lower-case."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     in_doubt: bool = False
+    """An earlier try of this write may have been carried out, so a refusal here does not prove that nothing happened."""
 
     @property
     def ok(self) -> bool:

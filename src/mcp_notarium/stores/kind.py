@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Variable
@@ -179,11 +180,13 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
     ids: Ids = Ids.RANDOM
-    """Say, as the next five do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
+    """Say, as the next six do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
     keeps_files: bool = False
+    adds_pictures: bool = False
     properties: frozenset[str] = frozenset()
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     describe: Callable[[Store], Awaitable[str]] | None = None
     """Ask an open store what it is, for `mcp-notarium doctor`."""
@@ -217,9 +220,10 @@ class StoreKind:
             set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
         )
         lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
-        lacking |= set() if self.keeps_files else {"file"}
+        lacking |= set() if self.keeps_files or self.adds_pictures else {"file"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
-        if not self.properties and self.other_properties is PropertyPlace.NOWHERE:
+        settable = self.properties or any(self.fields.values())
+        if not settable and self.other_properties is PropertyPlace.NOWHERE:
             lacking |= {"properties"}
         return frozenset(lacking)
 

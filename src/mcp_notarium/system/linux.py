@@ -50,7 +50,7 @@ class Linux(Posix):
 
     can_confine = True
     limits_memory = True
-    _flush_content = staticmethod(os.fdatasync)
+    _flush_content = staticmethod(os.fdatasync)  # type: ignore[assignment]  # called as it is, for each commit
 
     def is_group_private(self, path: Path, found: os.stat_result) -> bool:
         """Check a folder that its group may write to and others may not; never for root.

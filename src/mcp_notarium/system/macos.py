@@ -26,6 +26,7 @@ RENAME_SWAP, RENAME_EXCL = 2, 4
 _DATALESS = 0x40000000
 _NO_FLAGS = (errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 _LONGEST_ATTRIBUTE = 1 << 20
+_DISK_FAILED = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
 def _control(descriptor: int, command: int) -> int:
@@ -55,28 +56,15 @@ class MacOS(Posix):
     def flush(self, descriptor: int) -> None:
         """Ask the drive to write its buffer, too: ``fsync`` does not reach the platter.
 
-        A file system that does not know the command refuses it; ``fsync`` is all there is then.
+        A file system that does not know the command refuses it; ``fsync`` is all there is then. A disk that has failed has
+        told so once, and ``fsync`` might not tell again.
         """
         try:
             self._control(descriptor, F_FULLFSYNC)
-        except OSError:
+        except OSError as error:
+            if error.errno in _DISK_FAILED:  # defence: full-flush-failure-told =False
+                raise
             os.fsync(descriptor)
-
-    def flush_file(self, path: Path) -> None:
-        """Do the same to an existing file."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self.flush(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def flush_folder(self, folder: Path) -> None:
-        """Do the same to the folder."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.flush(descriptor)
-        finally:
-            os.close(descriptor)
 
     def rename(
         self,

@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Access:
 class PrivateFiles(Protocol):
     """Read, create, lock, flush and move files that belong to one user."""
 
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+    def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
         """Open a regular file for reading; never wait for a pipe, and let no other program inherit it.
 
         Raises ``OSError`` for a folder or anything else, and for a symbolic link unless ``follow``.
@@ -107,6 +108,10 @@ class PrivateFiles(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a link and not what it leads to; nothing if there is none."""
+        ...
+
+    def is_held(self, path: Path) -> bool:
+        """Tell whether another program keeps a file from being opened for reading and writing, as long as one waits for it."""
         ...
 
 
@@ -412,6 +417,11 @@ class Desktop(Protocol):
     @property
     def has_drives(self) -> bool:
         """Tell whether paths begin with the letter of a drive."""
+        ...
+
+    @property
+    def longest_path(self) -> int | None:
+        """Return the most characters of a path that every program of the system takes; None where it says so itself."""
         ...
 
     @property

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
+from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
@@ -30,22 +32,18 @@ _ALL, _READ, _CHANGE = 0o077, 0o044, 0o022
 _ANYBODY_WRITES = 0o222
 
 
-class Posix:
+class Posix(Common):
     """Implement the port by POSIX alone: no confinement, and no protection of the memory."""
 
-    can_confine = False
     has_modes = True
     has_drives = False
-    flushes_fully = False
     program_suffix = ""
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
     pager = "less -R"
     can_pass_descriptors = True
-    limits_memory = False
     can_select_streams = True
-    _flush_content = staticmethod(os.fsync)
 
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
+    def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
         """Open it without waiting for a pipe; what was opened is looked at."""
         descriptor = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -91,23 +89,11 @@ class Posix:
         """Return ``chown``."""
         return f"sudo chown {os.geteuid()} {quoted}"
 
-    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
-        """Say no: only distributions of Linux have a group for each user."""
-        return False
-
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
         """Use ``flock``: it is bound to the open file, and the kernel drops it with it."""
         import fcntl  # noqa: PLC0415 - not every start takes a lock
 
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-
-    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
-        """Return none: only Linux tells."""
-        return set()
-
-    def flush(self, descriptor: int) -> None:
-        """Use ``fsync``."""
-        os.fsync(descriptor)
 
     def flush_file(self, path: Path) -> None:
         """Open it again, for writing as some systems require, and flush it."""
@@ -117,11 +103,14 @@ class Posix:
         finally:
             os.close(descriptor)
 
+    def _flush_content(self, descriptor: int) -> None:
+        self.flush(descriptor)
+
     def flush_folder(self, folder: Path) -> None:
-        """Use ``fsync`` on the folder itself."""
+        """Flush the folder itself."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            self.flush(descriptor)
         finally:
             os.close(descriptor)
 
@@ -149,9 +138,6 @@ class Posix:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # defence: no-core-files
 
-    def forbid_tracing(self) -> None:
-        """Do nothing: POSIX has no such call."""
-
     def overwrite_variables(self, names: Iterable[str]) -> None:
         """Overwrite the values where they stand; a variable may have been given more than once."""
         import ctypes  # noqa: PLC0415 - a server needs it once
@@ -176,10 +162,6 @@ class Posix:
         import resource  # noqa: PLC0415 - seldom needed
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    def release_memory(self) -> bool:
-        """Leave it to the C library."""
-        return False
 
     def has_ended(self, pid: int) -> bool:
         """Send no signal: the kernel only looks whether it could."""
@@ -221,10 +203,6 @@ class Posix:
         from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
 
         return run_forked(work, confine=confine, seconds=seconds, memory=memory, most=most)
-
-    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
-        """Return nothing: only Linux has a fixed place."""
-        return None
 
     def prepare_stream(self, descriptor: int) -> None:
         """Let reads wait, or "nothing yet" would look like the end."""
@@ -284,10 +262,6 @@ class Posix:
         """Use ``fstat``."""
         return os.fstat(descriptor)
 
-    def is_elsewhere(self, _found: FileState) -> bool:
-        """Return False: only macOS tells."""
-        return False
-
     def is_read_only(self, folder: int, name: str) -> bool:
         """Read the modes, and ask whether this user may write."""
         if not os.fstat(folder).st_mode & _ANYBODY_WRITES:
@@ -298,10 +272,6 @@ class Posix:
             return True
         may_write = partial(os.access, mode=os.W_OK, dir_fd=folder)
         return not may_write(name) and may_write(".")
-
-    def has_no_blocks(self, found: FileState) -> bool:
-        """Read the number of blocks."""
-        return not getattr(found, "st_blocks", 1)
 
     def takes_name(self, _name: str) -> bool:
         """Say yes to all."""
@@ -345,25 +315,13 @@ class Posix:
         self._copy_attributes(source, to)
 
     def flush_names(self, folder: int) -> None:
-        """Use ``fsync``."""
-        os.fsync(folder)
+        """Flush the folder itself."""
+        self.flush(folder)
 
     def birth(self, _descriptor: int, found: FileState) -> str | None:
         """Return what ``fstat`` says, where it says that."""
         born = getattr(found, "st_birthtime", None)
         return None if born is None else str(born)
-
-    def is_being_written(self, _descriptor: int) -> bool:
-        """Return False: POSIX does not tell."""
-        return False
-
-    def read_attribute(self, _descriptor: int, _name: str) -> bytes | None:
-        """Return None: POSIX has none."""
-        return None
-
-    def write_attribute(self, _descriptor: int, _name: str, _value: bytes) -> None:
-        """Refuse: POSIX has none."""
-        raise OSError(errno.ENOTSUP, "no extended attributes")
 
     def _copy_attributes(self, _source: int, _to: int) -> None:
         """Do nothing: POSIX has none."""

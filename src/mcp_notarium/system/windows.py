@@ -1,16 +1,13 @@
 """Implement what Windows does in its own way.
 
-Sources (Microsoft Learn): "CreateFileW function" (sharing, FILE_FLAG_OPEN_REPARSE_POINT), "Reparse Point Tags", "LockFileEx
-function", "MoveFileExW function", "_commit" (FlushFileBuffers), "OpenProcess function", "WaitForSingleObject function",
-"GetProcessMemoryInfo function", "SetErrorMode function", "WerSetFlags function", "SetConsoleMode function", "FlushConsoleInputBuffer function", "Maximum Path
-Length Limitation", "KNOWNFOLDERID", "icacls". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may
-read this one's memory.
+Sources (Microsoft Learn): "OpenProcess function", "WaitForSingleObject function", "GetProcessMemoryInfo function", "SetErrorMode
+function", "WerSetFlags function", "SetConsoleMode function", "FlushConsoleInputBuffer function", "Maximum Path Length
+Limitation", "KNOWNFOLDERID". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may read this one's memory.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import shlex
 import time
@@ -18,38 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ctypes import wintypes as w
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
-from mcp_notarium.system.port import Access, FolderEvents
-from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
-from mcp_notarium.system.windows_files import (
-    CREATE_NEW,
-    GENERIC_READ,
-    GENERIC_WRITE,
-    NORMAL,
-    OPEN_ALWAYS,
-    OPEN_EXISTING,
-    STANDS_FOR_ANOTHER_NAME,
-    WindowsFiles,
-    binary,
-    long_path,
-)
-from mcp_notarium.system.windows_kernel import (
-    INVALID_PARAMETER,
-    IO_PENDING,
-    LOCK_VIOLATION,
-    MemoryCounters,
-    Overlapped,
-    windows_error,
-)
+from mcp_notarium.system.port import FolderEvents
+from mcp_notarium.system.windows_files import WindowsFiles
+from mcp_notarium.system.windows_kernel import INVALID_PARAMETER, MemoryCounters
+from mcp_notarium.system.windows_private import WindowsPrivateFiles
 
-_APPEND_ONLY = (
-    0x4 | 0x100000 | 0x80 | 0x20000
-)  # FILE_APPEND_DATA, SYNCHRONIZE, READ_ATTRIBUTES, READ_CONTROL
-_CHANGE_LIST = 0x40000  # WRITE_DAC
-_LOCK_AT_ONCE, _LOCK_EXCLUSIVE = 0x1, 0x2
-_LOCK_OFFSET = 0x7FFFFFFF
-"""Upper half of the offset of the one byte that is locked: far behind the end, for nobody can read a locked byte."""
 _SYNCHRONIZE, _QUERY_LIMITED = 0x100000, 0x1000
 _SIGNALLED = 0
 _NO_FAULT_BOX = 0x1 | 0x2  # SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX
@@ -57,133 +29,17 @@ _NO_HEAP = 0x1
 _ECHO = 0x4
 
 
-class Windows(WindowsFiles):
+class Windows(WindowsFiles, WindowsPrivateFiles):
     """Implement the port by the Windows API."""
 
-    can_confine = False
     has_modes = False
     has_drives = True
-    flushes_fully = False
     program_suffix = ".exe"
     editors = ("notepad",)
     pager = "more"
     can_pass_descriptors = False
-    limits_memory = False
     can_select_streams = False
-
-    def open_regular(self, path: Path, *, follow: bool = False) -> BinaryIO:
-        """Open it, and look at what was opened; other programs may still rename and remove it."""
-        if follow:
-            handle = self.create(path, GENERIC_READ, OPEN_EXISTING, NORMAL)
-            with self.closed_on_error(handle):
-                self.demand_regular(handle, path)
-        else:
-            handle = self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None)
-        flags = os.O_RDONLY | binary()
-        return os.fdopen(self._kernel.libraries.descriptor(handle, flags), "rb")
-
-    def open_private(self, path: Path, flags: int) -> int:
-        """Open it with the list of rights that makes a new one the user's alone."""
-        append = flags & os.O_APPEND
-        wanted = _APPEND_ONLY if append else GENERIC_READ
-        if flags & (os.O_RDWR | os.O_WRONLY) and not append:
-            wanted |= GENERIC_WRITE
-        if not flags & os.O_CREAT:
-            how = OPEN_EXISTING
-        else:
-            how = CREATE_NEW if flags & os.O_EXCL else OPEN_ALWAYS
-        with self._lists.attributes(folder=False) as attributes:
-            new = attributes if flags & os.O_CREAT else None
-            handle = self.open_itself(path, wanted | (_CHANGE_LIST if append else 0), how, new)
-        kept = flags & (os.O_RDWR | os.O_WRONLY | os.O_APPEND)
-        return self._kernel.libraries.descriptor(handle, kept | binary())
-
-    def make_private_folder(self, path: Path) -> None:
-        """Create it with a list of rights that what is created in it inherits."""
-        with self._lists.attributes(folder=True) as attributes:
-            self._kernel.demand(
-                "CreateDirectoryW", long_path(path), ctypes.byref(attributes), path=path
-            )
-
-    def access(self, place: Path | int, _found: os.stat_result) -> Access:
-        """Read its list of rights: modes mean nothing here."""
-        if isinstance(place, int):
-            place = self._kernel.libraries.handle(place)
-        return self._lists.read(place)
-
-    def is_link(self, found: os.stat_result) -> bool:
-        """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
-        return bool(getattr(found, "st_reparse_tag", 0) & STANDS_FOR_ANOTHER_NAME)
-
-    def make_private(self, descriptor: int) -> None:
-        """Give it the list of rights of a new file."""
-        self._lists.make_private(self._kernel.libraries.handle(descriptor))
-
-    def explain_privacy(self, path: Path, _quoted: str, *, folder: bool, reading: bool) -> str:
-        """Return ``icacls`` with what a new one would get, or without the groups that hold everybody."""
-        if not reading:
-            groups = " ".join(f'"*{sid}"' for sid in EVERYBODY)
-            return f'icacls "{path}" /inheritance:d /remove:g {groups}'
-        inherited = "(OI)(CI)" if folder else ""
-        mine, systems = (f'"*{sid}:{inherited}F"' for sid in (self._lists.user, SYSTEM_SID))
-        return f'icacls "{path}" /inheritance:r /grant:r {mine} {systems}'
-
-    def explain_ownership(self, path: Path, _quoted: str) -> str:
-        """Return ``icacls`` as an administrator runs it."""
-        return f'icacls "{path}" /setowner "*{self._lists.user}"'
-
-    def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
-        """Say no: the list of rights names each group."""
-        return False
-
-    def lock(self, descriptor: int, *, exclusive: bool) -> None:
-        """Lock one byte far behind the end. A lock that is held already is given up first."""
-        handle = self._kernel.libraries.handle(descriptor)
-        with suppress(OSError):  # it holds none
-            self._kernel.demand("UnlockFileEx", handle, 0, 1, 0, ctypes.byref(_lock_place()))
-        how = _LOCK_AT_ONCE | (_LOCK_EXCLUSIVE if exclusive else 0)
-        if not self._kernel.call("LockFileEx", handle, how, 0, 1, 0, ctypes.byref(_lock_place())):
-            code = self._kernel.libraries.last_error()
-            if code in {LOCK_VIOLATION, IO_PENDING}:
-                raise BlockingIOError(errno.EAGAIN, "another process has the lock")
-            raise windows_error(code)
-
-    def lock_holders(self, _path: Path, *, proc: Path = Path("/proc")) -> set[int]:  # noqa: ARG002 - a test gives it
-        """Return none: only Linux tells."""
-        return set()
-
-    def flush(self, descriptor: int) -> None:
-        """Use ``_commit``, which is ``FlushFileBuffers``: it reaches the drive, and its buffer."""
-        os.fsync(descriptor)
-
-    def flush_file(self, path: Path) -> None:
-        """Open it again for writing, and flush it."""
-        descriptor = self.open_private(path, os.O_RDWR)
-        try:
-            self.flush(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def flush_folder(self, folder: Path) -> None:
-        """Do nothing: NTFS logs names, and :meth:`move` waits for the disk."""
-
-    def flush_below(self, folder: Path) -> None:
-        """Flush each."""
-        for path in folder.rglob("*"):
-            if path.is_file():
-                self.flush_file(path)
-
-    def move(self, old: Path, new: Path) -> None:
-        """Use ``MoveFileEx``; try again for a second while another program has one of them open.
-
-        It changes nothing unless it succeeds. A folder has to go where nothing is.
-        """
-        replaces = not old.is_dir()
-        self._patiently(lambda: self._move(long_path(old), long_path(new), replaces=replaces))
-
-    def remove(self, path: Path) -> None:
-        """Use ``DeleteFile``; try again as :meth:`move` does."""
-        self._patiently(lambda: Path(long_path(path)).unlink(missing_ok=True))
+    longest_path = 259
 
     def machine(self) -> str:
         """Return what the variable says."""
@@ -194,9 +50,6 @@ class Windows(WindowsFiles):
         with suppress(OSError, AttributeError):
             self._kernel.call("SetErrorMode", _NO_FAULT_BOX)
             self._kernel.call("WerSetFlags", _NO_HEAP)
-
-    def forbid_tracing(self) -> None:
-        """Do nothing: the owner of a process can always give himself the rights on it."""
 
     def overwrite_variables(self, _names: Iterable[str]) -> None:
         """Do nothing: a variable that Python removes is removed from the process's own block."""
@@ -212,10 +65,6 @@ class Windows(WindowsFiles):
         except OSError:
             return None
         return int(found.WorkingSetSize)
-
-    def release_memory(self) -> bool:
-        """Leave it to the C library."""
-        return False
 
     def has_ended(self, pid: int) -> bool:
         """Open the process: one that has ended may still have its number, and is signalled."""
@@ -257,10 +106,6 @@ class Windows(WindowsFiles):
         """Return one folder that is not below AppData: a packaged client's servers are shown a copy of what is there."""
         return Path.home() / ".mcp-notarium"
 
-    def session_bus(self, _environ: Mapping[str, str]) -> Path | None:
-        """Return nothing: the Credential Manager needs none."""
-        return None
-
     def prepare_stream(self, descriptor: int) -> None:
         """Let line ends pass as they are."""
         self._kernel.libraries.set_binary(descriptor)
@@ -298,7 +143,3 @@ class Windows(WindowsFiles):
         mode = w.DWORD()
         self._kernel.demand("GetConsoleMode", handle, ctypes.byref(mode))
         return int(mode.value)
-
-
-def _lock_place() -> Overlapped:
-    return Overlapped(0, 0, 0, _LOCK_OFFSET, None)

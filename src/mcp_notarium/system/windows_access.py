@@ -4,7 +4,7 @@ Only the user and SYSTEM (backups, antivirus) are listed for what is created, an
 is there already, administrators count as root does elsewhere: they can take any file anyway.
 
 Sources (Microsoft Learn): "Security Descriptor String Format", "ACE Strings", "Well-known SIDs", "File Access Rights
-Constants", "ACCESS_ALLOWED_ACE structure", "ACE_HEADER structure", "TOKEN_USER structure", "SetSecurityInfo function".
+Constants", "ACCESS_ALLOWED_ACE structure", "ACE_HEADER structure", "TOKEN_USER structure", "GetSecurityInfo function", "SetSecurityInfo function".
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import wintypes as w
-from pathlib import Path
 
 from mcp_notarium.system.port import Access
 from mcp_notarium.system.windows_kernel import DWORD, Kernel, SecurityAttributes, SizeOfList
@@ -137,13 +136,12 @@ class AccessLists:
                 None,
             )
 
-    def read(self, place: Path | int) -> Access:
-        """Read who may use what is at a path, or what a handle has open."""
+    def read(self, handle: int, *, is_drive: bool = False) -> Access:
+        """Read who may use what a handle has open. Nobody renames a drive, whatever its list permits."""
         owner, entries, descriptor = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        name = "GetSecurityInfo" if isinstance(place, int) else "GetNamedSecurityInfoW"
         self._kernel.demand_success(
-            name,
-            place if isinstance(place, int) else str(place),
+            "GetSecurityInfo",
+            handle,
             _FILE_OBJECT,
             _OWNER | _DACL,
             ctypes.byref(owner),
@@ -151,7 +149,6 @@ class AccessLists:
             ctypes.byref(entries),
             None,
             ctypes.byref(descriptor),
-            path=place if isinstance(place, Path) else None,
         )
         try:
             rights = self._rights_of_others(entries) if entries else ~0  # no list: everybody
@@ -164,7 +161,7 @@ class AccessLists:
             is_private=not rights,
             others_read=bool(rights & _READ),
             others_change=bool(rights & (_CHANGE | _ADD)),
-            others_replace=bool(rights & (_REPLACE & ~_DELETE if _is_root(place) else _REPLACE)),
+            others_replace=bool(rights & (_REPLACE & ~_DELETE if is_drive else _REPLACE)),
         )
 
     def _rights_of_others(self, entries: ctypes.c_void_p) -> int:
@@ -193,8 +190,3 @@ class AccessLists:
         sid = self._text(entry + _HEADER + _MASK)
         known = sid == self.user or sid in _WHOEVER_OWNS or _ADMINS.fullmatch(sid)
         return 0 if known else mask
-
-
-def _is_root(place: Path | int) -> bool:
-    """Tell a drive: nobody renames it, whatever its list permits."""
-    return isinstance(place, Path) and place.parent == place

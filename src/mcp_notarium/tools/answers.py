@@ -518,12 +518,12 @@ class ManageOutput(HistoryAnswer):
 class PlainAnswer(Answer):
     """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
 
-    ``from_notes``: the text holds what stands in notes. ``value``: facts beside the text, for the program of the client;
+    ``from_notes``: the text holds what stands in notes, so it is marked as untrusted. ``value``: facts beside the text, for the program of the client;
     ``remark``: what the model is told of them.
     """
 
     text: str
+    from_notes: bool
     value: dict[str, Any] | None = None
     remark: str = ""
     notes: tuple[str, ...] = ()
-    from_notes: bool = False

@@ -1,6 +1,6 @@
 """Change many notes in one call: plan, ask once, save one note after another, and tell what became of each.
 
-``many`` says what is changed. Each note is saved through the journal as by any other save, from its newest state, so a call
+``bulk_changes`` says what is changed. Each note is saved through the journal as by any other save, from its newest state, so a call
 that was cut off goes on if it is repeated: what is done is found to be so already. All writes of a change have one
 ``change_id``, by which one ``undo`` takes all of them back. A note that cannot be changed is left, with the reason.
 """
@@ -25,6 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mcp_notarium.domain.published import Published, join_published
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -37,7 +38,13 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
 from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss
-from mcp_notarium.tools.consent import quote, relinked, require_consent
+from mcp_notarium.tools.consent import (
+    ask_before_publishing,
+    describe_published,
+    quote,
+    relinked,
+    require_consent,
+)
 from mcp_notarium.tools.question import Ask, NoteChange
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, count_others
@@ -109,6 +116,8 @@ class Plan:
     canvases: dict[str, None] = field(default_factory=dict)
     losses: dict[str, BulkLoss] = field(default_factory=dict)
     """Say of the notes to change what is lost for good of them, if anything."""
+    published: dict[str, Published] = field(default_factory=dict)
+    """Say of the notes to change what everybody may read then, and cannot before."""
 
     def add_hint(self, error: NotariumError) -> None:
         """Keep what this refusal says to do, if its kind does not say it always."""
@@ -144,7 +153,7 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
     plan, read_only = Plan(), await app.library.find_read_only(ids)
     room = 0
     for note_id in ids:
-        loss = None
+        loss = published = None
         try:
             made = await draft(note_id)
             if made is not None:
@@ -153,6 +162,8 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 await app.library.require_open(made.note, made.content)
                 loss, needed = await find_bulk_loss(app, made, after=room)
                 room += needed
+                if not made.changes_nothing:
+                    published = await app.library.find_published(made.note, made.content)
         except (*_OF_ONE_NOTE, NotPermitted) as error:
             plan.refused[note_id] = error.message
             plan.add_hint(error)
@@ -162,6 +173,7 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
             else:
                 plan.todo.append(note_id)
                 plan.losses |= {} if loss is None else {note_id: loss}
+                plan.published |= {} if published is None else {note_id: published}
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
                 if made.elsewhere is not None:
@@ -205,7 +217,7 @@ async def carry_out(
 
     ``asks`` is the question without its mark, ``more`` what it says of this change besides; ``said`` is told where nothing is to be done.
     A repeated request goes on with the same change, unless that has a ``change_id`` already. ``exact``: see
-    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``undo_many``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
+    :meth:`Writer.save`. ``undoable`` False: no ``undo`` takes it back (``bulk_undo``). Raises ``NotPermitted``, ``ConfirmationRequired``, and what ends a save for more than its own note, with how many are done.
     """
     dry_run, digest = bool(request.dry_run), "" if change_id else digest_of(request, call)
     if dry_run or not (plan.todo or after.files):
@@ -219,20 +231,27 @@ async def carry_out(
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
             change_id=None if back == _NOT_BACK else earlier,
-            note=_unwritten(plan, after, asks, more, said) + back,
+            note=_unwritten(app, plan, after, asks, more=more, said=said) + back,
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
     losses = {one: plan.losses[one] for one in now if one in plan.losses}
+    published = join_published(plan.published[one] for one in now if one in plan.published)
     question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
     await require_consent(
         call,
-        [Ask(question, irreversible=bool(plan.addresses)), *ask_about(app, losses)],
+        [
+            Ask(question, irreversible=bool(plan.addresses)),
+            *ask_about(app, losses, of=len(now)),
+            *(ask for one in published for ask in ask_before_publishing(app, "", one)),
+        ],
         changes=partial(_changes, app, now, draft),
     )
     name = change_id or app.library.begin_change(digest)
-    run = _Run(app, call, plan, draft, change_id=name, losses=losses, exact=exact)
+    run = _Run(
+        app, call, plan, draft, change_id=name, losses=losses, published=published, exact=exact
+    )
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = waiting = len(plan.todo) - len(now)
     stay: Mapping[str, str] | None = None
@@ -280,10 +299,11 @@ def _describe_back(app: App, change_id: str, done: Collection[str]) -> str:
     return _PARTLY_BACK if restorable else _NOT_BACK
 
 
-def _unwritten(plan: Plan, after: After, asks: str, more: str, said: str) -> str:
+def _unwritten(app: App, plan: Plan, after: After, asks: str, *, more: str, said: str) -> str:
     """Return what to say of a call that wrote nothing: what would be asked, or why there is nothing to ask."""
     if plan.todo or after.files:
-        return f"Nothing was written. The question would be: {asks}?{more}{_describe_shares(plan)}{_lost(plan)}"
+        told = f"{more}{_describe_shares(plan)}{_lost(plan)}{_public(app, plan)}"
+        return f"Nothing was written. The question would be: {asks}?{told}"
     return f"Nothing was written{f': {said}' if said else ''}."
 
 
@@ -382,6 +402,16 @@ def _lost(plan: Plan) -> str:
     )
 
 
+def _public(app: App, plan: Plan) -> str:
+    """Return what a dry run says of notes that everybody may read then."""
+    told = []
+    for one in join_published(plan.published.values()):
+        notes, why = describe_published(app, "", one)
+        said = "be public" if one.place else "have other readers"
+        told.append(f" {notes} would {said} on the web; the user is asked about that. {why}")
+    return "".join(told)
+
+
 def _only_now(now: int, plan: Plan) -> str:
     """Return the part of a question about notes that must wait; '' if none must."""
     return (
@@ -409,12 +439,14 @@ class _Run:
         *,
         change_id: str,
         losses: Mapping[str, BulkLoss],
+        published: Iterable[Published],
         exact: bool,
     ) -> None:
         self._app, self._call, self._draft = app, call, draft
         self._plan = plan
         self._told = {*[*plan.addresses][:_MOST_ADDRESSES]}
         self._change_id, self._losses, self._exact = change_id, losses, exact
+        self._published = {one.place: one for one in published}
         self.refused: dict[str, str] = {}
         self.unchanged: list[str] = []
         self.links_left: dict[str, None] = {}
@@ -500,6 +532,12 @@ class _Run:
         if loss is not None and not loss.is_within(agreed):  # defence: bulk-consent-covers-losses
             raise NoteLeft(
                 "It would lose for good what the question did not name; it was not changed."
+            )
+        published = await self._app.library.find_published(made.note, made.content)
+        # defence: bulk-consent-covers-publishing
+        if published and not published.is_within(self._published.get(published.place)):
+            raise NoteLeft(
+                "It would be public, which the question did not name; it was not changed."
             )
         return replace(made, loses=loss is not None)
 

@@ -27,15 +27,14 @@ _MOST_GROUPS = 5
 
 @dataclass(frozen=True, slots=True)
 class BulkLoss:
-    """Hold what is lost of one note. ``others``: in how many notes whose links change.
-
-    ``taken`` is a digest of what the lost parts say.
-    """
+    """Hold what is lost of one note."""
 
     parts: tuple[str, ...]
     why: str
     taken: str
+    """A digest of what the lost parts say."""
     others: int
+    """In how many notes whose links change."""
 
     def is_within(self, agreed: BulkLoss | None) -> bool:
         """Tell whether an answer about ``agreed`` holds for this."""
@@ -81,8 +80,8 @@ def describe(loss: BulkLoss | None) -> str | None:
     return "; ".join(said)
 
 
-def ask_about(app: App, losses: Mapping[str, BulkLoss]) -> tuple[Ask, ...]:
-    """Return what a person is asked about all that is lost."""
+def ask_about(app: App, losses: Mapping[str, BulkLoss], *, of: int) -> tuple[Ask, ...]:
+    """Return what a person is asked about all that is lost, of so many notes."""
     groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for note_id, loss in losses.items():
         if loss.parts:
@@ -97,7 +96,7 @@ def ask_about(app: App, losses: Mapping[str, BulkLoss]) -> tuple[Ask, ...]:
     ]
     if (unnamed := sum(len(ids) for ids in islice(groups.values(), _MOST_GROUPS, None))) > 0:
         told.append(f"Other parts of {unnamed} more.")
-    notes = "1 of these notes" if count == 1 else f"{count} of these notes"
+    notes = f"{count} of these notes" if count < of else "this note" if of == 1 else f"all {of}"
     said = f"What this replaces in {notes} cannot be brought back. Change them? It takes {' '.join(told)}"
     return (Ask(said, irreversible=True), *links)
 

@@ -3,6 +3,7 @@
 A person is asked before
 
 * a save that drops most of a text, or shares the note (:func:`ask_before_save`);
+* a change after which everybody may read a note (:func:`ask_before_publishing`);
 * a change that takes away what nothing can bring back, of the note or of notes that link to it (:func:`find_questions`,
   and for the removal of a note :func:`remove_note`; ``domain/loss`` decides what that is);
 * ``manage`` deletes for good, undoes, restores, changes many notes, renames a tag, moves a folder or resets the index: always, in the
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.loss import Loss
     from mcp_notarium.domain.note import Content, Note
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.tools.tool import CallContext
 
@@ -86,14 +88,16 @@ def consent_mode(setting: str, *, irreversible: bool, can_elicit: bool) -> Conse
     return ConsentMode.ARGUMENT
 
 
-def consent_error(mode: ConsentMode, message: str) -> ConfirmationRequired:
-    """Return the error for an action that nobody has agreed to, naming what would help."""
+def consent_error(mode: ConsentMode, message: str, *, has_app: bool = True) -> ConfirmationRequired:
+    """Return the error for an action that nobody has agreed to, naming what would help; ``has_app``: the store has one of its own."""
     hint = "Ask the user. If they agree to exactly this, repeat the call with confirm: true."
     if mode is ConsentMode.REFUSE:
-        hint = (
-            "The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). "
-            "They can do this in the note store's own app, if it has one."
-        )
+        way = "They can do this in the note store's own app."
+        if not has_app:
+            way = (
+                "No other program has these notes: only the user can permit it, with another value."
+            )
+        hint = f"The user has disabled such actions (NOTARIUM_DESTRUCTIVE=deny). {way}"
     return ConfirmationRequired(message, resolution_hint=hint, details={"asks": message})
 
 
@@ -230,6 +234,34 @@ def ask_before_save(
         sizes = f"({len(old.text)} characters, {len(new.text)} after)"
         asks.append(Ask(f"Overwrite the {name()} and drop most of its text {sizes}?"))
     return tuple(asks)
+
+
+def ask_before_publishing(app: App, what: str, published: Published) -> tuple[Ask, ...]:
+    """Return the question about notes that everybody may read after a change; ``what`` names the one that is changed, '' names none."""
+    notes, why = describe_published(app, what, published)
+    does = f"Make {notes} public" if published.place else f"Change who can read {notes}"
+    return (Ask(f"{does} on the web? {why}", irreversible=True),)
+
+
+def describe_published(app: App, what: str, published: Published) -> tuple[str, str]:
+    """Return which notes everybody may read after a change, and why; see :func:`ask_before_publishing`."""
+    count = len(published.ids)
+    notes = f"{count} note{'' if count == 1 else 's'}"
+    if what:
+        notes = f"the {what}" if count == 1 else f"{notes} (the {what} and what stands below it)"
+    they = "It" if count == 1 else "They"
+    if not published.place:
+        return (
+            notes,
+            f"{they} {'is' if count == 1 else 'are'} shared, and the password changes or goes.",
+        )
+    place = app.library.get(published.place)
+    above = name_note(app, (place.title or place.text) if place else "", note_id=published.place)
+    moves = "" not in published.ids
+    # That something is hidden below must not be told by this, so it is said wherever rules hide notes.
+    hides = moves and app.config.policy.visibility.has_rules
+    more = " What stands below and is hidden here becomes public, too." if hides else ""
+    return notes, f"{they} would stand below the {above}, which is shared.{more}"
 
 
 async def find_loss(

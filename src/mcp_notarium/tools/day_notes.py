@@ -13,16 +13,17 @@ from pydantic import BaseModel
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted
-from mcp_notarium.markup.logseq_templates import fill
-from mcp_notarium.markup.templates import Filling, has_code
-from mcp_notarium.tools.day_ids import (
+from mcp_notarium.domain.published import Published
+from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted, VersionConflict
+from mcp_notarium.markup.templates import Filling, fill, has_code
+from mcp_notarium.tools.consent import ask_before_publishing, require_consent
+from mcp_notarium.tools.note_lookup import (
     at_day,
+    find_id,
     find_note_of,
     missing_day_error,
     read_day,
 )
-from mcp_notarium.tools.note_lookup import find_id
 from mcp_notarium.tools.requests import (
     DAY_PREFIX,
     SaveRequest,
@@ -98,6 +99,7 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
             resolution_hint="Ask the user to open that day in their app; once the note is there, `save` can change it. Or make a note "
             "with a title of its own.",
         )
+    await _ask_if_public(app, day, call)
     with app.usage_limits.write():
         call.act.begin()
         note = await app.library.days.make(day)
@@ -107,6 +109,24 @@ async def with_made_day(app: App, request: SaveRequest, call: CallContext) -> Sa
     if request.tags is None:
         return request.model_copy(update=named)
     return request.model_copy(update={**named, "tags": [*note.tags, *request.tags]})
+
+
+async def _ask_if_public(app: App, day: date, call: CallContext) -> None:
+    """Ask the user before the service makes a note that everybody may read, unless they call at a terminal.
+
+    Raises ``VersionConflict`` if that has changed meanwhile.
+    """
+    place = await app.library.days.find_public(day)
+    if not place or call.client is None:
+        return
+    app.usage_limits.require_write()
+    published = Published(frozenset({""}), place)
+    # defence: public-day-asks
+    await require_consent(call, ask_before_publishing(app, f"note of {day.isoformat()}", published))
+    if await app.library.days.find_public(day) not in ("", place):
+        raise VersionConflict(
+            "The note of this day would stand below another shared note by now; nothing was saved."
+        )
 
 
 async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | None]:

@@ -6,19 +6,30 @@ link is an ordinary change of the note. A save that is refused takes its file ba
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from mcp_notarium.domain.file_names import UNNAMED, clean_file_name, split_ending
-from mcp_notarium.domain.media_types import HEAD, any_ending_of, ending_of, kind_of, kind_of_name
+from mcp_notarium.domain.file_names import (
+    HEAD,
+    PICTURES,
+    UNNAMED,
+    any_ending_of,
+    clean_file_name,
+    ending_of,
+    kind_of,
+    kind_of_name,
+    split_ending,
+)
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
 from mcp_notarium.files.import_folders import find_folders, read_file
@@ -28,20 +39,26 @@ from mcp_notarium.tools import save
 from mcp_notarium.tools.answers import FileRow, SavedAnswer
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import SaveRequest
+from mcp_notarium.tools.save import Draft
+from mcp_notarium.tools.save_answer import make_answer
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.note import Note
 
 LARGEST_SENT = 256 * 1024
 """Bytes of a file that a call brings along."""
 _DATA = re.compile(
     r"data:(?P<kind>[\w.+-]{1,100}/[\w.+-]{1,100})?(?P<more>(?:;[^;,]{0,300}){0,9}),", re.IGNORECASE
 )
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", "title")
 """Changes of a note beside which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
 """Stands for the link while nothing is kept yet."""
+_APP_FOLDERS = ("LOCALAPPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
+"""Name the folders in which clients keep their settings, and tokens in them, where these are not hidden."""
 _HOW = (
     "Give the whole path of a file, or `data:image/png;name=plan.png;base64,…` with up to 256 KiB."
 )
@@ -58,7 +75,8 @@ async def save_with_file(
     app: App, request: SaveRequest, given: str, call: CallContext
 ) -> SavedAnswer:
     """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
-    if not app.library.traits.keeps_files:
+    traits = app.library.traits
+    if not traits.keeps_files and not traits.adds_pictures:
         raise InvalidRequest(
             "This store keeps no files.",
             subcategory="no_files",
@@ -71,8 +89,8 @@ async def save_with_file(
             resolution_hint="Make two calls.",
         )
     app.config.policy.require_edit(Field.TEXT)
-    app.usage_limits.require_write()
-    async with app.library.keeping:
+    async with app.library.keeping():
+        app.usage_limits.require_write()
         return await _save(app, request.model_copy(update={"file": None}), given, call)
 
 
@@ -102,18 +120,71 @@ async def _save(app: App, rest: SaveRequest, given: str, call: CallContext) -> S
 
 async def _add(app: App, request: SaveRequest, file: _File, call: CallContext) -> SavedAnswer:
     """Keep a file for a note that is there, and link it."""
+    if app.library.traits.adds_pictures:
+        return await _add_picture(app, request, file, call)
     note = await find_note(app, request.id or "")
     await app.library.require_writable(note)
     # Whatever refuses the change does so before anything is kept.
     trial = request.model_copy(update={"id": note.id, "append": _PLACEHOLDER})
-    draft = await save.with_loss(app, await save.draft_of(app, trial), call)
+    draft = await save.with_questions(app, await save.draft_of(app, trial), call)
     # Each refused question would leave a file in the trash, and a yes would hold for whatever bytes the path has by then.
+    _require_no_question(draft)
+    try:
+        return await _keep_and_link(app, request, note, file, call)
+    except asyncio.CancelledError:
+        # The file is there or comes, and nobody may link it: the same call again takes it.
+        with suppress(NotariumError), app.usage_limits.write():  # defence: cancelled-file-counted
+            pass
+        raise
+
+
+def _require_no_question(draft: Draft) -> None:
     if draft.asks:  # defence: no-question-about-files
         raise InvalidRequest(
             "A change that the user must be asked about came with `file`; nothing was saved.",
             resolution_hint="Make two calls: the change without `file`, then `file` alone. If that is refused as well, the user can add the "
             "file in their app.",
         )
+
+
+async def _add_picture(
+    app: App, request: SaveRequest, file: _File, call: CallContext
+) -> SavedAnswer:
+    """Add a picture to a note that holds its pictures itself: one change, with whatever else the request changes."""
+    if file.kind not in PICTURES or request.section is not None:
+        raise InvalidRequest(
+            "Notes of this store have pictures only, above their text.",
+            subcategory="no_files",
+            resolution_hint="Give a PNG, JPEG, WebP or GIF, and no `section`.",
+        )
+    rows: list[FileRow] = []
+
+    async def draft() -> Draft:
+        note = await find_note(app, request.id or "")
+        same = {"id": note.id, "text": note.text, "local_version": note.local_version}
+        drafted = await save.draft_of(app, request.model_copy(update=same))
+        native, file_id = await app.library.with_picture(note, file.kind, file.data)
+        if len(native) > save.LARGEST_NOTE:  # defence: pictures-of-a-note-bounded =False
+            raise InvalidRequest(
+                f"The note would have more than {save.LARGEST_NOTE // 1024} KiB with its pictures.",
+                subcategory="too_large",
+                http_status_code=413,
+                resolution_hint="Give a smaller picture, or ask the user to add it in their app.",
+            )
+        rows[:] = [FileRow(id=file_id, kind=file.kind, size=len(file.data))]
+        return replace(drafted, content=replace(drafted.content, native=native), on_newest=True)
+
+    _require_no_question(await save.with_questions(app, await draft(), call))
+    if call.act is not None:
+        call.act.file = hashlib.sha256(file.data).hexdigest()
+    drafted, note, saved = await save.carry_out(app, draft, call)
+    answer = make_answer(app, drafted, note, saved, whole=bool(request.return_text), said="")
+    return answer.model_copy(update={"files": rows})
+
+
+async def _keep_and_link(
+    app: App, request: SaveRequest, note: Note, file: _File, call: CallContext
+) -> SavedAnswer:
     kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
     change: dict[str, Any] = {"id": note.id, "append": kept.link}
@@ -158,8 +229,21 @@ async def _read(app: App, given: str) -> _File:
 
 
 def _read_path(app: App, given: str) -> bytes:
+    _require_whole_path(given)
     folders = find_folders(app.config.policy.import_paths)
     return read_file(given, folders, closed=_closed(app), largest=app.library.largest_file)
+
+
+def _require_whole_path(given: str) -> None:
+    if _ADDRESS.match(given):
+        raise InvalidRequest(
+            "An address is no path, and nothing is fetched from one.",
+            resolution_hint="Give the path of the file without `file://`, such as /home/me/plan.png; of a file elsewhere, one that the user has "
+            "saved.",
+        )
+    with suppress(RuntimeError):  # the home folder of nobody
+        if not Path(given).expanduser().is_absolute():
+            raise InvalidRequest("The path of the file is not a whole one.", resolution_hint=_HOW)
 
 
 def _closed(app: App) -> Iterator[Path]:
@@ -168,13 +252,13 @@ def _closed(app: App) -> Iterator[Path]:
     access = config.store.access(config.store_settings)
     yield from (config.data_dir, config.account_dir, *access.read, *access.write)
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
-    yield from config.settings_files  # defence: settings-files-closed
-    whats: tuple[Literal["config", "data"], ...] = ("config", "data")
-    for what in whats:
-        try:
-            yield SYSTEM.user_folder(what, os.environ)
-        except RuntimeError:  # no home folder
-            continue
+    yield from config.closed_places  # defence: settings-files-closed
+    with suppress(RuntimeError):  # no home folder
+        yield SYSTEM.user_folder("config", os.environ)
+        yield SYSTEM.user_folder("data", os.environ)
+        yield SYSTEM.app_folder(os.environ)  # defence: app-folder-closed
+    named = map(os.environ.get, _APP_FOLDERS)
+    yield from (Path(one) for one in named if one)
 
 
 def _decode(given: str) -> tuple[str, str, bytes]:

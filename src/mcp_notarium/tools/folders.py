@@ -1,4 +1,4 @@
-"""Handle ``manage move_folder``: a folder gets another path, with all notes and other files in it.
+"""Handle ``manage list_folders``, and ``move_folder``: a folder gets another path, with all notes and other files in it.
 
 What links must become is known before anything moves: links within the folder stay as they are written. Each note moves in a save
 of its own, with the links to it and the cards that show it; other files follow when all notes are there. So a call that was cut
@@ -11,15 +11,16 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.characters import path_key
-from mcp_notarium.domain.note import Note
-from mcp_notarium.domain.note_paths import with_digits
+from mcp_notarium.domain.lines import shorten
+from mcp_notarium.domain.note import LONGEST_PATH, Note, with_digits
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteLeft, NotPermitted, StoreError
 from mcp_notarium.markup.obsidian_links import Link, rewrite_links, settled
-from mcp_notarium.tools.answers import ManageAnswer
+from mcp_notarium.tools.answers import Folder, FoldersAnswer, ManageAnswer
 from mcp_notarium.tools.bulk import (
     After,
     Plan,
@@ -29,22 +30,66 @@ from mcp_notarium.tools.bulk import (
     make_plan,
     require_all_notes,
 )
+from mcp_notarium.tools.bulk_changes import change, clean_folder, no_folders_error
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges, require_writable
-from mcp_notarium.tools.many import change, clean_folder
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
+from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 from mcp_notarium.tools.tree_moves import find_place
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.stores.extensions import TreeReads
 
+MOST_FOLDERS = 200
+"""Rows of one page of ``list_folders``."""
 MOST_FILES = 2000
 """Files that are no notes, of one move: an undo has to know them."""
 _NAMED = 10
 _STAYS = "It is no file that can be moved (in a hidden folder, a link, or not readable as a note), or it came meanwhile."
 _WORDS = Words("Moving the folder", "moved", "moved")
+
+
+async def list_folders(app: App, request: ManageRequest, call: CallContext) -> FoldersAnswer:
+    """Return one page of the folders in which visible notes outside the trash lie, by path; or of notes with others below them.
+
+    Raises ``InvalidRequest`` in a store without folders, and what ``wait_for_notes`` raises.
+    """
+    del call  # a read asks the user nothing
+    if not (app.library.traits.ids.paths or app.library.traits.tree):
+        raise no_folders_error(app)
+    status = await wait_for_notes(app)
+    page, size = request.page or 1, app.usage_limits.limit_rows(MOST_FOLDERS)
+    folders = await _list_parents(app) if app.library.traits.tree else _count_notes(app)
+    return FoldersAnswer(
+        folders=folders[(page - 1) * size : page * size],
+        total=len(folders),
+        next_page=page + 1 if page < ceil(len(folders) / size) else None,
+        sync=sync_part(status, now=app.clock()),
+    )
+
+
+def _count_notes(app: App) -> list[Folder]:
+    return [
+        Folder(folder=folder or "/", notes=own, below=below)
+        for folder, (own, below) in app.library.count_folders().items()
+    ]
+
+
+async def _list_parents(app: App) -> list[Folder]:
+    found = await cast("TreeReads", app.library.native).list_parents()
+    untold = app.config.policy.hides(Field.TEXT)
+    return [
+        Folder(
+            folder=one.id,
+            title=None if untold or not one.path else shorten(one.path, LONGEST_PATH),
+            notes=one.notes,
+            below=one.below,
+        )
+        for one in found
+    ]
 
 
 @dataclass(frozen=True, slots=True)

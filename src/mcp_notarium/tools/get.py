@@ -304,19 +304,17 @@ def _headings(text: str, most: int) -> list[Heading]:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Hold a run of lines of a note; only the first may lack its beginning, and only the last its end.
-
-    ``next_start`` is the line to go on with, None at the end of the note; ``next_character`` (from 1) the
-    character of it, None for the first.
-    """
+    """Hold a run of lines of a note; only the first may lack its beginning, and only the last its end."""
 
     text: str
     total: int
     start: int
     count: int
     next_start: int | None
+    """The line to go on with, None at the end of the note."""
     whole: bool
     next_character: int | None = None
+    """The character of it, from 1; None for the first."""
 
 
 def cut_portion(

@@ -58,14 +58,13 @@ _WHOLE = (
 
 @dataclass(slots=True)
 class _Goal:
-    """Hold what a note is to be again.
-
-    ``said``: a sentence about what is known not to come back. ``beside``: what changes and no content says.
-    """
+    """Hold what a note is to be again."""
 
     content: Content = field(default_factory=lambda: Content(""))
     said: str = ""
+    """A sentence about what is known not to come back."""
     beside: tuple[str, ...] = ()
+    """What changes and no content says."""
 
 
 async def list_versions(app: App, request: ManageRequest) -> HistoryAnswer:
@@ -347,13 +346,18 @@ async def _save(
 def _describe_files(files: FilesSettled) -> Iterator[str]:
     """Say what became of files, without their names."""
     if files.gone:
-        yield "Its file is shown here no more." if files.unsure else "Its file went, too."
+        shown = _name_files(files.gone, "is", "are") + " shown here no more."
+        yield shown if files.unsure else f"{_name_files(files.gone)} went, too."
     if files.stays:
-        yield "Its file stays: it has changed, or may be used elsewhere."
+        yield f"{_name_files(files.stays, 'stays', 'stay')}: changed, or perhaps used elsewhere."
     if files.back:
-        yield "Its file is back."
+        yield f"{_name_files(files.back, 'is', 'are')} back."
     if files.lost:
-        yield "A file that it shows is gone, and cannot be brought back."
+        yield f"Files that it shows are gone, and cannot be brought back: {files.lost}."
+
+
+def _name_files(count: int, one: str = "", many: str = "") -> str:
+    return f"Its file {one}".rstrip() if count == 1 else f"Its {count} files {many}".rstrip()
 
 
 def _has_moved(old: Note, new: Note) -> bool:

@@ -1,20 +1,25 @@
 """Tell which links a new name of a note, or of a heading, breaks, and rewrite them if the caller wants that.
 
 Only links that would mean no note or another one change, in notes that the caller may see.
+
+As Obsidian reads it, ``[[Note#Costs]]`` means the first heading of these words, and ``[[Note#Plan#Costs]]`` the first below
+one called *Plan*; marks and letter case make no difference. Markdown links have the words encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import InvalidRequest, NotPermitted
-from mcp_notarium.markup.heading_links import find_renamed
-from mcp_notarium.markup.obsidian_links import count_links, rewrite_links
-from mcp_notarium.markup.sections import read_sections
+from mcp_notarium.markup.obsidian_links import Link, count_links, find_links, rewrite_links
+from mcp_notarium.markup.section_names import letters_of
+from mcp_notarium.markup.sections import Section, read_sections
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -23,6 +28,10 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 10
 """Notes that an error or an answer names."""
+
+
+_NOT_IN_LINKS = re.compile(r"[#|^\[\]\\]|%%")
+_PLAIN = "/!$&'*+,;=:@~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +219,48 @@ def _describe_links(saved: Saved, links: Mapping[str, Changes]) -> str:
         said += f" They are left in: {', '.join(left[:MOST_NAMED])}"
         said += f" and {len(left) - MOST_NAMED} more." if left[MOST_NAMED:] else "."
     return said
+
+
+def find_renamed(
+    text: str,
+    means: Callable[[str], bool],
+    before: Sequence[Section],
+    after: Sequence[Section],
+    number: int,
+) -> dict[Link, str | None]:
+    """Return what links in this text become: those to parts of a note whose heading of this number has other words.
+
+    ``means``: tells whether a target is that note, ``before`` and ``after`` are its sections.
+    """
+    changes: dict[Link, str | None] = {}
+    words = " ".join(_NOT_IN_LINKS.sub(" ", after[number].words).split())
+    for link in find_links(text, within=True):
+        if not link.part or link.part.startswith("^") or not means(link.target):
+            continue
+        written = link.form != "wiki"
+        parts = (unquote(link.part, errors="replace") if written else link.part).split("#")
+        keys = [*map(letters_of, parts)]
+        meant = _find(before, keys)
+        if meant is None or number not in (*meant.within, meant.ordinal):
+            continue
+        if (_find(after, keys) or before[0]).ordinal == meant.ordinal:
+            continue
+        old = letters_of(before[number].words)
+        new = [words if key == old else part for key, part in zip(keys, parts, strict=True)]
+        changes[link.whole] = _write(new, markdown=written) if words else None
+    return changes
+
+
+def _find(sections: Sequence[Section], keys: Sequence[str]) -> Section | None:
+    """Return the first section that a link with these words means."""
+    for one in sections[1:]:
+        if letters_of(one.words) != keys[-1]:
+            continue
+        above = iter(one.within)
+        if all(any(letters_of(sections[at].words) == key for at in above) for key in keys[:-1]):
+            return one
+    return None
+
+
+def _write(parts: Sequence[str], *, markdown: bool) -> str:
+    return "#".join(quote(part, _PLAIN) if markdown else part for part in parts)

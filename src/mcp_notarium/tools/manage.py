@@ -1,6 +1,6 @@
 """Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
-``many``, ``undo_many``, ``folders``, ``places`` and ``tags`` handle what else concerns many notes.
+``bulk_changes``, ``bulk_undo``, ``folders``, ``problems`` and ``tags`` handle what else concerns many notes.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from mcp_notarium import __version__
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.policy import LOOKING, Field
+from mcp_notarium.domain.policy import LOOKING, Action, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.tools import folders, history, many, places, properties, tags, undo_many
+from mcp_notarium.tools import bulk_changes, bulk_undo, folders, history, problems, properties, tags
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -36,12 +36,12 @@ from mcp_notarium.tools.answers import (
     StatsAnswer,
     TagsAnswer,
 )
+from mcp_notarium.tools.bulk_changes import is_many
 from mcp_notarium.tools.consent import remove_note, require_consent
-from mcp_notarium.tools.many import is_many
 from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.question import Ask
-from mcp_notarium.tools.requests import Action, ManageRequest
+from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
@@ -192,7 +192,7 @@ async def _find_meant(app: App, request: ManageRequest) -> Note:
 
 async def _set_trash(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     if is_many(request):
-        return await many.change(app, request, call)
+        return await bulk_changes.change(app, request, call)
     trash = request.action == "trash"
     app.library.require_supported(Content("", trash=True))
     note, said = await _change(app, request, call, lambda held: replace(held, trash=trash))
@@ -289,7 +289,7 @@ async def _history(app: App, request: ManageRequest, _call: CallContext) -> Hist
 
 
 async def _undo(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
-    undo = undo_many.undo if request.change_id is not None else history.undo
+    undo = bulk_undo.undo if request.change_id is not None else history.undo
     return await undo(app, request, call)
 
 
@@ -360,14 +360,14 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "history": _history,
     "restore_version": history.restore_version,
     "undo": _undo,
-    "change": many.change,
+    "change": bulk_changes.change,
     "list_tags": tags.count,
     "list_properties": properties.count,
-    "rename_tag": many.rename_tag,
+    "rename_tag": bulk_changes.rename_tag,
     "find_duplicates": find,
-    "list_folders": places.list_folders,
+    "list_folders": folders.list_folders,
     "move_folder": folders.move_folder,
-    "find_problems": places.find_problems,
+    "find_problems": problems.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

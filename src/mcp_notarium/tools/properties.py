@@ -271,8 +271,8 @@ async def with_types(app: App, changes: Changes) -> Changes:
     types = await app.library.property_types() if changes else {}
     if not types:
         return changes
-    from mcp_notarium.domain.property_types import FORMS as TYPED  # noqa: PLC0415 - few apps have types
-    from mcp_notarium.domain.property_types import UnfitType, with_type  # noqa: PLC0415
+    from mcp_notarium.domain.properties import FORMS as TYPED  # noqa: PLC0415 - few apps have types
+    from mcp_notarium.domain.properties import UnfitType, with_type  # noqa: PLC0415
 
     fitted: dict[str, Value] = {}
     for name, value in changes.items():

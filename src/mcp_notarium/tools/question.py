@@ -1,7 +1,7 @@
 """Hold a question for a person, with what its answer is about: the notes before and after.
 
 Whoever phrases a question says whether what is agreed to can be taken back. What would change is read only where somebody at
-a terminal has to decide about it (``protocol/approval.py``), for it may be of thousands of notes.
+a terminal has to decide about it (``protocol/elicitation.py``), for it may be of thousands of notes.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ _LINE: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Hold one thing that is asked. ``irreversible``: no history has what it takes away, or others may have read it.
-
-    ``replaced``: see ``Loss``.
-    """
+    """Hold one thing that is asked."""
 
     text: str
     irreversible: bool = False
+    """No history has what it takes away, or others may have read it."""
     replaced: str = ""
+    """See ``Loss``."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
-    """Hold a note and what it becomes. ``note`` None: a new one; ``content`` None: it is removed."""
+    """Hold a note and what it becomes."""
 
     note: Note | None
+    """None: a new one."""
     content: Content | None
+    """None: it is removed."""
 
 
 async def no_changes() -> AsyncIterator[NoteChange]:
@@ -60,10 +61,11 @@ async def no_changes() -> AsyncIterator[NoteChange]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold what a person is asked about one call, at once. ``note_id``: '' if it is not about one note."""
+    """Hold what a person is asked about one call, at once."""
 
     asks: tuple[Ask, ...]
     note_id: str = ""
+    """The note that it is about; '' if it is not about one note."""
     changes: Callable[[], AsyncIterator[NoteChange]] = no_changes
 
     @property

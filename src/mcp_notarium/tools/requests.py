@@ -34,6 +34,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from mcp_notarium.domain.note import LONGEST_ID
+from mcp_notarium.domain.policy import Action
 from mcp_notarium.search.parser import day_start
 
 
@@ -91,7 +92,7 @@ def named_notes(request: BaseModel) -> dict[str, str]:
 
 
 DAY_PREFIX = "daily:"
-"""Begins an id that means the note of a day; see ``tools/day_ids.py``."""
+"""Begins an id that means the note of a day; see ``tools/note_lookup.py``."""
 
 
 def is_day(note_id: str) -> bool:
@@ -441,28 +442,6 @@ class PathSaveRequest(TitledSaveRequest):
     title: Text | None = Field(default=None, description="Folder/Name moves")
     rewrite_links: StrictBool | None = Field(default=None, json_schema_extra=QUIET)
     """The refusal `links_would_break` names it."""
-
-
-Action = Literal[
-    "trash",
-    "untrash",
-    "delete_permanently",
-    "pin",
-    "unpin",
-    "history",
-    "restore_version",
-    "undo",
-    "change",
-    "list_tags",
-    "list_properties",
-    "rename_tag",
-    "find_duplicates",
-    "list_folders",
-    "move_folder",
-    "find_problems",
-    "get_stats",
-    "reset_cache",
-]
 
 
 class ManageRequest(Wire):

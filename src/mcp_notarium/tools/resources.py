@@ -68,7 +68,7 @@ async def _subscribe(app: App, request: UriRequest, call: CallContext) -> PlainA
     del call
     if request.uri == TAGS:
         app.config.policy.require_filter(Field.TAGS)
-    return PlainAnswer(text="")
+    return PlainAnswer(text="", from_notes=False)
 
 
 def _reading(name: str, request: type[Wire], handle: Any, *, stands_for: str) -> Tool:

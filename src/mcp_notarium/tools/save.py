@@ -24,6 +24,7 @@ from mcp_notarium.markup.section_edit import change_section
 from mcp_notarium.markup.section_names import is_by_place
 from mcp_notarium.tools.answers import SavedAnswer
 from mcp_notarium.tools.consent import (
+    ask_before_publishing,
     ask_before_save,
     changes_of,
     find_questions,
@@ -40,13 +41,6 @@ from mcp_notarium.tools.note_lookup import (
     missing_version_error,
     versions_of,
 )
-from mcp_notarium.tools.partial_saves import (
-    changed_tags,
-    check_section,
-    check_tag_changes,
-    section_change,
-    section_number,
-)
 from mcp_notarium.tools.properties import (
     Changes,
     read_changes,
@@ -58,11 +52,16 @@ from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.save_answer import add_overlaps, make_answer
 from mcp_notarium.tools.save_checks import (
+    changed_tags,
     check_front_matter,
+    check_section,
+    check_tag_changes,
     check_tags,
     check_title,
     compare_titles,
     require_meant,
+    section_change,
+    section_number,
 )
 from mcp_notarium.tools.tags import spell_tags
 from mcp_notarium.tools.tasks import COMES_AGAIN, comes_again, is_line, with_task
@@ -71,6 +70,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
+    from mcp_notarium.domain.published import Published
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -97,6 +97,8 @@ class Draft:
     """Say what a new name changes elsewhere; None: the name stays."""
     loses: bool = False
     """Tell that it takes away for good what it replaces."""
+    published: Published | None = None
+    """Say what everybody may read after it, and cannot before."""
 
     @property
     def key(self) -> str:
@@ -172,7 +174,7 @@ async def carry_out(
     ``exact``: it is merged with nothing; see :meth:`Writer.save`.
     """
     stamp = app.library.stamp()
-    draft = agreed = await with_loss(app, await drafting(), call)
+    draft = agreed = await with_questions(app, await drafting(), call)
     await app.library.require_open(draft.note, draft.content)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
@@ -187,7 +189,8 @@ async def carry_out(
         for attempt in range(1, _ATTEMPTS + 1):
             # Draft again if the index has changed while the user was asked or another write ran, or what a version would
             # have kept may have. What else has changed at the store alone is found before the write.
-            if attempt > 1 or agreed.loses or app.library.stamp() != stamp:
+            looks = agreed.loses or agreed.published is not None
+            if attempt > 1 or looks or app.library.stamp() != stamp:
                 draft = await _draft_in_step(app, drafting, call)
             if draft.note is not None and draft.changes_nothing:
                 await app.library.require_writable(draft.note)
@@ -225,7 +228,7 @@ async def _draft_in_step(
     """Draft until the index has not changed meanwhile, a few times: drafting may wait for renamings on their way."""
     for _ in range(_ATTEMPTS):
         stamp = app.library.stamp()
-        draft = await with_loss(app, await drafting(), call)
+        draft = await with_questions(app, await drafting(), call)
         if app.library.stamp() == stamp:
             break
     return draft
@@ -247,12 +250,22 @@ def count_others(app: App, saved: Saved) -> None:
             pass
 
 
-async def with_loss(app: App, draft: Draft, call: CallContext) -> Draft:
-    """Add the question for what the draft would take away for good, unless the user calls at a terminal.
+async def with_questions(app: App, draft: Draft, call: CallContext) -> Draft:
+    """Add the questions for what the draft would publish and take away for good, unless the user calls at a terminal.
 
     Raises ``NotPermitted`` if the policy forbids that.
     """
-    if draft.note is None or draft.changes_nothing or call.client is None:
+    if draft.changes_nothing or call.client is None:
+        return draft
+    # defence: publishing-asks =None
+    published = await app.library.find_published(draft.note, draft.content)
+    if published is not None:
+        note = draft.note
+        old = draft.content if note is None else note.content
+        what = name_note(app, old.title or old.text, note_id=note.id if note else None)
+        asks = ask_before_publishing(app, what, published)
+        draft = replace(draft, asks=(*draft.asks, *asks), published=published)
+    if draft.note is None:
         return draft
     links = draft.elsewhere.links if draft.elsewhere else {}
     asks = await find_questions(app, draft.note, draft.content, links=links)

@@ -45,11 +45,12 @@ _CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Hold lines of a text; ``line`` is the number of the first, from 1. ``whole``: nothing is cut off."""
+    """Hold lines of a text; ``line`` is the number of the first, from 1."""
 
     line: int
     text: str
     whole: bool = True
+    """Nothing is cut off."""
 
 
 def changed_lines(old: str, new: str, *, most: int) -> tuple[list[Excerpt], bool]:

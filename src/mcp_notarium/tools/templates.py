@@ -16,10 +16,15 @@ from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NoteNotFound
-from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT, fill
-from mcp_notarium.markup.templates import TAG, Filling, has_code, names_title
-from mcp_notarium.tools.day_ids import local_time
-from mcp_notarium.tools.note_lookup import find_id
+from mcp_notarium.markup.templates import (
+    PAGE_TITLE_FORMAT,
+    TAG,
+    Filling,
+    fill,
+    has_code,
+    names_title,
+)
+from mcp_notarium.tools.note_lookup import find_id, local_time
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.sync_notice import still_loading
 
@@ -38,17 +43,17 @@ _HEADING = re.compile(r"\s*#{1,6}\s+")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Hold what a new note begins with, before what was asked for is put into it.
-
-    ``path``: the only id that it may get, '' for any. ``form``: what its text is. ``said``: what else to say in the answer.
-    ``key``: what calls have in common that would make the same note.
-    """
+    """Hold what a new note begins with, before what was asked for is put into it."""
 
     content: Content
     path: str = ""
+    """The only id that it may get, '' for any."""
     form: Form = Form.LINES
+    """What its text is."""
     said: str = ""
+    """What else to say in the answer."""
     key: str = ""
+    """What calls have in common that would make the same note."""
 
 
 async def begin_from_template(

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import zipfile
 import zlib
@@ -41,6 +40,7 @@ from mcp_notarium.files.private_files import (
     name_unfinished,
     open_regular,
     output_errors,
+    remove_tree,
     remove_unfinished,
     sync_folder,
 )
@@ -203,8 +203,8 @@ class _FolderExport(Export):
     def put(self, path: str, data: bytes, modified_at: float) -> None:
         to = self.unfinished / path
         self._make_folder(to.parent)
-        # defence: export-private 0o600=0o644
-        with os.fdopen(os.open(to, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        with os.fdopen(SYSTEM.open_private(to, flags), "wb") as out:
             out.write(data)
         os.utime(to, (modified_at, modified_at))
 
@@ -227,7 +227,8 @@ class _FolderExport(Export):
         sync_folder(self.path.parent)
 
     def drop(self) -> None:
-        shutil.rmtree(self.unfinished, ignore_errors=True)  # defence: failed-export-leaves-nothing
+        with suppress(OSError):
+            remove_tree(self.unfinished)  # defence: failed-export-leaves-nothing
 
 
 class _DocumentExport(Export):

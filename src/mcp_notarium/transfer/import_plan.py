@@ -40,10 +40,10 @@ from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import SEEDED, Traits, random_id
 from mcp_notarium.stores.kind import StoreKind, Truth
 from mcp_notarium.tools.save_checks import LONGEST_TAG, MOST_TAGS, find_new_addresses
-from mcp_notarium.transfer import note_files
+from mcp_notarium.transfer import attachments
+from mcp_notarium.transfer.attachments import NewNote
 from mcp_notarium.transfer.formats import FoundExport, Report
-from mcp_notarium.transfer.note_files import NewNote
-from mcp_notarium.transfer.store_files import StoreFiles
+from mcp_notarium.transfer.store_attachments import StoreFiles
 
 _T = TypeVar("_T")
 _FOLDER = "folder:"
@@ -169,23 +169,22 @@ async def plan(
     report: Report = lambda _done, _total: None,
 ) -> ImportPlan:
     """Plan the import of these notes; nothing is written."""
-    planned = ImportPlan()
+    planned, store = ImportPlan(), StoreFiles(transfer)
+    sorter = attachments.FileSorter(store.largest_file, await store.find_room(), planned.lost_files)
     names = _Names(transfer, now=now)
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
         lost = list(note.changed)
         wanted = adapt(note, transfer.traits, lost)
         wanted = wanted and _keep_folder(note, wanted, transfer, lost, now=now)
-        draft = None if wanted is None else note_files.draft(note, wanted, transfer.traits)
+        draft = None if wanted is None else attachments.draft(note, wanted, transfer.traits)
         content = None
         if draft is not None:
             content = _fit(note, draft.content, transfer, lost, now=now)
         if draft is None or content is None:
             planned.left_out += 1
         else:
-            files = note_files.sort_files(
-                note, StoreFiles(transfer).largest_file, planned.lost_files
-            )
+            files = sorter.sort(note)
             new = replace(draft, content=content, files=files)
             note_id, held = await _find_place(new, transfer, kind, names)
             names.give(note_id)
@@ -193,9 +192,11 @@ async def plan(
             new = replace(new, id=note_id, written=held is not None)
             if held is not None:
                 planned.there += 1
-                if not note_files.is_same(new, held.content, would.content):
+                if not attachments.is_same(new, held.content, would.content):
                     planned.differ.append(held.id)
-                elif files and await note_files.lacks_files(new, held, would.content, transfer):
+                    for one in await attachments.find_lacking(new, held, transfer):
+                        sorter.leave_out(note, one, attachments.NOTE_DIFFERS)
+                elif files and await attachments.lacks_files(new, held, would.content, transfer):
                     planned.new.append(new)
                 continue
             lost += _find_losses(note, draft.content, would, transfer.traits)
@@ -328,7 +329,7 @@ async def _find_name(
         held = await transfer.find(made)
         if held is None and names.is_free(made):
             return made, None
-        if held is not None and note_files.is_same(
+        if held is not None and attachments.is_same(
             new, held.content, names.preview(made, content).content
         ):
             return made, held
@@ -428,7 +429,7 @@ async def carry_out(
 async def _bring_files(
     done: ImportResult, note: NewNote, transfer: NoteTransfer, export: FoundExport
 ) -> None:
-    refused = await _patiently(partial(note_files.bring_in, note, transfer, export))
+    refused = await _patiently(partial(attachments.bring_in, note, transfer, export))
     done.files += len(note.files) - len(refused)
     done.refused_files += [(note.source, *one) for one in refused]
 

@@ -11,15 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, Properties, Revision
 from mcp_notarium.errors import StoreProtocolError
 from mcp_notarium.stores.json_answers import parse_json, to_json
+from notarium_devtools.jotter.kind import DONE, FIELDS, TODO
 
 CODEC_VERSION = 1
 _ID = re.compile("[0-9A-Za-z_-]{1,64}")
 _TEXTS = ("title", "body")
 _NUMBERS = ("is_todo", "todo_completed", "deleted_time", "user_created_time", "user_updated_time")
 _LARGEST = 10**15
+_NO_TODO = FIELDS[TODO][0]
 _NOTEBOOK = "notebook"
 """The member of ``raw`` that is no field of Jotter: the titles of the notebooks that the note lies in."""
 
@@ -49,8 +51,13 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     if base is not None and content == base.content:
         return to_json({"note": before, "sent": []})
     created, modified = content.dates or (now, now)
-    after = {"is_todo": 0, "todo_completed": 0, "user_created_time": _milliseconds(created)}
-    after |= before | {
+    todo = content.properties.get(TODO, _NO_TODO)
+    after = {"user_created_time": _milliseconds(created)} | before
+    after |= {
+        "is_todo": int(todo != _NO_TODO),
+        "todo_completed": (before.get("todo_completed") or _milliseconds(now))
+        if todo == DONE
+        else 0,
         "title": content.title or "",
         "body": content.text,
         "deleted_time": (before.get("deleted_time") or _milliseconds(now)) if content.trash else 0,
@@ -73,10 +80,8 @@ def fields_to_send(body: bytes) -> dict[str, Any]:
 
 def describe(revision: Revision) -> dict[str, str]:
     """Return what Jotter shows beside the text of a note; see ``Traits.beside``."""
-    note = parse_json(revision.raw)
-    todo = ("done" if note["todo_completed"] else "open") if note["is_todo"] else ""
-    shown = {"notebook": note.get(_NOTEBOOK, ""), "todo": todo}
-    return {name: text for name, text in shown.items() if text}
+    path = parse_json(revision.raw).get(_NOTEBOOK)
+    return {_NOTEBOOK: path} if path else {}
 
 
 def notebook_paths(notebooks: Sequence[Any]) -> dict[str, str]:
@@ -99,10 +104,12 @@ def _revision(note_id: str, note: Mapping[str, Any], etag: str) -> Revision:
     if not (texts and numbers):
         raise StoreProtocolError("a note of Jotter cannot be read")
     trash = note["deleted_time"] > 0
+    todo = DONE if note["todo_completed"] else "open"
+    shown = Properties({TODO: todo} if note["is_todo"] else {})
     return Revision(
         id=note_id,
         etag=etag,
-        content=Content(note["body"], trash=trash, title=note["title"] or None).cleaned(),
+        content=Content(note["body"], (), trash, note["title"] or None, shown).cleaned(),
         created_at=note["user_created_time"] / 1000,
         modified_at=note["user_updated_time"] / 1000,
         raw=to_json({name: value for name, value in note.items() if name not in _TEXTS}),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.http_rules import Origin
 
 URL, TOKEN = "JOTTER_URL", "JOTTER_TOKEN"
+TODO, DONE = "todo", "done"
+FIELDS = {TODO: ("none", "open", DONE)}
 
 
 def _origin(settings: StoreSettings) -> Origin:
@@ -89,6 +91,7 @@ KIND = StoreKind(
     access=_access,
     titles=True,
     trash=True,
+    fields=FIELDS,
     login=Login(
         get_token=_get_token,
         variables=(TOKEN,),

@@ -58,6 +58,7 @@ class Jotter:
         trash=KIND.trash,
         tags=False,
         titles=KIND.titles,
+        fields=KIND.fields,
         is_markdown=lambda _revision: True,
         keeps_dates=True,
         beside=codec.describe,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from notarium_devtools.trilium.document import HIDDEN, Document
 from notarium_devtools.trilium.records import Note, utc_date
@@ -50,6 +50,11 @@ class Search:
         if note_id == ancestor:
             return True
         return any(self._is_below(b.parent_id, ancestor) for b in self._document.parents(note_id))
+
+    def _above(self, note_id: str) -> Iterator[str]:
+        for branch in self._document.parents(note_id):
+            yield branch.parent_id
+            yield from self._above(branch.parent_id)
 
     def _test_of(self, query: str, *, fast: bool) -> Test:
         begins = re.search(
@@ -139,6 +144,7 @@ class Search:
             "datemodified": lambda note: [utc_date(note.changed)],
             "utcdatecreated": lambda note: [utc_date(note.created)],
             "parents.noteid": lambda note: [b.parent_id for b in document.parents(note.id)],
+            "ancestors.noteid": lambda note: [*self._above(note.id)],
             "text": lambda note: [note.content.decode("utf-8", "replace")],
             "content": lambda note: [note.content.decode("utf-8", "replace")],
         }

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import audit_anchor, key_changes, key_rotation, rescue, rewrite
+from mcp_notarium.account import audit_anchor, key_changes, key_rotation, repair, rewrite
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
@@ -306,7 +306,7 @@ def test_repair_carries_over_what_can_be_read(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[-4096 * 3] ^= 1
     path.write_bytes(bytes(damaged))
-    rescue.repair(config, options=GIVEN)
+    repair.repair(config, options=GIVEN)
     found = verdict(config, expected=head)
     assert found.whole or {fault.kind for fault in found.faults} <= {
         FaultKind.CARRIED,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import rescue
+from mcp_notarium.account import repair
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.generation import Step
 from mcp_notarium.account.inspection import is_damage_marked, mark_damage
@@ -155,7 +155,7 @@ def test_what_cannot_be_repaired_is_rebuilt_if_the_settings_ask_for_that(copy):
 
 
 def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
-    for _ in range(rescue.MOST_A_DAY):
+    for _ in range(repair.MOST_A_DAY):
         spoil(copy, 4)
         open_cheaply(copy, heal=True).close()
     spoil(copy, 4)
@@ -165,7 +165,7 @@ def test_a_disk_that_damages_again_and_again_is_not_repaired_for_ever(copy):
 
 
 def test_only_databases_in_the_quarantine_count_against_a_repair(copy):
-    for _ in range(rescue.MOST_A_DAY):  # as `restore --key-file` does
+    for _ in range(repair.MOST_A_DAY):  # as `restore --key-file` does
         target = quarantine.create_folder(folder_of(copy), time.time())
         (target / "notarium_keys.json").write_bytes(b"{}")
     spoil(copy, 4)

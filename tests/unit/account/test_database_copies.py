@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.account import copies, key_changes, purge, rescue, rewrite
+from mcp_notarium.account import copies, key_changes, purge, repair, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import (
@@ -113,7 +113,7 @@ def test_a_copy_is_one_state_of_a_database_that_another_process_writes_to(config
 
         made = copied(opened, after_step=write)
     assert len(steps) > 2, "each step was followed by writes"
-    rescue.restore(config, name=made.name, options=GIVEN)
+    repair.restore(config, name=made.name, options=GIVEN)
     assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
 
 
@@ -182,7 +182,7 @@ def test_the_newest_sound_copy_is_restored_and_numbers_go_on(config):
     change(config, n1="three")
     spoil(change(config, n1="four"), 2)
     old = fingerprint(config.account_dir)
-    done = rescue.restore(config, options=GIVEN)
+    done = repair.restore(config, options=GIVEN)
     assert [one.change for one in done.unsound] == [4]
     assert done.copy.change == 3
     assert texts(config) == {"n1": "three", "n2": "two"}
@@ -209,28 +209,28 @@ def test_a_copy_is_restored_whatever_the_database_is(config, harm):
         open_cheaply(config)
     assert "mcp-notarium restore" in refused.value.resolution_hint
     assert "reset-cache" not in refused.value.resolution_hint
-    rescue.restore(config, options=GIVEN)
+    repair.restore(config, options=GIVEN)
     assert texts(config) == {"n1": "one"}
 
 
 def test_a_named_copy_is_restored_and_a_name_that_is_none_is_refused(config):
     first = change(config, n1="one")
     change(config, n1="two")
-    rescue.restore(config, name=first.name, options=GIVEN)
+    repair.restore(config, name=first.name, options=GIVEN)
     assert texts(config) == {"n1": "one"}
     for name in ("no-such-copy", "../notarium_keys.json"):
         with pytest.raises(InvalidRequest):
-            rescue.restore(config, name=name, options=GIVEN)
+            repair.restore(config, name=name, options=GIVEN)
 
 
 def test_a_wrong_key_and_a_server_that_runs_are_refused_and_nothing_changes(config):
     change(config, n1="one")
     before = fingerprint(config.account_dir)
     with pytest.raises(LockedError) as refused:
-        rescue.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+        repair.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
     assert refused.value.verdict is Verdict.WRONG_KEY
     with closing(open_cheaply(config)), pytest.raises(LockedError) as refused:
-        rescue.restore(config, options=GIVEN)
+        repair.restore(config, options=GIVEN)
     assert refused.value.verdict is Verdict.BUSY
     assert fingerprint(config.account_dir) == before
 
@@ -239,14 +239,14 @@ def test_no_sound_copy_changes_nothing(config):
     spoil(change(config, n1="one"), 3)
     before = fingerprint(config.account_dir)
     with pytest.raises(CacheDamaged, match="no copy can be read"):
-        rescue.restore(config, options=GIVEN)
+        repair.restore(config, options=GIVEN)
     assert fingerprint(config.account_dir) == before
 
 
 def test_every_key_opens_a_copy_of_before_it_was_added(config):
     change(config, n1="one")
     key_changes.add(config, Secret(OTHER), label="", parameters=kdf.CHEAPEST, options=GIVEN)
-    rescue.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
+    repair.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
     assert texts(config) == {"n1": "one"}
 
 
@@ -257,7 +257,7 @@ def test_re_encryption_leaves_one_copy_that_the_new_data_key_opens(config):
     assert len(names(config)) == 1
     assert change(config) is None
     database_of(config).unlink()
-    rescue.restore(config, options=GIVEN)
+    repair.restore(config, options=GIVEN)
     assert texts(config) == {"n1": "two"}
 
 
@@ -308,7 +308,7 @@ def filled(config, *, length=900):
 def test_a_note_whose_page_is_damaged_comes_from_the_index(config, share):
     whole = filled(config)
     spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * share))
-    done = rescue.repair(config, options=GIVEN)
+    done = repair.repair(config, options=GIVEN)
     assert done.salvaged.complete
     with closing(open_cheaply(config)) as opened:
         assert OtherProcess(Cache(opened.database)).contents() == whole
@@ -318,7 +318,7 @@ def cut_and_repair(config):
     """Lose the last quarter of the database, and repair what is left."""
     path = database_of(config)
     os.truncate(path, path.stat().st_size * 3 // 4 // PAGE_SIZE * PAGE_SIZE)
-    done = rescue.repair(config, options=GIVEN)
+    done = repair.repair(config, options=GIVEN)
     assert not done.salvaged.complete
 
 
@@ -336,7 +336,7 @@ def test_the_copy_of_before_a_repair_with_losses_is_never_pushed_out(config):
     assert len(names(config)) == 4, "as many others as ever"
     (said,) = copies.describe_kept(folder_of(config))
     assert f"mcp-notarium restore {kept.name}" in said
-    rescue.restore(config, name=kept.name, options=GIVEN)
+    repair.restore(config, name=kept.name, options=GIVEN)
     assert texts(config) == {note_id: content.text for note_id, content in whole.items()}
     assert kept.exists()
 
@@ -371,6 +371,6 @@ def test_a_repair_that_loses_nothing_keeps_no_copy(config):
     filled(config)
     made = change(config)
     spoil(database_of(config), int(database_of(config).stat().st_size // PAGE_SIZE * 0.6))
-    assert rescue.repair(config, options=GIVEN).salvaged.complete
+    assert repair.repair(config, options=GIVEN).salvaged.complete
     assert names(config) == [made.name]
     assert copies.describe_kept(folder_of(config)) == ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.account import key_changes, purge
-from mcp_notarium.account import rescue as repairing
+from mcp_notarium.account import repair as repairing
 from mcp_notarium.account.inspection import is_damage_marked, mark_damage
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, user_key

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_notarium.account import key_changes, key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
 from mcp_notarium.errors import CacheFull, LockedError, Verdict
 from mcp_notarium.files import private_files
@@ -271,12 +271,12 @@ def test_a_key_file_that_does_not_open_with_the_new_key_never_takes_the_place(
     tmp_path, monkeypatch
 ):
     config = made(tmp_path)
-    real = slot_changes.rewrap
+    real = key_slots.rewrap
 
     def confused(*options, new, **named):
         return real(*options, new=Secret("another passphrase altogether"), **named)
 
-    monkeypatch.setattr(slot_changes, "rewrap", confused)
+    monkeypatch.setattr(key_slots, "rewrap", confused)
     error = unchanged(config, LockedError)
     assert error.verdict is Verdict.WRONG_KEY
     assert opens(config, Secret(PASSPHRASE))

@@ -19,7 +19,7 @@ from PIL import Image
 
 from mcp_notarium.attachments import decoding, documents, pictures
 from mcp_notarium.attachments.decoding import Decoded, decode
-from mcp_notarium.domain.media_types import kind_of_name
+from mcp_notarium.domain.file_names import kind_of_name
 from mcp_notarium.sandbox.confinement import confine_decoder
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.windows import Windows

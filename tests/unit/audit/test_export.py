@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, ChainMac, Head, append_to_chain
 from mcp_notarium.audit.verification import ChainVerifier, FaultKind
-from mcp_notarium.cli import audit_lines
+from mcp_notarium.cli import activity_feed
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.secret import Secret
 
@@ -102,7 +102,7 @@ def test_changed_record_is_shown_as_it_is(records, text):
     changed = replace(records[0], notes=text, facts=text, act="a\x1b[2J")
     assert export.as_json(changed)["mac"] == changed.mac
     assert list(export.export_lines([changed], now_ms=0, end=Head()))
-    assert "\x1b" not in "".join(map(str, audit_lines.describe_records([changed], {}, width=200)))
+    assert "\x1b" not in "".join(map(str, activity_feed.describe_records([changed], {}, width=200)))
 
 
 def pem(key, *, private=False):

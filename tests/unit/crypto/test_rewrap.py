@@ -1,6 +1,6 @@
 import pytest
 
-from mcp_notarium.crypto import kdf, key_slots, slot_changes
+from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.secret import Secret
 from support.account import OTHER, PASSPHRASE
@@ -8,7 +8,7 @@ from support.keyfiles import DATA_KEY, NOW, RAW_KEY, add_slot, cheap
 
 
 def rewrap(keyfile, *, old=PASSPHRASE, new=OTHER):
-    return slot_changes.rewrap(
+    return key_slots.rewrap(
         keyfile,
         old=Secret(old) if isinstance(old, str) else old,
         new=Secret(new) if isinstance(new, str) else new,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, key_file_codec, key_slots, slot_changes, user_key
+from mcp_notarium.crypto import kdf, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotType
@@ -95,12 +95,12 @@ def test_a_new_data_key_has_a_key_file_of_its_own_that_the_same_passphrase_opens
 
 def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_before():
     policy = kdf.KdfPolicy("argon2id", explicit=False, costs=(kdf.Argon2id(16, 1, 1),))
-    after = slot_changes.rewrap(
+    after = key_slots.rewrap(
         made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1, bounds=BOUNDS
     )
     assert after.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
     cheaper = replace(policy, costs=(kdf.CHEAPEST,))
-    again = slot_changes.rewrap(
+    again = key_slots.rewrap(
         after,
         old=Secret("other words"),
         new=PASSPHRASE,
@@ -127,21 +127,21 @@ def test_slots_whose_work_together_no_reader_accepts_are_neither_written_nor_rea
 
 
 def test_a_removed_slot_is_gone_and_the_others_stay():
-    left = slot_changes.remove(made(), DATA_KEY, 1)
+    left = key_slots.remove(made(), DATA_KEY, 1)
     assert [slot.id for slot in left.slots] == [2, 3]
     assert not opens(left, PASSPHRASE)
     assert opens(left, RAW)
 
 
 def test_one_active_slot_that_needs_no_keychain_always_stays():
-    left = slot_changes.remove(made(), DATA_KEY, 1)
+    left = key_slots.remove(made(), DATA_KEY, 1)
     with pytest.raises(SlotsRefused, match="needs no keychain"):
-        slot_changes.remove(left, DATA_KEY, 3)
+        key_slots.remove(left, DATA_KEY, 3)
 
 
 def test_a_slot_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(SlotsRefused, match="no slot 9; there are 1, 2, 3"):
-        slot_changes.remove(made(), DATA_KEY, 9)
+        key_slots.remove(made(), DATA_KEY, 9)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_slot_that_is_not_there_is_named_with_those_that_are():
 def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new, type_):
     before = made()
     keychain = next(slot for slot in before.slots if slot.type is SlotType.KEYCHAIN)
-    after = slot_changes.rewrap(
+    after = key_slots.rewrap(
         before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
     assert keychain in after.slots

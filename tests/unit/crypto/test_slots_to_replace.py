@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.crypto import kdf, slot_changes
+from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.errors import SlotsRefused
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.logs.redaction import Redactor
@@ -26,9 +26,7 @@ def keyfile(*types):
 
 def gone(types, came, **options):
     found = keyfile(*types)
-    return [
-        one.id for one in slot_changes.slots_to_replace(found, found.slots[came - 1], **options)
-    ]
+    return [one.id for one in key_slots.slots_to_replace(found, found.slots[came - 1], **options)]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +77,13 @@ def test_what_cannot_give_way_is_refused_with_the_way_that_can(types, wanted, op
 
 
 def test_a_slot_is_named_with_all_that_a_person_knows_it_by():
-    named = slot_changes.describe_slot
+    named = key_slots.describe_slot
     assert named(slot(2, RECOVERY, label="on paper")) == 'slot 2 ("on paper", recovery)'
     assert named(slot(3, RAW)) == "slot 3 (raw)"
 
 
 @pytest.mark.parametrize("type_", SlotType)
 def test_a_label_survives_the_redaction(type_):
-    said = f"{slot_changes.describe_slot(slot(3, type_, label='the laptop'))} still opens the cache"
+    said = f"{key_slots.describe_slot(slot(3, type_, label='the laptop'))} still opens the cache"
     assert Redactor(bytes(16)).redact_text(said) == said
     assert "the laptop" in said

@@ -1,7 +1,6 @@
 """What may be used and written under a policy."""
 
 from collections.abc import Callable
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,15 +9,16 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.policy import ACTIONS, PERMISSIVE, TOOLS, Field, Mode, Policy, Visibility
 from mcp_notarium.errors import NotPermitted
-from mcp_notarium.tools import catalog
-from mcp_notarium.tools.requests import Action
+from mcp_notarium.report import words
+from mcp_notarium.tools import catalog, manage
 
 tags = st.lists(st.sampled_from(["work", "Work", "private", "PRIVATE", "x"]), max_size=3).map(tuple)
 
 
-def test_tools_a_policy_knows_are_those_of_the_catalogue():
+def test_every_tool_and_action_of_a_policy_is_handled_and_named_in_the_report():
     assert tuple(tool.name for tool in catalog.TOOLS) == TOOLS
-    assert get_args(Action) == ACTIONS
+    assert set(manage._ACTIONS) == set(ACTIONS)
+    assert {*TOOLS, *(f"manage.{one}" for one in ACTIONS)} - set(words.TOOLS) == {"manage"}
 
 
 def refusal(require: Callable[..., None], *arguments: object) -> NotPermitted | None:

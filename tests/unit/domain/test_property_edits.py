@@ -91,7 +91,6 @@ Text with a [rating:: 5] in it
         ("{}\n", "b", None, '{"b": null}\n'),
         ("a: &x 1\nb: 2\n", "a", 3, "a: 3\nb: 2\n"),
         ("a: &x 1\nb: *x\n", "b", 3, "a: &x 1\nb: 3\n"),
-        ("b: {c: 1}\n", "b", "x", "b: x\n"),
         ("a: x\n", "a", "1e3", 'a: "1e3"\n'),
         ("? a\n: x\n", "a", "y", "? a\n: y\n"),
         ("? a\n: x\n", "a", ("y",), "? a\n:\n  - y\n"),
@@ -111,7 +110,7 @@ Text with a [rating:: 5] in it
 def test_a_value_takes_the_place_and_the_form_of_the_old_one(inner, name, value, wanted):
     for end in ("\n", "\r\n"):
         text = f"\ufeff---\n{inner}---".replace("\n", end)
-        changed = change_properties(text, {name: value}, replace_other=True)
+        changed = change_properties(text, {name: value})
         assert changed == f"\ufeff---\n{wanted}---".replace("\n", end)
 
 

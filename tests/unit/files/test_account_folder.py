@@ -83,6 +83,7 @@ def test_a_sticky_parent_such_as_tmp_is_fine(mine):
         "keys.lock",
         "server.lock",
         "sync.lock",
+        "files.lock",
     ],
 )
 def test_every_file_of_ours_must_be_private_and_no_link(mine, name):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.errors import LockedError, Verdict
-from mcp_notarium.files import account_folder
+from mcp_notarium.files import account_folder, locks
 from mcp_notarium.files.locks import ServerLock, find_holders, key_lock
 from support import needs
 from support.account import account, folder_of
@@ -44,6 +44,19 @@ def test_who_waited_for_a_lock_that_was_removed_meanwhile_locks_its_successor(mi
     with pytest.raises(LockedError):
         ServerLock(mine)._take(exclusive=True, timeout=0.05)
     waiting.release()
+
+
+def test_a_lock_whose_file_is_removed_while_it_is_taken_is_taken_anew(mine, monkeypatch):
+    real, removed = locks.SYSTEM.lock, []
+
+    def remove_once(descriptor, *, exclusive):
+        real(descriptor, exclusive=exclusive)
+        if not removed:
+            removed.append(mine.keys_lock.unlink())
+
+    monkeypatch.setattr(locks.SYSTEM, "lock", remove_once)
+    with key_lock(mine), pytest.raises(LockedError), key_lock(mine, timeout=0):
+        pass
 
 
 def test_a_killed_holder_frees_both_locks(mine):

@@ -46,7 +46,7 @@ def test_a_file_in_a_folders_place_is_the_one_that_is_named(tmp_path):
     )
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EBUSY, errno.ENOENT])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOENT])
 def test_everything_else_names_the_path_and_the_setting(tmp_path, number):
     advice = os_errors.suggest_fix(error(number, tmp_path))
     assert str(tmp_path) in advice
@@ -55,7 +55,12 @@ def test_everything_else_names_the_path_and_the_setting(tmp_path, number):
 
 @pytest.mark.parametrize("named", [None, 7])
 def test_an_error_about_no_path_still_has_a_way_out(named):
-    assert os_errors.suggest_fix(OSError(errno.EBUSY, "x", named)) == os_errors.ELSEWHERE
+    assert os_errors.suggest_fix(OSError(errno.EROFS, "x", named)) == os_errors.ELSEWHERE
+
+
+def test_of_a_file_in_use_the_program_that_has_it_is_to_be_closed(tmp_path):
+    advice = os_errors.suggest_fix(error(errno.EBUSY, tmp_path))
+    assert f"Close the program that has {tmp_path} open" in advice
 
 
 def test_a_user_without_a_home_folder_gets_the_whole_path(monkeypatch):

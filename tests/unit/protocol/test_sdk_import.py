@@ -5,7 +5,7 @@ import sys
 
 IMPORT = """
 import sys
-from mcp_notarium.protocol.sdk_import import import_sdk
+from mcp_notarium.protocol.server import import_sdk
 import_sdk()
 import httpx
 """

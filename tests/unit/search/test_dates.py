@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.search.folding import fold, pieces
-from mcp_notarium.search.typed_words import find_dates
+from mcp_notarium.search.query_expansion import find_dates
 
 DAY = "18.03.2020"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.search.folding import fold, is_searchable, pieces
-from mcp_notarium.search.typed_words import MOST_PARTS, Unit, unit_of, units_of
+from mcp_notarium.search.query_expansion import MOST_PARTS, Unit, unit_of, units_of
 
 
 def spellings(text):

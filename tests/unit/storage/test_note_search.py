@@ -5,11 +5,11 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Tombstone
 from mcp_notarium.search import ranking
-from mcp_notarium.search.misspelling import distance
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import Query
 from mcp_notarium.storage import vocabulary
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.vocabulary import distance
 from support import corpus
 from support.cache_room import find as look
 from support.cache_room import second_connection, store, suggest

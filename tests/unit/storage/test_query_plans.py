@@ -84,7 +84,7 @@ def test_what_names_no_notes_is_read_in_index_order_without_sorting_all_notes(fi
 # statement itself (``5-ROW VALUES``) lists, what MATCH finds, and what a part of the statement has found; the vocabulary where a word finds nothing.
 SHORT = {
     *("page", "wanted", "json_each", "CONSTANT"),
-    *("note_counts", "search_index", "temp.index_terms"),
+    *("note_counts", "search_index", "temp.index_terms", "approvals"),
 }
 # Nothing here names the few notes that are possible: the narrow index is read, never the notes.
 OPEN = [

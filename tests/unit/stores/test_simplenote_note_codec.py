@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mcp_notarium.domain.note import Content, flags
 from mcp_notarium.errors import StoreProtocolError, UnfitContent
 from mcp_notarium.stores.json_answers import parse_json, to_json
+from mcp_notarium.stores.simplenote.kind import Urls, is_possible_id
 from mcp_notarium.stores.simplenote.note_codec import (
     compose_fields,
     etag_of,
@@ -25,7 +26,6 @@ from mcp_notarium.stores.simplenote.note_codec import (
     revision_from,
     version_of,
 )
-from mcp_notarium.stores.simplenote.urls import Urls, is_possible_id
 
 NO_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -23,9 +23,9 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.simplenote.kind import Urls
 from mcp_notarium.stores.simplenote.session import FIRST_PAUSE, LONGEST_PAUSE, RELOGIN_PAUSE, Tokens
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.urls import Urls
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import MemoryRecord, MemoryTokens, open_store
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.contract import PushStatus
 from mcp_notarium.stores.simplenote.store import SimplenoteStore
-from mcp_notarium.stores.simplenote.tag_objects import is_listed, tag_id
+from mcp_notarium.stores.simplenote.writes import is_listed, tag_id
 from notarium_devtools.simperium import Simulator
 from support.simplenote_client import pending, with_simulator
 
@@ -63,7 +63,7 @@ def test_close_does_not_wait_for_a_slow_tag_list(monkeypatch: pytest.MonkeyPatch
         async with asyncio.timeout(2):
             await store.close()
 
-    monkeypatch.setattr("mcp_notarium.stores.simplenote.tag_objects._CLOSING_SECONDS", 0.1)
+    monkeypatch.setattr("mcp_notarium.stores.simplenote.writes._CLOSING_SECONDS", 0.1)
     with_simulator(step, timeout=15)
 
 

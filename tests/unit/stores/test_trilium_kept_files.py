@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import NotariumError, NoteNotFound, StoreProtocolError, StoreRejected
+from mcp_notarium.stores.extensions import Restored
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
 from support.trilium_client import open_trilium
@@ -145,6 +146,6 @@ async def test_only_the_own_file_with_these_bytes_goes(sim, store):
     sim.faults.cut_after(method="DELETE", times=1)
     assert await store.discard_file(kept.id, digest)
     assert held(sim) == []
-    assert not await store.restore_file(kept.id, digest)
+    assert await store.restore_file(kept.id, digest) is Restored.LOST
     assert theirs.id in sim.document.attachments
     assert store.marks_of(kept.id)[0] in kept.link

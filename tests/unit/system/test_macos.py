@@ -1,5 +1,6 @@
 """macOS' page of the port, with its calls recorded; the files are real."""
 
+import errno
 import os
 
 import pytest
@@ -22,6 +23,12 @@ def test_each_flush_reaches_the_platter_or_else_the_drive(tmp_path, monkeypatch,
 
     getattr(MacOS(refuse), act)(place)
     assert plain == [1]
+
+    def fail(_file, _command):
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with pytest.raises(OSError, match="broken"):
+        getattr(MacOS(fail), act)(place)
 
 
 def test_debuggers_are_denied_with_the_arguments_of_the_manual():

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_notarium.system.windows import Windows, long_path
+from mcp_notarium.system.windows import Windows
+from mcp_notarium.system.windows_handles import long_path
 from mcp_notarium.system.windows_kernel import Kernel
 from support.simulated_windows import ADMINS, EVERYBODY, USER, Simulated
 
@@ -137,6 +138,26 @@ def test_a_link_is_not_followed_and_a_file_of_the_cloud_is_read(windows, model, 
         windows.open_regular(tmp_path / "none")
 
 
+def test_a_handle_is_closed_if_the_process_can_open_no_more_files(
+    windows, model, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_bytes(b"x")
+
+    def refuse(_handle, _flags):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(model, "descriptor", refuse)
+    for opens in (
+        lambda: windows.open_regular(tmp_path / "file"),
+        lambda: windows.open_regular(tmp_path / "file", follow=True),
+        lambda: windows.open_private(tmp_path / "new", os.O_RDWR | os.O_CREAT),
+        lambda: windows.open_top(tmp_path),
+    ):
+        with pytest.raises(OSError, match="too many"):
+            opens()
+    assert model._open == {}
+
+
 @pytest.mark.rule("locks")
 def test_locks_exclude_as_they_do_elsewhere_and_let_the_file_be_read(windows, model, tmp_path):
     path = tmp_path / "server.lock"
@@ -179,8 +200,9 @@ def test_a_file_that_stays_open_is_told_within_a_second_and_nothing_is_lost(
     old, new = tmp_path / "new.tmp", tmp_path / "keys.json"
     old.write_bytes(b"new")
     new.write_bytes(b"old")
-    with windows.open_regular(new), pytest.raises(PermissionError) as refused:
+    with windows.open_regular(new), pytest.raises(OSError, match="has it open") as refused:
         windows.move(old, new)
+    assert refused.value.errno == errno.EBUSY
     assert refused.value.filename == str(new)
     assert 0.5 < sum(pauses) <= 1
     assert (old.read_bytes(), new.read_bytes()) == (b"new", b"old")

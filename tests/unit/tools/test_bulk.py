@@ -302,7 +302,7 @@ async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_h
     caller = Caller(agrees=False)
     with pytest.raises(ConfirmationRequired):
         await act(harness, caller=caller, **asked)
-    assert "in 60 of these notes" in caller.asked[0]
+    assert "in all 60" in caller.asked[0]
     assert "and 55 more: no versions are kept" in caller.asked[0]
     assert len(caller.asked[0]) < 800
 

@@ -38,7 +38,14 @@ def test_refusal_names_the_argument_only_where_it_helps():
     waits = approval_error(
         "Delete?", approval_id="0a1b2c3d", command="mcp-notarium approve 0a1b2c3d"
     )
-    for error, said in ((denied, "deny"), (waits, "`mcp-notarium approve 0a1b2c3d`")):
+    alone = consent_error(ConsentMode.REFUSE, "Delete?", has_app=False)
+    assert "own app" in (denied.resolution_hint or "")
+    assert "own app" not in (alone.resolution_hint or "")
+    for error, said in (
+        (denied, "deny"),
+        (alone, "deny"),
+        (waits, "`mcp-notarium approve 0a1b2c3d`"),
+    ):
         assert said in (error.resolution_hint or "")
         assert "confirm: true" not in (error.resolution_hint or "")
 

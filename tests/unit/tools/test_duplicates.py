@@ -8,7 +8,7 @@ from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.storage.note_lookup import hash_of
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 from support.tool_harness import ToolHarness
 
 pytestmark = pytest.mark.anyio

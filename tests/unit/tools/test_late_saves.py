@@ -23,7 +23,7 @@ from mcp_notarium.stores.contract import Versions
 from mcp_notarium.tools import save
 from mcp_notarium.tools.requests import SaveRequest, TitledSaveRequest
 from mcp_notarium.tools.save_answer import LONGEST_LINE, MOST_SHOWN, NOT_ALL_SHOWN
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 from support.memory_client import Fault
 from support.sync_rig import quick_folder
 from support.tool_harness import Caller, ToolHarness

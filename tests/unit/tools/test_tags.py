@@ -18,7 +18,7 @@ from mcp_notarium.protocol.call_pipeline import success
 from mcp_notarium.tools import manage
 from mcp_notarium.tools import tags as tags_
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.tool_prefix import ToolNames
+from mcp_notarium.tools.tool import ToolNames
 from support.memory_client import Fault
 from support.tool_harness import Caller, ToolHarness
 

@@ -70,7 +70,18 @@ def test_the_next_export_removes_what_a_killed_one_has_left(tmp_path: Path) -> N
 
 def test_names_of_files_are_safe_everywhere_and_differ_in_more_than_case() -> None:
     taken: dict[str, int] = {}
-    titles = ["a/../b", "A B", "a   b", "", "...", "NUL.txt", "x" * 500, "\u202etxt.exe", "ß\0\n"]
+    titles = [
+        "a/../b",
+        "A B",
+        "a   b",
+        "",
+        "...",
+        "NUL.txt",
+        "x" * 500,
+        "\u202etxt.exe",
+        "ß\0\n",
+        "com¹",
+    ]
     made = [free_name("", title, ".md", taken) for title in titles]
     assert made[:6] == [
         "a .. b.md",
@@ -81,7 +92,7 @@ def test_names_of_files_are_safe_everywhere_and_differ_in_more_than_case() -> No
         "NUL_.txt.md",
     ]
     assert len(made[6]) == 63
-    assert made[7:] == ["txt.exe.md", "ß.md"]
+    assert made[7:] == ["txt.exe.md", "ß.md", "com¹_.md"]
 
 
 def test_a_zip_is_what_the_app_writes(tmp_path: Path) -> None:

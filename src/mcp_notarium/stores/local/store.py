@@ -35,8 +35,8 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile
-from mcp_notarium.stores.local import files
+from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored, Room
+from mcp_notarium.stores.local import attached_files
 from mcp_notarium.stores.local.kind import KIND
 
 MOST_LISTED = 500
@@ -68,11 +68,11 @@ class LocalStore:
         keeps_files=KIND.keeps_files,
     )
     codec_version = 1
-    largest_file = files.LARGEST
+    largest_file = attached_files.LARGEST
 
     def __init__(self, database: LentDatabase) -> None:
         self._db = database
-        self._files = files.NoteFiles(database)
+        self._files = attached_files.NoteFiles(database)
 
     async def list_page(
         self,
@@ -217,6 +217,10 @@ class LocalStore:
                 raise _not_found(revision.id)
             return self._files.keep(revision, name, kind, data, largest=self.largest_file)
 
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``."""
+        return self._files.find_room()
+
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """See ``KeepingStore.marks_of``."""
         return file_id, quote(file_id)
@@ -228,7 +232,7 @@ class LocalStore:
                 return False
             return self._files.discard(file_id, digest)
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         with self._db.join_or_begin(durable=True):
             return self._files.restore(file_id, digest)

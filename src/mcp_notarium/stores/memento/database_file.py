@@ -157,6 +157,11 @@ class DatabaseFile:
     def _connect(self) -> sqlite3.Connection:
         """Open a connection; it never makes a file, nor waits for a lock. Raises ``StoreUnavailable``."""
         self._identity()
+        if SYSTEM.is_held(self._path):  # defence: held-app-file-told =False
+            raise StoreUnavailable(
+                "another program has Memento's database file open, and does not share it",
+                resolution_hint=_TRY_AGAIN,
+            )
         connection = sqlite3.connect(
             f"file:{quote(os.fspath(self._path))}?mode=rw",  # defence: app-file-never-made rw=rwc
             uri=True,

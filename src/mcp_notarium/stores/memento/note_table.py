@@ -50,6 +50,7 @@ def touched(body: bytes) -> tuple[str, ...]:
 def find(row: Row, body: bytes) -> Replaced:
     """Return what a body replaces in a row of the columns ``touched``. Raises ``VersionConflict``: see ``find_replaced``."""
     made: dict[str, str] = json.loads(body)["made"]
+    # defence: app-pictures-stay =False
     if any(_digest(row.get(name)) != digest for name, digest in made.items()):
         raise VersionConflict("the note has changed in Memento since")
     new = {EMBEDDING: None} | read_change(body).columns
@@ -60,6 +61,13 @@ def find(row: Row, body: bytes) -> Replaced:
     native = to_json({"columns": pack_all(old), "made": unseen})
     becomes = to_json({"columns": pack_all({name: new.get(name) for name in old})})
     return Replaced(native, tuple(_missed(old, new)), becomes)
+
+
+def native_of(column: str, old: Value, new: Value) -> str:
+    """Return what sets a column as long as its value is still the old one; '' if that is the new one."""
+    if new == old:
+        return ""
+    return to_json({"columns": pack_all({column: new}), "made": {column: _digest(old)}}).decode()
 
 
 def name_parts(native: bytes) -> tuple[str, ...]:

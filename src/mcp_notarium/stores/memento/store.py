@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,19 +36,29 @@ from mcp_notarium.stores.contract import (
     check_not_withdrawn,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import ELSEWHERE, Attachment, NoteIndex, Replaced
 from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
-from mcp_notarium.stores.memento.kind import FIELDS, KIND
+from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.memento.pictures import list_pictures, read_picture
+from mcp_notarium.stores.memento.pictures import (
+    LARGEST,
+    add_picture,
+    is_elsewhere,
+    list_pictures,
+    read_picture,
+)
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_DIGITS = 24
 _LOOKS = 30
 """Looks at the file, at most, in one wait without news."""
+
+
+_DATA = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
+_MOST = 1000
 
 
 class MementoStore:
@@ -63,11 +74,13 @@ class MementoStore:
         titles=KIND.titles,
         spaced_tags=True,
         properties=KIND.properties,
-        fields=FIELDS,
+        fields=KIND.fields,
         revives=True,
         beside=note_codec.beside,
         attachments=True,
+        adds_pictures=KIND.adds_pictures,
     )
+    largest_file = LARGEST
     codec_version = note_codec.VERSION
     pause = 2.0
     """Seconds between two looks of a wait."""
@@ -94,10 +107,11 @@ class MementoStore:
     def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, number = attachment.id.partition("/")
-        data = read_picture(self._images(note_id), number)
+        data = read_picture(images := self._images(note_id), number)
         if data is None:
             raise NoteNotFound(
                 "Memento itself holds no such picture; one at another address is not fetched",
+                subcategory=ELSEWHERE if is_elsewhere(images, number) else None,
                 resolution_hint="It can be seen in Memento only; say so.",
             )
         return data if len(data) <= largest else None
@@ -109,6 +123,13 @@ class MementoStore:
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - no text shows a picture
         """See ``AttachmentStore.id_of_link``."""
         return ""
+
+    @in_thread
+    def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
+        """See ``PictureStore.with_picture``."""
+        images = self._images(note_id)
+        number, added = add_picture(images, kind, data)
+        return note_table.native_of("images", images, added), f"{note_id}/{number}"
 
     def _images(self, note_id: str) -> note_codec.Value:
         with self._file.reading() as opened:

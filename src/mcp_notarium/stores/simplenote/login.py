@@ -27,7 +27,7 @@ from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import read_text
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.simplenote import kind
-from mcp_notarium.stores.simplenote.urls import Urls
+from mcp_notarium.stores.simplenote.kind import Urls
 
 _LARGEST = 64 * 1024
 _HEADER_VALUE = re.compile(rb"[\x21-\x7e]{1,4096}")

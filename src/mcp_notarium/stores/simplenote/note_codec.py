@@ -26,8 +26,7 @@ from mcp_notarium.domain.note import Content, Properties, Revision, flags
 from mcp_notarium.errors import StoreProtocolError, UnfitContent
 from mcp_notarium.stores.contract import Entry, ListingPage
 from mcp_notarium.stores.json_answers import DEEPEST, deeper_than, to_json
-from mcp_notarium.stores.simplenote.kind import FIELDS, PROPERTIES
-from mcp_notarium.stores.simplenote.urls import is_possible_id
+from mcp_notarium.stores.simplenote.kind import FIELDS, PROPERTIES, is_possible_id
 
 VERSION = 2
 """One more with every change in what :func:`revision_from` makes of the same object, ``raw`` included."""

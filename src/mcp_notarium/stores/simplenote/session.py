@@ -32,13 +32,13 @@ from mcp_notarium.stores.context import AccountRecord, SampleNote, TokenStore
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.json_answers import parse_json
 from mcp_notarium.stores.simplenote import note_codec
+from mcp_notarium.stores.simplenote.kind import NOTES, Urls
 from mcp_notarium.stores.simplenote.login import (
     Authenticator,
     login_required,
     other_account,
     usable_in_header,
 )
-from mcp_notarium.stores.simplenote.urls import NOTES, Urls
 
 _UNKNOWN = frozenset({400, 404})
 """Other programs round the date of creation to a whole number."""
@@ -152,7 +152,7 @@ class _Refusal:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Tokens:
-    """Choose tokens for one account. ``clock`` gives seconds that nobody sets: it measures pauses."""
+    """Choose tokens for one account."""
 
     authenticator: Authenticator
     username: str
@@ -161,6 +161,7 @@ class Tokens:
     store: TokenStore
     owner: TokenOwner
     clock: Callable[[], float]
+    """Gives seconds that nobody sets: it measures pauses."""
 
     def __post_init__(self) -> None:
         """Begin without a token."""

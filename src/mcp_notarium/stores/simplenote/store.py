@@ -37,12 +37,10 @@ from mcp_notarium.stores.http_rules import ConnectionDropped
 from mcp_notarium.stores.json_answers import DEEPEST, AnswerTooLarge, parse_json, to_json
 from mcp_notarium.stores.simplenote import note_codec
 from mcp_notarium.stores.simplenote.change_feed_codec import changes_from
-from mcp_notarium.stores.simplenote.kind import FIELDS, KIND
+from mcp_notarium.stores.simplenote.kind import KIND, NOTES, Urls, is_possible_id
 from mcp_notarium.stores.simplenote.login import Authenticator
 from mcp_notarium.stores.simplenote.session import AccountSession, TokenOwner, Tokens
-from mcp_notarium.stores.simplenote.tag_objects import TagList
-from mcp_notarium.stores.simplenote.urls import NOTES, Urls, is_possible_id
-from mcp_notarium.stores.simplenote.writes import NoteWrites, version_in
+from mcp_notarium.stores.simplenote.writes import NoteWrites, TagList, version_in
 from mcp_notarium.threads import run_in_thread
 
 LARGEST_PAGE = 1000
@@ -78,7 +76,7 @@ class SimplenoteStore:
         versions=Versions.BY_ETAG,
         trash=KIND.trash,
         properties=KIND.properties,
-        fields=FIELDS,
+        fields=KIND.fields,
         keeps_dates=True,
         fixed_creation=True,
         shares_by_tag=True,

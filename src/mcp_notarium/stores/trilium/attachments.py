@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from mcp_notarium.domain.media_types import UNKNOWN, kind_of_name
+from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment

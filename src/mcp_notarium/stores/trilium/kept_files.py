@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from mcp_notarium.domain.characters import tag_key
-from mcp_notarium.domain.file_names import numbered
-from mcp_notarium.domain.media_types import UNKNOWN
+from mcp_notarium.domain.file_names import UNKNOWN, numbered
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.stores.extensions import KeptFile
 from mcp_notarium.stores.http import MIB, Reply, Request

@@ -32,7 +32,7 @@ from mcp_notarium.stores.extensions import Replaced
 from mcp_notarium.stores.http import Reply, Request, each
 from mcp_notarium.stores.json_answers import read_text, to_json
 from mcp_notarium.stores.trilium import note_codec
-from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject
+from mcp_notarium.stores.trilium.note_codec import ROOT, SHARE, NoteObject
 from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.session import TriliumSession, refusal_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
@@ -53,7 +53,8 @@ Branch = dict[str, Any]
 class Move(TypedDict, total=False):
     """Hold what a body says of a move: ids of the notes above, and what the new place has.
 
-    ``others``: places that stay. ``inherited``: the labels that the note gets there. ``position``: None is the end.
+    ``others``: places that stay. ``inherited``: the labels that the note gets there. ``position``: None is the end. ``public``: the
+    note becomes public there, and whoever asks for the move knows.
     """
 
     old: str
@@ -62,6 +63,32 @@ class Move(TypedDict, total=False):
     inherited: list[list[str]]
     prefix: str | None
     position: int | None
+    public: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Hold notes and all above them, with the ids of those right above each; and which of them are shared themselves."""
+
+    parents: Mapping[str, Sequence[str]]
+    shared: Collection[str]
+
+    def reaches_root(self, notes: Iterable[str]) -> bool:
+        """Tell whether a way leads up from one of these notes to the root."""
+        return ROOT in self._find_all(notes)
+
+    def is_public(self, *notes: str) -> bool:
+        """Tell whether one of these notes is shared, or one above it: Trilium publishes all that stands below a shared note."""
+        return not self._find_all(notes).isdisjoint(self.shared)
+
+    def _find_all(self, notes: Iterable[str]) -> set[str]:
+        seen, waiting = set[str](), [*notes]
+        while waiting:
+            one = waiting.pop()
+            if one not in seen:
+                seen.add(one)
+                waiting += self.parents.get(one, ())
+        return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +117,30 @@ class Moves:
         back["prefix"], back["position"] = branch.get("prefix"), branch.get("notePosition")
         return Replaced(to_json({"move": back}), (NAME,), to_json({"move": move}))
 
-    async def find_above(self, *note_ids: str) -> dict[str, list[str]]:
-        """Return notes and all above them, with the ids of those right above each.
+    async def find_above(self, *note_ids: str) -> Above:
+        """Return notes and all above them that are not Trilium's own.
 
         Raises ``NoteNotFound``, and ``StoreProtocolError`` for too many levels.
         """
         above: dict[str, list[str]] = {ROOT: []}
-        level = [one for one in note_ids if one != ROOT]
+        shared = set[str]()
+        level = [one for one in {*note_ids} if one != ROOT]
         for _ in range(_DEEPEST):
-            above |= dict(await each(level, self._read_parents))
+            for note_id, parents in await each(level, self._read_parents):
+                above[note_id] = [one for one in parents if not one.startswith("_")]
+                shared |= {note_id} if SHARE in parents else set()
             level = [*{up for one in level for up in above[one] if up not in above}]
             if not level:
-                return above
+                return Above(above, shared)
         raise StoreProtocolError("there are too many notes above this one")
 
     async def _read_parents(self, note_id: str) -> tuple[str, list[str]]:
         row = await self.reader.object(note_id, cached=False)
-        parents = [one for one in row.get("parentNoteIds") or () if isinstance(one, str)]
-        return note_id, [one for one in parents if not one.startswith("_")]
+        return note_id, [one for one in row.get("parentNoteIds") or () if isinstance(one, str)]
+
+    async def is_public(self, note_id: str) -> bool:
+        """Tell whether everybody may read a note."""
+        return (await self.find_above(note_id)).is_public(note_id)
 
     async def find_inside(
         self, note_id: str, body: bytes | None, tops: Collection[str]
@@ -117,11 +150,11 @@ class Moves:
         move: Move | None = said.get("move")
         if not note_id or move is not None:
             below = move["new"] if move is not None else said["parent"]
-            above = await self.find_above(below, *([note_id] if note_id else ()))
+            above = (await self.find_above(below, *([note_id] if note_id else ()))).parents
             others = [one for one in above.get(note_id, ()) if move and one != move["old"]]
             starts = [below, *others]
         else:
-            above, starts = await self.find_above(note_id), [note_id]
+            above, starts = (await self.find_above(note_id)).parents, [note_id]
         return {top for top in tops if _is_inside(starts, top, above)}
 
     async def carry_out(self, note: NoteObject, move: Move) -> NoteObject:
@@ -132,7 +165,6 @@ class Moves:
         begun = move["new"] in note.places
         try:
             if not begun:
-                await self._require_fit(note, move)
                 await self._add(note, move)
                 begun = True
             old: Branch = {}
@@ -154,15 +186,21 @@ class Moves:
         except NoteNotFound:
             raise _unfit_error(_GONE) from None
         # defence: no-note-below-itself
-        if note.id in above:
+        if note.id in above.parents:
             raise _unfit_error(_BELOW_ITSELF)
-        if not _is_reachable([move["new"]], above):
+        if not above.reaches_root([move["new"]]):
             raise _unfit_error("the note to move it below is one of Trilium's own")
+        # defence: published-only-if-asked =False
+        if above.is_public(move["new"]) and not (
+            move.get("public") or await self.is_public(note.id)
+        ):
+            raise public_error()
 
     async def _add(self, note: NoteObject, move: Move) -> None:
-        """Make the second place. The same request again changes nothing."""
+        """Make the second place, if it is fit at this moment. The same request again changes nothing."""
         row = await self.reader.object(note.id, cached=False)
         old = await self._read_branch(row, move["old"])
+        await self._require_fit(note, move)
         await self._place(note.id, move["new"], old | _kept(move))
 
     async def _place(self, note_id: str, parent: str, said: Branch) -> None:
@@ -272,7 +310,7 @@ class Moves:
         """Put a moved note back if the one above it was moved below it at this moment."""
         above = await self.find_above(*note.places)
         # defence: moved-note-is-reached
-        if not _is_reachable(note.places, above):
+        if not above.reaches_root(note.places):
             await self._place(note.id, move["old"], old)
             await self._take_back(note.id, move, _unfit_error(_BELOW_ITSELF))
 
@@ -322,17 +360,6 @@ def _is_inside(starts: Iterable[str], top: str, above: Mapping[str, Sequence[str
     return found
 
 
-def _is_reachable(notes: Iterable[str], above: Mapping[str, Sequence[str]]) -> bool:
-    """Tell whether a way leads up from one of these notes to the root."""
-    seen, waiting = set[str](), [*notes]
-    while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
-            waiting += above.get(one, ())
-    return ROOT in seen
-
-
 def _kept(move: Move) -> Branch:
     """Return what a place is to have that a note comes back to."""
     kept: Branch = {"prefix": move["prefix"]} if "prefix" in move else {}
@@ -346,6 +373,15 @@ def has_arrived(note: NoteObject, move: Move) -> bool:
 
 def _elsewhere_error(row: Mapping[str, Any]) -> VersionConflict:
     return VersionConflict("the note has got another place", details={"id": row["noteId"]})
+
+
+def public_error() -> NotariumError:
+    """Return the error for a note that would become public, and nobody was asked."""
+    return StoreRejected(
+        "the note would be public there, for the note above was shared just now; nothing was saved",
+        subcategory="public",
+        resolution_hint="Repeat the call if the user wants that: then they are asked about it.",
+    )
 
 
 def _unfit_error(why: str) -> NotariumError:

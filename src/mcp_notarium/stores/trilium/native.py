@@ -215,9 +215,12 @@ class NativeTrilium:
             raise _no_note_error(note_id)
         return note
 
-    def given_below(self, parent: TreeNote, text: str, *, kind: str, title: str | None) -> Content:
+    async def given_below(
+        self, parent: TreeNote, text: str, *, kind: str, title: str | None
+    ) -> Content:
         """Make the content of a new note below another. Raises ``InvalidRequest`` for an unknown kind."""
-        return note_codec.given_below(parent, text, kind=kind, title=title)
+        public = await self._moves.is_public(parent.id)
+        return note_codec.given_below(parent, text, kind=kind, title=title, public=public)
 
     def require_shown(self, note: TreeNote) -> None:
         """Raise ``VersionConflict`` if the note's text has changed since a tool has shown it."""

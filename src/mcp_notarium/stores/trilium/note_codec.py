@@ -24,6 +24,10 @@ from mcp_notarium.stores.trilium.label_order import arrange
 
 VERSION = 2
 ROOT = "root"
+SHARE = "_share"
+"""Trilium's own note: all that stands below it is published."""
+SHARE_LOGIN = "shareCredentials"
+"""The label whose value is a name and password for a published note."""
 HTML = "text"
 _JSON = "application/json"
 OWN_IMAGES = ("api/attachments/", "api/images/")
@@ -299,8 +303,10 @@ def forms(base: Revision, body: bytes) -> tuple[dict[str, str], dict[str, str]]:
     return ({"HTML": html}, {"HTML": made["content"]}) if changes else ({}, {})
 
 
-def given_below(parent: TreeNote, text: str, *, kind: str, title: str | None) -> Content:
-    """Return the content of a new note below another. Raises ``InvalidRequest``."""
+def given_below(
+    parent: TreeNote, text: str, *, kind: str, title: str | None, public: bool
+) -> Content:
+    """Return the content of a new note below another; ``public``: everybody may read it. Raises ``InvalidRequest``."""
     if kind not in MIMES:
         raise InvalidRequest(
             "A note of this type cannot be made here.",
@@ -309,7 +315,8 @@ def given_below(parent: TreeNote, text: str, *, kind: str, title: str | None) ->
         )
     labels = parent.passed_on
     inherited = [list(one) for one in labels]
-    content = given(text, None, type=kind, mime=MIMES[kind], parent=parent.id, inherited=inherited)
+    place = {"parent": parent.id, "inherited": inherited} | ({"public": True} if public else {})
+    content = given(text, None, type=kind, mime=MIMES[kind], **place)
     tags = tuple(dict.fromkeys(name for name, _ in labels))
     return replace(content, title=title, tags=tags, properties=values_of(labels))
 
@@ -371,6 +378,7 @@ def compose(base: Revision | None, content: Content) -> dict[str, Any]:
     link = {"template": held["template"]} if base is None and "template" in held else {}
     return {
         "parent": held.get("parent", ROOT),
+        **({"public": True} if base is None and "public" in said else {}),
         "type": held["type"],
         "mime": held["mime"],
         "title": title,

@@ -37,7 +37,8 @@ class Placing:
     async def place(self, note: TreeNote) -> TreePlace:
         """Return a note as a place for others."""
         above = await self.moves.find_above(note.id)
-        return TreePlace(note.id, _passed_on(note), note.tags_understood, above)
+        public = above.is_public(note.id)
+        return TreePlace(note.id, _passed_on(note), note.tags_understood, above.parents, public)
 
     async def find_move(self, note: TreeNote, place: TreePlace, *, strict: bool) -> Move | None:
         """Return what takes a note to a place; None: it stands there. ``note``: as the server has just answered it. See ``TreeReads.moved``."""
@@ -62,7 +63,21 @@ class Placing:
         labels = [(name, value) for _, kind, name, value in after if kind == _LABEL]
         inherited = [list(one) for one in note_codec.shown_labels(labels)]
         others = [one.id for one in people if one is not old[0]]
-        return Move(old=old[0].id, new=place.id, others=others, inherited=inherited)
+        move = Move(old=old[0].id, new=place.id, others=others, inherited=inherited)
+        if place.public and not await self._is_as_public(note, parents, now, after):
+            move["public"] = True
+        return move
+
+    async def _is_as_public(
+        self, note: TreeNote, parents: list[TreeNote], now: list[Key], after: list[Key]
+    ) -> bool:
+        """Tell whether everybody may read a note already who could at its new place, as far as places tell that are not hidden."""
+        seen = [one.id for one in parents if self.sees(one)]
+        if note_codec.SHARE not in note.parents:
+            above = await self.moves.find_above(*seen)
+            if not above.is_public(*seen):
+                return False
+        return _passwords(now) in ([], _passwords(after))
 
     async def _read(self, note_id: str) -> TreeNote:
         try:
@@ -121,6 +136,10 @@ def _require_clear(note: TreeNote, changes: set[Key], place: TreePlace) -> None:
         raise NoteLeft(
             "Notes stand below it that would get other labels, and rules go by these: ask the user to move it."
         )
+
+
+def _passwords(keys: list[Key]) -> list[str]:
+    return sorted(value for _, _, name, value in keys if name == note_codec.SHARE_LOGIN)
 
 
 def _keys(note: TreeNote) -> list[Key]:

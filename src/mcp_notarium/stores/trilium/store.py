@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
+from mcp_notarium.domain.published import Published
 from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
@@ -35,7 +36,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
-from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced
+from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Replaced, Restored, Room
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
@@ -55,6 +56,7 @@ from mcp_notarium.stores.trilium.session import (
     date_of,
     value_of,
 )
+from mcp_notarium.stores.trilium.sharing import Sharing
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.stores.trilium.writes import NoteWrites
 
@@ -80,6 +82,7 @@ class TriliumStore:
         keeps_files=KIND.keeps_files,
         tree=KIND.tree,
         moves=True,
+        publishes=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,
         form_losses=note_codec.form_losses,
@@ -110,6 +113,7 @@ class TriliumStore:
         self._reader = NoteReader(self._session, urls)
         self._probe = ChangeProbe(session, self._session, urls, self._reader)
         self._moves = Moves(self._session, urls, self._reader)
+        self._sharing = Sharing(self._reader, urls, self._moves)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
         self._attachments = AttachmentReader(self._session, urls)
         self._files = AttachmentWriter(self._session, urls, self._reader, self._attachments)
@@ -216,6 +220,10 @@ class TriliumStore:
             )
         return await self._files.keep(revision.id, name, kind, data)
 
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the server's."""
+        return Room()
+
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """See ``KeepingStore.marks_of``: the id of the attachment, which no other one has."""
         return (file_id.partition("/")[2],)
@@ -225,10 +233,11 @@ class TriliumStore:
         note_id, _, name = file_id.partition("/")
         return await self._files.discard(note_id, name, digest)
 
-    async def restore_file(self, file_id: str, digest: str) -> bool:
-        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there."""
+    async def restore_file(self, file_id: str, digest: str) -> Restored:
+        """See ``KeepingStore.restore_file``: the link has brought it back, if it is still there. Nobody else makes one of its id."""
         note_id, _, name = file_id.partition("/")
-        return await self._files.has(note_id, name, digest)
+        there = await self._files.has(note_id, name, digest)
+        return Restored.BACK if there else Restored.LOST
 
     # The calendar
 
@@ -282,6 +291,16 @@ class TriliumStore:
     ) -> set[str]:
         """See ``MovingStore.find_inside``."""
         return await self._moves.find_inside(note_id, body, tops)
+
+    # Sharing
+
+    async def find_published(self, base: Revision | None, content: Content) -> Published | None:
+        """See ``PublishingStore.find_published``."""
+        return await self._sharing.find_published(base, content)
+
+    async def find_public_day(self, day: str) -> str:
+        """See ``PublishingStore.find_public_day``."""
+        return await self._sharing.find_public_day(day)
 
     # Composing
 

@@ -28,8 +28,8 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus
 from mcp_notarium.stores.http import Reply, Request
 from mcp_notarium.stores.trilium import note_codec, write_steps
-from mcp_notarium.stores.trilium.moves import Moves
-from mcp_notarium.stores.trilium.note_codec import NoteObject, is_possible_id
+from mcp_notarium.stores.trilium.moves import Moves, public_error
+from mcp_notarium.stores.trilium.note_codec import ROOT, NoteObject, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
     LARGEST_CONTENT,
     NoteReader,
@@ -137,9 +137,19 @@ class NoteWrites:
         try:
             made = await self.reader.note(write.note_id)
         except NoteNotFound:
+            await self._require_told(body)
             steps = write_steps.creation(self.urls, write.note_id, body, write.write_id)
             return await self._carry_out(write.note_id, body, steps)
         return Acknowledgement(await self.reader.revision(made), PushStatus.REPEATED)
+
+    async def _require_told(self, body: dict[str, Any]) -> None:
+        """Raise ``StoreRejected`` for a new note that would be public, and the body does not say so."""
+        if "public" in body or body["parent"] == ROOT:
+            return
+        with suppress(NoteNotFound):  # the server says that better
+            # defence: made-public-only-if-asked =False
+            if await self.moves.is_public(body["parent"]):
+                raise public_error()
 
     async def _carry_out(
         self,

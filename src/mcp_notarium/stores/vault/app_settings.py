@@ -1,29 +1,35 @@
-"""Read from the settings of Obsidian and Logseq where a vault keeps its daily notes, templates and attachments.
+"""Read what the settings of Obsidian and Logseq say of a vault: places of notes and files, and types of properties.
 
 The files are opened as notes are: no link is followed, no other file is read, and no more than a bounded part. A setting that
-is missing or cannot be read is the app's default.
+is missing or cannot be read is the app's default; a type that is not known counts as none. Each call that needs a setting
+reads it again, and nothing of the files is logged.
+
+Logseq's settings are EDN. Maps become dictionaries, whose keywords keep their colon (``":journals-directory"``); lists, vectors and sets become lists;
+symbols, numbers and characters stay as they are written. Of a tagged value the tag is left out.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
+from mcp_notarium.domain.properties import FORMS
 from mcp_notarium.errors import InvalidRequest, StoreRejected
-from mcp_notarium.markup.edn import NotEdn, read_edn
-from mcp_notarium.markup.logseq_templates import PAGE_TITLE_FORMAT
-from mcp_notarium.markup.templates import DATE_FORMAT, TIME_FORMAT
+from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
 from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
 from mcp_notarium.stores.vault.paths import split_path
+from mcp_notarium.system import SYSTEM
 
 LARGEST = 256 * 1024
 """Bytes of a file of settings that is read; a larger one counts as missing."""
@@ -34,6 +40,23 @@ _ASSETS = "assets"
 _MARKDOWN = ".md"
 _NOT_IN_PATHS = re.compile(r'[\x00-\x1f\x7f:*?"<>|]')
 """What Obsidian puts into the name of no file."""
+
+
+_DEEPEST = 32
+_TOKEN = re.compile(
+    r"""(?P<blank>[\s,]+|;[^\n]*)|(?P<text>\#?"(?:[^"\\]|\\.)*+")|(?P<drop>\#_)|(?P<open>\#?[{(\[])|(?P<close>[)}\]])"""
+    r"""|(?P<tag>\#[\w.?/-]+)|(?P<word>\\.[\w]*|[^\s,;"(){}\[\]]+)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r"}
+_CLOSING = {"{": "}", "(": ")", "[": "]"}
+
+
+_FILE = "types.json"
+_MOST = 5_000
+"""Properties whose types are read."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +74,18 @@ _FORMS: Mapping[str, _Target] = {"relative": "relative", "absolute": "absolute"}
 
 @dataclass(frozen=True, slots=True)
 class AttachmentSettings:
-    """Hold where the app puts attachments of a note, and how it links to them.
-
-    ``folder``: as a path from the top; '' is the top. ``wiki``: by wikilinks. ``target``: what a link names the file by. ``named``: a
-    link shows the name of the file. ``embeds_all``: also what is no picture.
-    """
+    """Hold where the app puts attachments of a note, and how it links to them."""
 
     folder: str
+    """As a path from the top; '' is the top."""
     wiki: bool
+    """Whether links are wikilinks."""
     target: _Target
+    """What a link names the file by."""
     named: bool
+    """A link shows the name of the file."""
     embeds_all: bool
+    """Whether it also embeds what is no picture."""
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
@@ -257,3 +281,107 @@ def _nowhere(message: str) -> InvalidRequest:
         resolution_hint="Ask the user to correct folder and date format of daily notes in their app. Any other note has its "
         "own id.",
     )
+
+
+class NotEdn(ValueError):
+    """The text is no EDN that can be read."""
+
+
+def read_edn(text: str) -> Any:
+    """Return the first value of a text; None if there is none. Raises ``NotEdn``."""
+    tokens = _tokens(text)
+    return next(_values(tokens, None, 0), None)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise NotEdn("a text that does not end")
+        at = found.end()
+        if (kind := found.lastgroup) != "blank":
+            yield str(kind), found[0]
+
+
+def _values(tokens: Iterator[tuple[str, str]], closing: str | None, depth: int) -> Iterator[Any]:
+    """Yield the values up to the closing bracket."""
+    if depth > _DEEPEST:
+        raise NotEdn("nested too deep")
+    dropped = 0
+    for kind, token in tokens:
+        if kind == "drop":
+            dropped += 1
+            continue
+        if kind == "tag":
+            continue
+        if kind == "close":
+            if token != closing:
+                raise NotEdn("brackets that do not fit")
+            return
+        value = _value(kind, token, tokens, depth)
+        if dropped:
+            dropped -= 1
+        else:
+            yield value
+    if closing is not None:
+        raise NotEdn("a bracket that is not closed")
+
+
+def _value(kind: str, token: str, tokens: Iterator[tuple[str, str]], depth: int) -> Any:
+    if kind == "text":
+        return _ESCAPED.sub(_unescaped, token.removeprefix("#")[1:-1])
+    if kind != "open":
+        return token
+    within = list(_values(tokens, _CLOSING[token[-1]], depth + 1))
+    return (
+        within
+        if not token.startswith("{")
+        else {
+            key: value
+            for key, value in zip(within[::2], within[1::2], strict=False)
+            if isinstance(key, str)
+        }
+    )
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    name = found[1]
+    return chr(int(name[1:], 16)) if len(name) > 1 else _CHARACTERS.get(name, name)
+
+
+class PropertyTypes:
+    """Read the types, and log once that they cannot be read, until they can."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def read(self, root: int) -> dict[str, str]:
+        """Return the type of each property by the key of its name; none if the file is not there or cannot be read."""
+        types = (read_json(root, _FILE) or {}).get("types")
+        if isinstance(types, Mapping):
+            self._told = False
+            named = [*types.items()][:_MOST]
+            return {
+                tag_key(name.strip()): kind
+                for name, kind in named
+                if isinstance(kind, str) and kind in FORMS
+            }
+        if not self._told and _is_there(root):
+            self._told = True
+            _LOG.warning(
+                "the types of properties in .obsidian/types.json cannot be read, and are not used"
+            )
+        return {}
+
+
+def _is_there(root: int) -> bool:
+    try:
+        folder = open_folder(root, [OBSIDIAN], exact=False)
+        try:
+            SYSTEM.look(folder, _FILE)
+        finally:
+            os.close(folder)
+    except OSError:
+        return False
+    return True

@@ -8,14 +8,14 @@ import re
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import unescape
 from urllib.parse import unquote
 
 from yaml import ScalarEvent, YAMLError
 
-from mcp_notarium.domain.media_types import kind_of_name
+from mcp_notarium.domain.file_names import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
 from mcp_notarium.markup.front_block import find_block, text_start
 from mcp_notarium.markup.front_matter import LARGEST, parse_events
@@ -99,11 +99,9 @@ class ShownNames:
     def __init__(self) -> None:
         self._read: dict[Place, tuple[State, frozenset[str]]] = {}
 
-    def read(
-        self, root: int, files: Iterable[Found], *, but_of: Collection[str]
-    ) -> tuple[set[str], list[str]]:
+    def read(self, root: int, files: Iterable[Found]) -> tuple[set[str], list[str]]:
         """See ``FolderStore.read_file_names``."""
-        wanted = {one.place: one for one in files if one.is_note and one.path not in but_of}
+        wanted = {one.place: one for one in files if one.is_note}
         kept = {place: one for place, one in self._read.items() if place in wanted}
         unread: list[str] = []
         for place, found in wanted.items():

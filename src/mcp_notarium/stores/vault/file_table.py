@@ -45,18 +45,18 @@ _TEMPORARY = ".notarium-"
 
 
 class Found(NamedTuple):
-    """Hold what a look at a file has shown. ``state`` is another one after any change of it.
-
-    ``is_note``: it is a regular file with one name, and its path can be an id. ``evicted``: its content is at iCloud
-    only, and ``state`` may be that of the file in its place. ``weight`` is its part of the cursor.
-    """
+    """Hold what a look at a file has shown."""
 
     path: str
     trash: bool
     state: State
+    """Another one after any change of it."""
     is_note: bool
+    """It is a regular file with one name, and its path can be an id."""
     evicted: bool
+    """Its content is at iCloud only, and ``state`` may be that of the file in its place."""
     weight: int
+    """Its part of the cursor."""
 
     @property
     def place(self) -> Place:

@@ -63,16 +63,14 @@ _MOST_NAMES = 10_000
 
 @dataclass(frozen=True)
 class NoteFile:
-    """Hold a file as it was read or written: its text, its state, and what names it beyond its path.
-
-    ``noted``: when its note was made, if a save has written the file anew since.
-    """
+    """Hold a file as it was read or written: its text, its state, and what names it beyond its path."""
 
     data: bytes
     text: str
     found: FileState
     identity: str | None
     noted: float | None = None
+    """When its note was made, if a save has written the file anew since."""
 
     @property
     def created(self) -> float:
@@ -512,7 +510,7 @@ def _temporary_file(parent: int, name: str, *, private: bool) -> Iterator[Binary
 
 def _flush(file: BinaryIO) -> None:
     file.flush()
-    os.fsync(file.fileno())
+    SYSTEM.flush(file.fileno())
 
 
 def _copy_rights(parent: int, name: str, to: int) -> None:

@@ -1,12 +1,16 @@
-"""Declare the vault: its setting, what names an account, what the sandbox must allow.
+"""Declare the vault: its setting, the vaults that apps know, what names an account, what the sandbox must permit.
 
 Every start imports this module, so it imports what opens files only when that is asked for.
+
+Of the vaults that apps know, only folders that are there are returned. A list that cannot be read is as good as none.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
 
 PATH = "VAULT_PATH"
 _OTHERS_WRITE = "Other users of this machine can write the folder of the vault, and so what agents read. To change that: {}"
+
+
+_MOST_BYTES = 4 * 1024 * 1024
+_LIST = "obsidian.json"
+_GRAPH, _SUFFIX = "logseq_local_", ".transit"
+_MOST_PLACES = 30
 
 
 def folder_of(settings: StoreSettings) -> Path:
@@ -75,9 +85,8 @@ def _takes_id(note_id: str) -> bool:
 
 
 def _places(environ: Mapping[str, str]) -> tuple[Place, ...]:
-    from mcp_notarium.stores.vault import app_vaults  # noqa: PLC0415 - only `setup` asks
 
-    return app_vaults.find_places(environ)
+    return find_places(environ)
 
 
 async def _describe(store: Store) -> str:
@@ -112,3 +121,57 @@ KIND = StoreKind(
     native_toolset="vault",
     native=lambda store, index: cast("VaultStore", store).native(index),
 )
+
+
+def find_places(environ: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return the places, those that were opened last first, each once."""
+    found: dict[Path, Place] = {}
+    for one in (*_vaults(environ), *_graphs()):
+        with suppress(OSError, ValueError):
+            path = Path(one.path)
+            if path.is_absolute() and path.is_dir():
+                found.setdefault(path.resolve(), one)
+    return tuple(found.values())[:_MOST_PLACES]
+
+
+def _vaults(environ: Mapping[str, str]) -> Iterator[Place]:
+    for folder in _obsidian_folders(environ):
+        yield from _read_list(folder / _LIST)
+
+
+def _read_list(path: Path) -> list[Place]:
+    """Return the vaults of a list: ``{"vaults": {ID: {"path": ..., "ts": milliseconds, "open": true}}}``."""
+    from mcp_notarium.files.private_files import open_regular  # noqa: PLC0415 - only `setup` asks
+
+    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        with open_regular(path, follow=True) as file:
+            rows = list(json.loads(file.read(_MOST_BYTES))["vaults"].values())
+        rows = [one for one in rows if isinstance(one.get("path"), str)]
+        rows.sort(
+            key=lambda one: (one.get("open") is True, float(one.get("ts") or 0)), reverse=True
+        )
+        return [Place(one["path"], _name(one["path"]), "Obsidian") for one in rows]
+    return []
+
+
+def _obsidian_folders(environ: Mapping[str, str]) -> list[Path]:
+    home = Path.home()
+    return [
+        SYSTEM.app_folder(environ) / "obsidian",
+        home / ".var/app/md.obsidian.Obsidian/config/obsidian",
+        home / "snap/obsidian/current/.config/obsidian",
+    ]
+
+
+def _graphs() -> Iterator[Place]:
+    """Yield Logseq's graphs of files: the name of each cache is the path of the graph."""
+    with suppress(OSError):
+        caches = list((Path.home() / ".logseq/graphs").glob(f"{_GRAPH}*{_SUFFIX}"))
+        for one in sorted(caches, key=lambda path: path.stat().st_mtime, reverse=True):
+            written = one.name.removeprefix(_GRAPH).removesuffix(_SUFFIX)
+            path = written.replace("+3A+", ":").replace("++", "/")
+            yield Place(path, _name(path), "Logseq")
+
+
+def _name(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path

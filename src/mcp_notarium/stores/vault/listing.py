@@ -38,15 +38,13 @@ class FullListing:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold what was read of a file in one state; ``digest`` "": it is no note.
-
-    ``evicted``: its content was at iCloud only by then, and what was read of it is older.
-    """
+    """Hold what was read of a file in one state; ``digest`` "": it is no note."""
 
     state: State
     digest: str
     identity: str | None
     evicted: bool = False
+    """Its content was at iCloud only by then, and what was read of it is older."""
 
 
 class KnownFiles:

@@ -17,6 +17,7 @@ from mcp_notarium.errors import (
     NoteReadOnly,
     OutcomeUnknown,
     StoreRejected,
+    StoreUnavailable,
     VersionConflict,
 )
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
@@ -82,8 +83,8 @@ class NoteWriter:
     def _remove(self, root: int, path: str, etag: str) -> None:
         try:
             place, held = self._listing.find(root, path)
-        except NotANote:
-            raise _changed_error(path) from None
+        except NotANote as error:
+            raise _refusal(path, error) from None
         if not place[1]:
             raise StoreRejected(
                 "the note is not in the trash; nothing was deleted", resolution_hint=TRASH_FIRST
@@ -141,8 +142,8 @@ class NoteWriter:
         """Write the text, then move the file. A repeated write goes on where it has stopped."""
         try:
             place, held = self._listing.find(root, write.note_id)
-        except NotANote:
-            raise _changed_error(write.note_id) from None
+        except NotANote as error:
+            raise _refusal(write.note_id, error) from None
         renames = body.path not in (None, write.note_id)
         if renames or place[1] != body.trash or held.data != body.text.encode():
             with open_parent(root, place[0], trash=place[1]) as (parent, name):
@@ -246,7 +247,9 @@ class NoteWriter:
                 written, displaced, certain = file_writer.replace_file(
                     parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
                 )
-            except (NotANote, FileExistsError):  # or somebody has put a file there meanwhile
+            except NotANote as error:
+                raise _refusal(path, error) from None
+            except FileExistsError:  # somebody has put a file there meanwhile
                 raise _changed_error(path) from None
         other: Revision | None = note_codec.revision_of(place, displaced)
         if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
@@ -350,3 +353,11 @@ def _spelling_error() -> StoreRejected:
 
 def _changed_error(path: str) -> VersionConflict:
     return VersionConflict("the file has changed", details={"id": path})
+
+
+def _refusal(path: str, error: NotANote) -> NotariumError:
+    """Return why a file that cannot be read now is not changed either; one that became something else has changed."""
+    if isinstance(error, Evicted):  # defence: file-in-use-is-no-change =False
+        said = f"{error.message}; nothing was changed"
+        return StoreUnavailable(said, resolution_hint=error.resolution_hint)
+    return _changed_error(path)

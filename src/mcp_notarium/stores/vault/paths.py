@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from mcp_notarium.domain.file_names import DEVICES
+
 TRASH = ".trash"
 """Where Obsidian puts what it deletes. Notes there keep their path below it."""
 ENDINGS = (".md", ".markdown")
@@ -22,9 +24,7 @@ _DEEPEST = 64
 _LONGEST_TITLE = 100
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f\\:*?"<>|#^\[\]\u2028\u2029]+')
 """What Windows refuses in a name, and what ends a name inside ``[[...]]``."""
-_RESERVED = re.compile(
-    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|node_modules)(?=\.|$)", re.IGNORECASE
-)
+_RESERVED = re.compile(rf"({DEVICES}|node_modules)(?=\.|$)", re.IGNORECASE)
 """Names of devices on Windows, with any ending, and of the folders that hold no notes."""
 UNTITLED = "Untitled"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -45,10 +45,14 @@ from mcp_notarium.stores.extensions import (
     DayPlace,
     KeptFile,
     NoteIndex,
+    Restored,
+    Room,
     TemplateSettings,
 )
-from mcp_notarium.stores.vault import app_settings, attached_files, kept_files, note_codec
+from mcp_notarium.stores.vault import app_settings, attached_files, attachment_writer, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
+from mcp_notarium.stores.vault.app_settings import PropertyTypes
+from mcp_notarium.stores.vault.attachment_writer import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.file_table import FileTable, Found, Watch
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import Evicted, InUse, NotANote, VaultFolder, list_files
@@ -57,9 +61,7 @@ from mcp_notarium.stores.vault.listing import FullListing, Known, Listing
 from mcp_notarium.stores.vault.native import NativeVault, NotePages
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.stores.vault.other_files import move_other_file, remove_empty_folders
 from mcp_notarium.stores.vault.paths import TRASH, Name, Place, is_in_trash
-from mcp_notarium.stores.vault.property_types import PropertyTypes
 from mcp_notarium.threads import in_thread, run_in_thread
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ class VaultStore:
         max_note_bytes=_MIB,
     )
     codec_version = note_codec.VERSION
-    largest_file = kept_files.LARGEST
+    largest_file = attachment_writer.LARGEST
     shortest_pause = 2.0
     """Seconds between two looks at all files of a wait, at least; in a large vault more. A listing, or a question
     whether anything has changed, believes events for so long."""
@@ -155,14 +157,15 @@ class VaultStore:
             return self._file_names.resolve(root, folders, links, sees)
 
     @in_thread
-    def read_file_names(self, *, but_of: Collection[str]) -> tuple[set[str], list[str]]:
+    def read_file_names(self, *, but_of: Mapping[str, str | None]) -> tuple[set[str], list[str]]:
         """See ``FolderStore.read_file_names``."""
         with self._folder.opened() as root:
             with self._looking:
                 self._look(root, within=self.shortest_pause)
-                files = [*self._table.files.values()]
+                found = [*self._table.files.values()]
+            files = [one for one in found if not self._is_as_told(one, but_of)]
             with self._reading:
-                return self._shown_names.read(root, files, but_of=but_of)
+                return self._shown_names.read(root, files)
 
     @in_thread
     def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
@@ -190,9 +193,13 @@ class VaultStore:
             settings = app_settings.read_attachment_settings(root, revision.id)
             files = partial(self._all_files, root)
             with self._keeping:
-                return kept_files.keep(
+                return attachment_writer.keep(
                     root, revision.id, name, data, settings=settings, files=files
                 )
+
+    async def find_room(self) -> Room:
+        """See ``KeepingStore.find_room``: the disk's."""
+        return Room()
 
     def _all_files(self, root: int) -> list[str]:
         return [path for one in self._living_folders(root) for path in list_files(root, one)]
@@ -206,13 +213,13 @@ class VaultStore:
     def discard_file(self, file_id: str, digest: str) -> bool:
         """See ``KeepingStore.discard_file``."""
         with self._folder.opened() as root:
-            return kept_files.discard(root, file_id, digest)
+            return attachment_writer.discard(root, file_id, digest)
 
     @in_thread
-    def restore_file(self, file_id: str, digest: str) -> bool:
+    def restore_file(self, file_id: str, digest: str) -> Restored:
         """See ``KeepingStore.restore_file``."""
         with self._folder.opened() as root:
-            return kept_files.restore(root, file_id, digest)
+            return attachment_writer.restore(root, file_id, digest)
 
     def _living_folders(self, root: int) -> list[str]:
         with self._looking:
@@ -364,6 +371,16 @@ class VaultStore:
             else:
                 self._listing.remember_unreadable(one, evicted=isinstance(error, Evicted))
             raise
+
+    def _is_as_told(self, one: Found, told: Mapping[str, str | None]) -> bool:
+        etag = told.get(one.path, "")
+        if not etag:
+            return etag is None
+        known = self._listing.known(one)
+        # defence: changed-note-may-show-file =True
+        return known is not None and etag == note_codec.etag_of(
+            known.digest, one.path, trash=one.trash
+        )
 
     def _entry(self, root: int, one: Found) -> Entry:
         known = self._listing.known(one)

@@ -85,7 +85,7 @@ async def delete(app: App, request: DeleteNoteRequest, call: CallContext) -> Pla
 
     note = await remove_note(app, request.id, call, find, asks=False)
     text = answers.encode({"success": True, "message": "Note deleted"})
-    return PlainAnswer(text=text, notes=(note.id,))
+    return PlainAnswer(text=text, notes=(note.id,), from_notes=False)
 
 
 async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:

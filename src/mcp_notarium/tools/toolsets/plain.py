@@ -2,7 +2,7 @@
 
 They work on the same notes as our tools, for stores whose notes have titles and short ids. A note in the
 trash does not exist for them, and ``DeleteNote`` moves one there. Each stands for a tool of ours in the
-policy. Answers are exact strings of the contract (``plain_text``); errors are protocol errors whose
+policy. Answers are exact strings of the contract (``plain_answers``); errors are protocol errors whose
 message is such a string.
 """
 
@@ -27,8 +27,8 @@ from mcp_notarium.tools.save import Draft, carry_out, make_draft
 from mcp_notarium.tools.save_checks import check_title
 from mcp_notarium.tools.sync_notice import wait_for_notes
 from mcp_notarium.tools.tool import CallContext, Tool
-from mcp_notarium.tools.toolsets import plain_text as wording
-from mcp_notarium.tools.toolsets.plain_text import make_prompts
+from mcp_notarium.tools.toolsets import plain_answers as wording
+from mcp_notarium.tools.toolsets.plain_answers import make_prompts
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
@@ -84,7 +84,7 @@ async def add(app: App, request: AddNoteRequest, call: CallContext) -> PlainAnsw
         return make_draft(app, None, content)
 
     _, note, _ = await carry_out(app, draft, call)
-    return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,))
+    return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,), from_notes=False)
 
 
 async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:

@@ -53,12 +53,13 @@ class NoteIdRequest(Wire):
 
 
 class CreateNoteRequest(Wire):
-    """Hold the arguments of ``create_note``."""
+    """Hold the arguments of ``create_note``. ``confirm``: see ``save``; a refusal names it."""
 
     parentNoteId: str = Described(default=_ROOT, description="The note above it")  # noqa: N815 - the contract's
     title: str
     content: str = Described(description="HTML or Markdown; as it is for other types than text")
     type: str = Described(default="text", description="text, code, mermaid, ...")
+    confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
 
 
 class UpdateNoteContentRequest(Wire):
@@ -90,7 +91,7 @@ async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> Pl
     del call
     note, text = await _server(app).text(_checked(request.noteId))
     if app.config.policy.hides(Field.TEXT):
-        return PlainAnswer(text=TEXT_HIDDEN, notes=(note.id,))
+        return PlainAnswer(text=TEXT_HIDDEN, notes=(note.id,), from_notes=False)
     if text is None:
         raise InvalidRequest(
             "The content of this note is not text, or too large to be read here.",
@@ -139,11 +140,14 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
 
     async def draft() -> Draft:
         parent = await _server(app).note(_checked(request.parentNoteId))
-        content = _server(app).given_below(parent, request.content, kind=request.type, title=title)
+        content = await _server(app).given_below(
+            parent, request.content, kind=request.type, title=title
+        )
         return make_draft(app, None, content)
 
     _, note, _ = await carry_out(app, draft, call)
-    return PlainAnswer(text=_json({"noteId": note.id, "type": request.type}), notes=(note.id,))
+    text = _json({"noteId": note.id, "type": request.type})
+    return PlainAnswer(text=text, notes=(note.id,), from_notes=False)
 
 
 async def update_content(
@@ -168,7 +172,8 @@ async def update_content(
     copies = {} if copy_id is None else {"conflictCopyId": copy_id}
     merged = {"merged": True} if saved is not None and saved.merged else {}
     notes = (note.id, *copies.values())
-    return PlainAnswer(text=_json({"noteId": note.id, **merged, **copies}), notes=notes)
+    text = _json({"noteId": note.id, **merged, **copies})
+    return PlainAnswer(text=text, notes=notes, from_notes=False)
 
 
 def _server(app: App) -> NativeTrilium:

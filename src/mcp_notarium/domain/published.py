@@ -1,0 +1,29 @@
+"""Say which notes everybody may read after a write, and could not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Hold which notes everybody may read after a write, and could not before; '' is a new one.
+
+    ``place``: the note below which they come to stand, and which everybody may read; '' where they stand there already.
+    """
+
+    ids: frozenset[str]
+    place: str = ""
+
+    def is_within(self, agreed: Published | None) -> bool:
+        """Tell whether an answer about ``agreed`` holds for this."""
+        return agreed is not None and self.place == agreed.place and self.ids <= agreed.ids
+
+
+def join_published(several: Iterable[Published]) -> list[Published]:
+    """Return one for each place, with all notes that come to stand there."""
+    ids: dict[str, frozenset[str]] = {}
+    for one in several:
+        ids[one.place] = ids.get(one.place, frozenset()) | one.ids
+    return [Published(those, place) for place, those in ids.items()]

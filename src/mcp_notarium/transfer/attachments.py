@@ -1,0 +1,270 @@
+"""Take the files that notes show into an export, and bring those of an export into a store.
+
+One file is in memory for each note that is written at the moment. A note is written before its files, with the links that the
+export has; then its files are kept and its links lead to them. So a repeated import knows a note whose files it has to bring.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note_archive import ArchivedNote, NoteFile
+from mcp_notarium.errors import (
+    NoteNotFound,
+    NoteUnreadable,
+    StoreProtocolError,
+    StoreRejected,
+    StoreUnavailable,
+    VersionConflict,
+)
+from mcp_notarium.library.note_transfer import NoteTransfer
+from mcp_notarium.markup.file_links import (
+    FileLink,
+    find_unchanged,
+    find_whole_links,
+    link_key,
+    read_link,
+    relink,
+    says_the_same,
+)
+from mcp_notarium.markup.obsidian_links import Link
+from mcp_notarium.stores.contract import Traits
+from mcp_notarium.stores.extensions import ELSEWHERE, Room
+from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
+from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
+
+_TRIES = 3
+"""Files one after another that the store does not answer for, before no more are asked for."""
+NO_FILES = "this store keeps no files"
+FILE_TOO_LARGE = "larger than this store keeps"
+FILE_MISSING = "not in the export"
+NOTE_IS_FULL = "more than this store keeps of one note"
+STORE_IS_FULL = "more than this store has room for"
+NOTE_DIFFERS = "of notes that are there already and differ"
+
+
+@dataclass(frozen=True, slots=True)
+class NewNote:
+    """Hold a note that is to be written under this id, and what it is in the export.
+
+    ``files``: those that the store keeps, and ``links``: which of them each link of the content means. ``written``: the note is
+    there already, and lacks files.
+    """
+
+    id: str
+    content: Content
+    source: ArchivedNote
+    files: Sequence[NoteFile] = ()
+    links: Mapping[Link, NoteFile] = field(default_factory=dict)
+    written: bool = False
+
+
+@dataclass(slots=True)
+class TakenFiles:
+    """Count the files that an export has. ``left_out``: note, file and reason of each that it has not; ``unread``: the store has some of them."""
+
+    files: int = 0
+    size: int = 0
+    left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    unread: bool = False
+
+
+def leave_out(shown: Mapping[str, Sequence[ShownFile]], why: str) -> TakenFiles:
+    """Return that an export has none of these files."""
+    left_out = [(note_id, one.facts.id, why) for note_id, of in shown.items() for one in of]
+    return TakenFiles(left_out=left_out)
+
+
+async def take_out(
+    notes: Sequence[ArchivedNote],
+    shown: Mapping[str, Sequence[ShownFile]],
+    transfer: NoteTransfer,
+    export: Export,
+    report: Report,
+) -> tuple[list[ArchivedNote], TakenFiles]:
+    """Write the files that notes show; return the notes with them. A file that cannot be read is named and left out."""
+    taken, unanswered, done = TakenFiles(), 0, 0
+    read: dict[str, NoteFile | str] = {}
+    total = sum(map(len, shown.values()))
+
+    async def take(file: ShownFile, modified_at: float) -> NoteFile | str:
+        nonlocal unanswered
+        if unanswered == _TRIES:
+            return "the note store does not answer"
+        try:
+            found = await StoreFiles(transfer).read_file(file, largest=LARGEST_FILE)
+        except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
+            taken.unread |= error.subcategory != ELSEWHERE
+            return error.message
+        except StoreUnavailable as error:
+            unanswered, taken.unread = unanswered + 1, True
+            return error.message
+        unanswered = 0
+        if found is None:
+            taken.unread = True
+            return f"it has more than {LARGEST_FILE >> 20} MB"
+        put = export.put_file(*found, file.facts.modified_at or modified_at)
+        taken.files, taken.size = taken.files + 1, taken.size + len(found[1])
+        return put
+
+    archived: list[ArchivedNote] = []
+    for note in notes:
+        files: list[NoteFile] = []
+        for file in shown.get(note.id, ()):
+            if file.facts.id not in read:
+                read[file.facts.id] = await take(file, note.modified_at)
+            one = read[file.facts.id]
+            if isinstance(one, str):
+                taken.left_out.append((note.id, file.facts.id, one))
+            else:
+                files.append(replace(one, links=file.links))
+            done += 1
+            report(done, total)
+        archived.append(replace(note, files=tuple(files)) if files else note)
+    return archived, taken
+
+
+def draft(note: ArchivedNote, content: Content, traits: Traits) -> NewNote:
+    """Return what becomes of a note, without an id and files: its links to files are such that the store keeps them as they are."""
+    links = {link: one for one in note.files for link in one.links}
+    if traits.keeps_files and links and not traits.ids.paths:
+        plain = {link: FileLink(one.path, wiki=False) for link, one in links.items()}
+        content = replace(content, text=relink(content.text, plain))
+        links = {(one.path, True): one for one in links.values()}
+    return NewNote("", content, note, links=links)
+
+
+def is_same(new: NewNote, held: Content, would: Content) -> bool:
+    """Tell whether a note is what an import makes of ``new``, which the store reads as ``would``; links to files may be the store's own."""
+    if held == would:
+        return True
+    leads, more = new.links.__contains__, len(new.source.files)
+    return replace(held, text=would.text) == would and says_the_same(
+        held.text, would.text, leads=leads, more=more
+    )
+
+
+class FileSorter:
+    """Tell files that a store keeps from others, which are added to ``left_out`` by the reason. ``room``: what it had before."""
+
+    def __init__(
+        self, largest: int, room: Room, left_out: dict[str, list[tuple[ArchivedNote, NoteFile]]]
+    ) -> None:
+        self._largest = largest
+        self._room = room
+        self._left_out = left_out
+        self._brought: set[str] = set()
+        """The paths in the export of files that come along: each is stored once."""
+        self._size = 0
+
+    def sort(self, note: ArchivedNote) -> list[NoteFile]:
+        """Return the files of a note that the store keeps."""
+        kept: list[NoteFile] = []
+        of_note = 0
+        for one in note.files:
+            if reason := self._find_reason(one) or self._find_bound(one, of_note):
+                self.leave_out(note, one, reason)
+            else:
+                kept.append(one)
+                of_note += one.size or 0
+                self._size += self._more(one)
+                self._brought.add(one.path)
+        return kept
+
+    def leave_out(self, note: ArchivedNote, file: NoteFile, reason: str) -> None:
+        """Record that the store does not get a file."""
+        self._left_out.setdefault(reason, []).append((note, file))
+
+    def _find_reason(self, file: NoteFile) -> str:
+        if file.size is None:
+            return FILE_MISSING
+        if not self._largest:
+            return NO_FILES
+        return FILE_TOO_LARGE if file.size > min(self._largest, LARGEST_FILE) else ""
+
+    def _find_bound(self, file: NoteFile, of_note: int) -> str:
+        size = file.size or 0
+        if self._room.of_note is not None and of_note + size > self._room.of_note:
+            return NOTE_IS_FULL
+        left = self._room.left
+        return STORE_IS_FULL if left is not None and self._size + self._more(file) > left else ""
+
+    def _more(self, file: NoteFile) -> int:
+        return 0 if file.path in self._brought else file.size or 0
+
+
+async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: NoteTransfer) -> bool:
+    """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not shown."""
+    files, links = new.files, new.links
+    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
+    leads = {(link, one.facts.size) for one in shown for link in one.links}
+    unchanged = find_unchanged(held.content.text, would.text)
+    written = {link_key(one.link) for one in unchanged}
+    for link, one in links.items():
+        if one in files and link in written and not leads & {(link, one.size), (link, None)}:
+            return True
+    linked = {one.path for one in links.values()}
+    return any(one.path not in linked for one in files) and len(shown) < len(files)
+
+
+async def find_lacking(new: NewNote, held: Revision, transfer: NoteTransfer) -> list[NoteFile]:
+    """Return the files of a note that the one that is there, whose text differs, does not show: by their sizes."""
+    if not new.files:
+        return []
+    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
+    sizes = Counter(one.facts.size for one in shown)
+    unknown = sizes.pop(None, 0)
+    lacking = [one for one in new.files if not _take(sizes, one.size)]
+    return lacking[unknown:]
+
+
+def _take(sizes: Counter[int | None], size: int | None) -> bool:
+    sizes[size] -= 1
+    return sizes[size] >= 0
+
+
+async def bring_in(
+    new: NewNote, transfer: NoteTransfer, export: FoundExport
+) -> list[tuple[NoteFile, str]]:
+    """Keep the files of a note that is written, and let its links lead to them. Return those that were refused, and why."""
+    refused: list[tuple[NoteFile, str]] = []
+    wanted: dict[Link, FileLink] = {}
+    added: list[str] = []
+    # A store may hold a picture that it does not serve as a link.
+    links = find_whole_links(new.content.text)
+    embedded = {link_key(one.link) for one in links if one.embeds}
+    for one in new.files:
+        name = one.path.rpartition("/")[2]
+        try:
+            kept = await StoreFiles(transfer).keep_file(new.id, name, export.read_file(one))
+        except (UnfitFile, StoreRejected, NoteNotFound) as error:
+            refused.append((one, error.message))
+            continue
+        leading = [link for link, to in new.links.items() if to.path == one.path]
+        if (link := read_link(kept.link)) is not None:
+            wanted |= {
+                key: replace(link, embeds=link.embeds and key in embedded) for key in leading
+            }
+        if kept.link and not leading:
+            added.append(kept.link)
+
+    given = transfer.preview(new.id, new.content, now=0.0).content.text
+
+    def change(text: str) -> str:
+        text = relink(text, wanted, given=given)
+        more = [link for link in added if link not in text]
+        return (
+            "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
+            if more
+            else text
+        )
+
+    dates = new.source.created_at, new.source.modified_at
+    try:
+        await transfer.change_text(new.id, change, dates)
+    except (NoteNotFound, VersionConflict, StoreRejected) as error:
+        refused += [(one, error.message) for one in new.files if one not in dict(refused)]
+    return refused

@@ -1,0 +1,162 @@
+"""Find and read the files that notes of a store show, and keep files in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from mcp_notarium.domain.file_names import (
+    HEAD,
+    UNKNOWN,
+    UNNAMED,
+    any_ending_of,
+    clean_file_name,
+    kind_of,
+    kind_of_name,
+    split_ending,
+)
+from mcp_notarium.domain.note import Revision
+from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.library.note_transfer import NoteTransfer
+from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
+from mcp_notarium.stores.extensions import Room
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Link
+    from mcp_notarium.stores.extensions import (
+        Attachment,
+        AttachmentStore,
+        FolderStore,
+        KeepingStore,
+        KeptFile,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """Hold a file that a note shows, what it is called, and the links of the text that lead to it."""
+
+    facts: Attachment
+    name: str
+    links: tuple[Link, ...]
+
+
+class StoreFiles:
+    """Reach the files of the notes that ``transfer`` reaches, hidden ones too."""
+
+    def __init__(self, transfer: NoteTransfer) -> None:
+        self._transfer = transfer
+
+    async def find_files(self, held: Sequence[Revision]) -> Mapping[str, list[ShownFile]]:
+        """Return the files that each of these notes shows, by the id of the note; hidden files too."""
+        listed, there = await self._list_files(held)
+        having = {
+            *(note_id for note_id, files in listed.items() if files),
+            *(to for _, to in there),
+        }
+        return {one.id: [*_join(one, listed[one.id], there)] for one in held if one.id in having}
+
+    async def _list_files(
+        self, held: Sequence[Revision]
+    ) -> tuple[Mapping[str, Sequence[Attachment]], Mapping[tuple[str, str], Attachment]]:
+        """Return the files that notes have by themselves, and those to which a target in a note leads."""
+        if self._transfer.traits.attachments:
+            store = cast("AttachmentStore", self._transfer.store)
+            listed = {one.id: await store.list_attachments(one) for one in held}
+            there = {
+                (target, one.id): facts
+                for one in held
+                if listed[one.id]
+                for target in map(_target_of, find_whole_links(one.content.text))
+                for facts in listed[one.id]
+                if facts.id == store.id_of_link(one.id, target)
+            }
+            return listed, there
+        if not self._transfer.traits.ids.paths:
+            return defaultdict(list), {}
+        links = [
+            (target, one.id)
+            for one in held
+            for target in map(_target_of, find_whole_links(one.content.text))
+            if "." in target.rpartition("/")[2]
+        ]
+        folders = cast("FolderStore", self._transfer.store)
+        return defaultdict(list), await folders.resolve_files(links) if links else {}
+
+    async def read_file(self, file: ShownFile, *, largest: int) -> tuple[str, bytes] | None:
+        """Return the name of a file, with an ending where that is known, and its bytes; None if these are more.
+
+        Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
+        """
+        facts = file.facts
+        if self._transfer.traits.attachments:
+            data = await cast("AttachmentStore", self._transfer.store).read_attachment(
+                facts, largest=largest
+            )
+        else:
+            _, data = await cast("FolderStore", self._transfer.store).read_file(
+                facts.id, largest=largest
+            )
+        if data is None:
+            return None
+        name = file.name
+        if self._transfer.traits.attachments and not split_ending(name)[1]:
+            name = await cast("AttachmentStore", self._transfer.store).find_name(facts) or name
+        kind = kind_of(data[:HEAD], facts.kind)
+        named = split_ending(name)[1] or kind == UNKNOWN
+        return name if named else name + any_ending_of(kind), data
+
+    @property
+    def largest_file(self) -> int:
+        """Return how many bytes a file may have that the store keeps; 0 if it keeps none."""
+        return (
+            cast("KeepingStore", self._transfer.store).largest_file
+            if self._transfer.traits.keeps_files
+            else 0
+        )
+
+    async def find_room(self) -> Room:
+        """Return how much the store takes besides what it has."""
+        if not self._transfer.traits.keeps_files:
+            return Room()
+        return await cast("KeepingStore", self._transfer.store).find_room()
+
+    async def keep_file(self, note_id: str, name: str, data: bytes) -> KeptFile:
+        """Put a file where the store keeps files of this note; see ``KeepingStore.keep_file``."""
+        held = await self._transfer.find(note_id)
+        if held is None:
+            raise NoteNotFound("the note is gone", details={"id": note_id})
+        kind = kind_of(data[:HEAD], kind_of_name(name))
+        store = cast("KeepingStore", self._transfer.store)
+        return await store.keep_file(held, clean_file_name(name), kind, data)
+
+
+def _target_of(whole: WholeLink) -> str:
+    return whole.link.target or f"#{whole.link.part}"
+
+
+def _join(
+    held: Revision, listed: Iterable[Attachment], there: Mapping[tuple[str, str], Attachment]
+) -> Iterator[ShownFile]:
+    """Yield the files of a note, those that its text links to with their links."""
+    found: dict[str, ShownFile] = {}
+    for whole in find_whole_links(held.content.text):
+        target = _target_of(whole)
+        if (facts := there.get((target, held.id))) is not None:
+            name = _name_of(facts, target.rpartition("/")[2], whole.shown or "")
+            one = found.get(facts.id) or ShownFile(facts, name, ())
+            links: tuple[Link, ...] = (*one.links, link_key(whole.link))
+            found[facts.id] = replace(one, links=tuple(dict.fromkeys(links)))
+    yield from found.values()
+    for facts in listed:
+        if facts.id not in found:
+            yield ShownFile(facts, _name_of(facts), ())
+
+
+def _name_of(facts: Attachment, *others: str) -> str:
+    """Return the name of a file: its own, or one that a link says, with an ending if any of them has one."""
+    own = facts.id.rpartition("/")[2]
+    ended = (one for one in (own, *others) if split_ending(one)[1])
+    return next(ended, f"{UNNAMED} {own}")

@@ -1,0 +1,390 @@
+"""Keep accounts on Windows: lists of rights, and programs that hold a file while a command replaces, moves or removes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_notarium.account.opener import open_cache
+from mcp_notarium.cli import main
+from mcp_notarium.config import Config
+from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
+from mcp_notarium.files import locks, private_files
+from mcp_notarium.sandbox import confinement
+from mcp_notarium.secret import Secret
+from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.database_opener import connect
+from mcp_notarium.stores.memento.store import MementoStore
+from support import cheap_stretching, windows_databases
+from support.account import PASSPHRASE, account, database_of, folder_of
+from support.journal_entries import make_write
+from support.local_notebook import OtherProcess, local
+from support.memento_file import MementoFile
+from support.systems import Windows, on_windows
+from support.windows_files import ALL_SHARED, SHARE_READ, SHARE_WRITE, USER
+from support.windows_security import ADMINS
+
+READ, EXISTING, PAGE = 0x80000000, 3, 4096
+OTHER_KEY = "raw:" + "6b" * 32
+BUSY = LockedError(Verdict.BUSY, "", resolution_hint="").exit_code
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(name="windows")
+def _windows(rules: set[str]) -> Iterator[Windows]:
+    with on_windows(package="mcp_notarium") as system, pytest.MonkeyPatch.context() as patch:
+        windows_databases.install(system.model, patch)
+        cheap_stretching.install(patch.setattr)
+        system.model.lists["/"] = f"O:{ADMINS}(A;OICI;FA;;;{USER})(A;OICI;0x1200a9;;;WD)"
+        yield system
+        rules |= system.fired
+
+
+@pytest.fixture(name="config")
+def _config(windows: Windows, tmp_path: Path) -> Config:
+    """Settings of an account with a note. Everybody may read what is made outside its folder."""
+    found = account(tmp_path, **local())
+    put(found, "one")
+    return found
+
+
+@pytest.fixture(name="run")
+def _run(
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Run:
+    """Run a command as it is typed, in this process; return its exit code and what it says."""
+    monkeypatch.setattr(confinement, "harden_process", lambda: None)
+    for name in [*os.environ]:
+        if name.startswith(("NOTARIUM_", "DB_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    settings = {"STORE": "local", "DATA_DIR": str(config.data_dir), "KEYCHAIN": "off"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"NOTARIUM_{name}", value)
+
+    def run(*words: str | Path, key: str = PASSPHRASE) -> tuple[int, str]:
+        monkeypatch.setenv("DB_ENCRYPTION_KEY", key)  # a command takes it out of the environment
+        code = main.run([str(word) for word in words])
+        return code, re.sub(r"\s+", " ", capfd.readouterr().err)
+
+    return run
+
+
+def put(config: Config, text: str) -> None:
+    with closing(open_cache(config)) as opened:
+        OtherProcess(Cache(opened.database)).put("n", text)
+
+
+def text_of(config: Config, key: str = PASSPHRASE) -> str:
+    with closing(open_cache(replace(config, db_key=Secret(key)))) as opened:
+        return OtherProcess(Cache(opened.database)).get("n").content.text
+
+
+def hold(windows: Windows, path: Path, share: int = SHARE_READ) -> int:
+    """Open a file as another program does."""
+    return windows.model.open(str(path), READ, share, EXISTING, by="other")
+
+
+def texts_of(config: Config) -> dict[str, bytes]:
+    """Return the content of all files of an account but its locks."""
+    files = (one for one in config.account_dir.rglob("*") if one.is_file())
+    return {one.name: one.read_bytes() for one in files if one.suffix != ".lock"}
+
+
+def damage(config: Config) -> None:
+    path = database_of(config)
+    content = bytearray(path.read_bytes())
+    content[-PAGE // 2] ^= 1
+    path.write_bytes(content)
+
+
+def left_over(place: Path) -> list[str]:
+    return [one.name for one in place.rglob("*") if re.search(r"\.tmp$|\.new|being-rep", one.name)]
+
+
+@pytest.mark.rule("lists are handed down", "databases share no deletion")
+def test_all_files_of_an_account_are_the_users_alone(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    with closing(open_cache(config)) as opened:
+        OtherProcess(Cache(opened.database)).put("n", "two")
+        assert len([*config.account_dir.glob("*-wal")]) == 1
+        assert run("backup", tmp_path / "notes.backup")[0] == 0
+        places = [config.account_dir, *config.account_dir.rglob("*"), tmp_path / "notes.backup"]
+        found = {one: private_files.SYSTEM.access(one, one.lstat()) for one in places}
+    assert run("restore", "--make")[0] == 0
+    damage(config)
+    assert run("repair")[0] == 0
+    places = [*config.account_dir.rglob("*")]
+    assert {"copies", "quarantine"} <= {one.name for one in places}
+    found |= {one: private_files.SYSTEM.access(one, one.lstat()) for one in places}
+    assert [one for one, access in found.items() if not access.is_private] == []
+    assert private_files.SYSTEM.access(tmp_path, tmp_path.lstat()).others_read
+
+
+@pytest.mark.rule("scanner")
+def test_a_scanner_that_has_each_new_file_for_a_moment_hinders_no_command(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    windows.model.scanner = 3
+    for words in (
+        ("backup", tmp_path / "notes.backup"),
+        ("restore", "--make"),
+        ("restore", "--backup", tmp_path / "notes.backup", "--yes"),
+        ("rotate-key", "--reencrypt"),
+        ("repair",),
+    ):
+        code, said = run(*words)
+        assert code == 0, said
+        put(config, f"after {words[0]}")
+    assert text_of(config) == "after repair"
+    assert left_over(tmp_path) == []
+    assert run("purge", "--yes")[0] == 0
+    windows.settle()
+    assert [one for one in config.data_dir.rglob("*") if one.is_file()] == []
+
+
+def key_file(config: Config) -> Path:
+    return folder_of(config).key_file
+
+
+def _name(value: object) -> str | None:
+    return value[0] if isinstance(value, tuple) else ""
+
+
+NOT_REPLACED = pytest.mark.rule("an open file is not replaced")
+NOT_SHARED = pytest.mark.rule("share modes")
+HELD = [
+    pytest.param(("rotate-key", "--new-key-file", "KEY"), key_file, SHARE_READ, marks=NOT_REPLACED),
+    pytest.param(("rotate-key", "--reencrypt"), key_file, ALL_SHARED, marks=NOT_REPLACED),
+    pytest.param(
+        ("restore", "--backup", "BACKUP", "--yes"), key_file, SHARE_READ, marks=NOT_REPLACED
+    ),
+    pytest.param(("backup", "NEW"), database_of, 0, marks=NOT_SHARED),
+    pytest.param(("repair",), database_of, 0, marks=NOT_SHARED),
+    pytest.param(("audit", "verify"), database_of, 0, marks=NOT_SHARED),
+]
+
+
+@pytest.mark.parametrize(("words", "file", "share"), HELD, ids=_name)
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_file_that_another_program_has_is_waited_for_and_then_told(
+    windows: Windows,
+    config: Config,
+    run: Run,
+    tmp_path: Path,
+    *,
+    words: tuple[str, ...],
+    file: Callable[[Config], Path],
+    share: int,
+    lasting: bool,
+) -> None:
+    places = {one: str(tmp_path / one.lower()) for one in ("BACKUP", "KEY", "NEW")}
+    Path(places["KEY"]).write_text(OTHER_KEY)
+    assert run("backup", places["BACKUP"])[0] == 0
+    if words == ("repair",):
+        damage(config)
+    typed = [places.get(one, one) for one in words]
+    held, pauses, before = file(config), list[float](), texts_of(config)
+    handle = hold(windows, held, share)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if not lasting and len(pauses) == 3:
+            windows.model.close_handle(handle)
+
+    windows.pause = pause
+    code, said = run(*typed)
+    if lasting:
+        assert code == BUSY, said
+        assert re.search("another program has (it|the cache file) open", said)
+        assert f"Close the program that has {held} open" in said
+        assert sum(pauses) <= 1
+        assert texts_of(config) == before
+        windows.model.close_handle(handle)
+        code, said = run(*typed)
+    assert code == 0, said
+    assert left_over(tmp_path) == []
+    key = OTHER_KEY if "--new-key-file" in words else PASSPHRASE
+    assert text_of(config, key) == "one"
+
+
+@pytest.mark.rule("databases share no deletion", "share modes")
+@pytest.mark.parametrize("words", [("rotate-key", "--reencrypt"), ("purge", "--yes")], ids=str)
+def test_a_database_that_cannot_be_removed_is_told_and_removed_the_next_time(
+    windows: Windows, config: Config, run: Run, words: tuple[str, ...]
+) -> None:
+    old = database_of(config)
+    handle = hold(windows, old, SHARE_READ | SHARE_WRITE)
+    code, said = run(*words)
+    assert code == 1, said
+    assert f"another program has it open: {old}" in said
+    if words[0] == "purge":
+        assert "the keys are gone, and nothing that is left can be read" in said
+        assert [*texts_of(config)] == [old.name]
+    else:
+        assert text_of(config) == "one"
+    windows.model.close_handle(handle)
+    assert run(*words)[0] == 0
+    assert not old.exists()
+
+
+@pytest.mark.rule("deletion is pending", "deleted at the last close")
+@pytest.mark.parametrize("words", [("rotate-key", "--reencrypt"), ("purge", "--yes")], ids=str)
+def test_a_database_that_is_being_deleted_is_in_nobodys_way(
+    windows: Windows, config: Config, run: Run, words: tuple[str, ...]
+) -> None:
+    old = database_of(config)
+    handle = hold(windows, old, ALL_SHARED)
+    code, said = run(*words)
+    assert code == 0, said
+    assert old.exists()
+    if words[0] == "rotate-key":
+        assert text_of(config) == "one"
+        assert run("doctor")[0] == 0
+    windows.model.close_handle(handle)
+    assert not old.exists()
+
+
+@pytest.mark.rule("locks", "databases share no deletion")
+@pytest.mark.parametrize(
+    "words", [("rotate-key", "--reencrypt"), ("repair",), ("purge", "--yes")], ids=str
+)
+def test_no_file_is_replaced_or_removed_while_a_server_has_the_database_open(
+    windows: Windows,
+    config: Config,
+    run: Run,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(locks.ServerLock.exclude, "__kwdefaults__", {"timeout": 0.05})
+    with closing(open_cache(config)) as opened:
+        before = texts_of(config)
+        code, said = run(*words)
+        assert (code, "servers have this cache open" in said) == (BUSY, True), said
+        assert texts_of(config) == before
+        OtherProcess(Cache(opened.database)).put("n", "goes on")
+        for suffix in ("", "-wal", "-shm"):
+            with pytest.raises(OSError, match="open"):
+                windows.other.rename(
+                    Path(f"{database_of(config)}{suffix}"), config.account_dir / "x"
+                )
+    assert text_of(config) == "goes on"
+
+
+@pytest.mark.rule("locks")
+def test_one_process_at_a_time_changes_keys(config: Config) -> None:
+    folder = folder_of(config)
+    with locks.key_lock(folder):
+        with pytest.raises(LockedError) as refused, locks.key_lock(folder, timeout=0):
+            pass
+        assert refused.value.verdict is Verdict.BUSY
+    with locks.key_lock(folder, timeout=0):
+        pass
+
+
+@pytest.mark.rule("share modes")
+@pytest.mark.parametrize("share", [0, SHARE_READ])
+def test_a_database_that_another_program_keeps_is_not_taken_for_damaged(
+    windows: Windows, config: Config, share: int
+) -> None:
+    before, handle = texts_of(config), hold(windows, database_of(config), share)
+    with pytest.raises(LockedError) as refused:
+        open_cache(config)
+    assert refused.value.verdict is Verdict.BUSY
+    with pytest.raises(LockedError) as refused:  # also after it has been opened once
+        connect(database_of(config), None)
+    assert refused.value.verdict is Verdict.BUSY
+    assert f"Close the program that has {database_of(config)} open" in refused.value.resolution_hint
+    windows.model.close_handle(handle)
+    assert texts_of(config) == before
+    assert text_of(config) == "one"
+
+
+@pytest.mark.parametrize(("length", "fits"), [(171, True), (172, False)])
+def test_a_folder_whose_files_would_have_too_long_paths_is_refused_before_it_is_made(
+    config: Config,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    length: int,
+    fits: bool,
+) -> None:
+    inner = len(str(config.account_dir)) - len(str(config.data_dir))
+    place = tmp_path / ("x" * (length - inner - len(str(tmp_path)) - 1))
+    far = replace(config, data_dir=place)
+    assert len(str(far.account_dir)) == length
+    if fits:
+        put(far, "one")
+        assert text_of(far) == "one"
+        return
+    with pytest.raises(LockedError, match="has 172 characters; 171") as refused:
+        open_cache(far)
+    assert "Set NOTARIUM_DATA_DIR to a folder with a shorter path" in refused.value.resolution_hint
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NOTARIUM_DATA_DIR", str(place))
+    code, said = run("setup", "--store", "local", "--no-recovery", "--key", "file", key="")
+    assert code == refused.value.exit_code
+    assert "has 172 characters" in said
+    assert not place.exists()
+
+
+@pytest.fixture(name="app")
+def _app(tmp_path: Path) -> MementoFile:
+    app = MementoFile(tmp_path / "dev.db")
+    app.put("n", "one")
+    return app
+
+
+@pytest.fixture(name="memento")
+def _memento(windows: Windows, app: MementoFile) -> Iterator[MementoStore]:
+    store = MementoStore(app.path)
+    yield store
+    asyncio.run(store.close())
+
+
+def save(store: MementoStore, text: str) -> None:
+    base = asyncio.run(store.get("n"))
+    asyncio.run(store.push(make_write(store, "n", replace(base.content, text=text), base)))
+
+
+@pytest.mark.rule("share modes")
+@pytest.mark.parametrize("share", [0, SHARE_READ])
+def test_a_file_of_memento_that_another_program_keeps_is_told_and_unchanged(
+    windows: Windows, app: MementoFile, memento: MementoStore, share: int
+) -> None:
+    handle = hold(windows, app.path, share)
+    with pytest.raises(StoreUnavailable, match="does not share it") as refused:
+        asyncio.run(memento.get("n"))
+    assert "close what keeps the file busy" in refused.value.resolution_hint
+    windows.model.close_handle(handle)
+    assert app.row("n")["content"] == "one"
+    save(memento, "two")
+    assert app.row("n")["content"] == "two"
+
+
+@pytest.mark.rule("databases share no deletion", "an open file is not replaced")
+def test_a_file_of_memento_is_not_replaced_while_a_server_has_it_open(
+    windows: Windows, app: MementoFile, memento: MementoStore, tmp_path: Path
+) -> None:
+    save(memento, "two")
+    other = MementoFile(tmp_path / "other.db")
+    other.put("n", "theirs")
+    for new in (app.path, tmp_path / "away.db"):
+        with pytest.raises(OSError, match=r"error 5|open"):
+            windows.other.replace(other.path if new == app.path else app.path, new)
+    save(memento, "three")
+    asyncio.run(memento.close())
+    windows.other.replace(other.path, app.path)
+    assert asyncio.run(memento.get("n")).content.text == "theirs"
