@@ -139,6 +139,10 @@ class WindowsPrivateFiles(WindowsMoves, Common):
                 raise BlockingIOError(errno.EAGAIN, "another process has the lock")
             raise windows_error(code)
 
+    def flush(self, descriptor: int) -> None:
+        """Use ``fsync``: here it is ``FlushFileBuffers``, which reaches the drive's buffer, too."""
+        os.fsync(descriptor)
+
     def flush_file(self, path: Path) -> None:
         """Open it again for writing, and flush it."""
         descriptor = self.open_private(path, os.O_RDWR)
