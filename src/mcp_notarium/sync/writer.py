@@ -27,9 +27,8 @@ from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
-from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
-from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
+from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, Pusher, WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
