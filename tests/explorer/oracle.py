@@ -411,10 +411,8 @@ class Oracle:
             )
         if unfinished := server.unfinished():
             raise Broken(f"the journal is not empty: that of {server.name} still has {unfinished}")
-        for note_id, content in held.items():
-            note = server.app.cache.notes.get(note_id)
-            assert note is not None
-            self.see_version(server, note_id, note.local_version, content)
+        for note in server.notes():
+            self.see_version(server, note.id, note.local_version, note.content)
         if not chain.whole:
             raise Broken(
                 f"the audit chain is not whole: that of {server.name}: {[one.words for one in chain.faults]}"

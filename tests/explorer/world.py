@@ -300,13 +300,14 @@ class World:
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
     def _read_histories(self) -> None:
+        """Read the history of each note on each computer: the servers there share its rows, and take turns."""
         asked: list[asyncio.Task[None]] = []
-        for server in self.servers if not self.oracle.broken else ():
-            if server.alive:
+        for machine in self.machines if not self.oracle.broken else ():
+            servers = [one for one in self.servers if one.alive and one.machine is machine]
+            for at, note_id in enumerate(servers[0].contents() if servers else ()):
+                server = servers[at % len(servers)]
                 with server.process.running():
-                    asked += [
-                        self.loop.create_task(server.history(one)) for one in server.contents()
-                    ]
+                    asked.append(self.loop.create_task(server.history(note_id)))
         for one in asked:
             one.add_done_callback(self._see_end)
         deadline = self.loop.time() + QUIET_SECONDS
