@@ -6,28 +6,30 @@ fault found must contain, one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.vault import canvases
 from mcp_notarium.sync import link_writes
-from mcp_notarium.tools import history, many, tags
+from mcp_notarium.tools import bulk, history, many, tags
 
 Set = Callable[[Any, str, Any], None]
 Break = tuple[str, Callable[[Set], None], tuple[str, ...]]
 
 
 def _refused_note_counts_as_done(set_attribute: Set) -> None:
-    save = tags._save
+    save = bulk._Run._save
 
-    async def hopeful(*args: Any, **how: Any) -> bool:
+    async def hopeful(self: Any, note_id: str) -> str | None:
         try:
-            return await save(*args, **how)
+            return await save(self, note_id)
         except NotariumError:
-            return True
+            return note_id
 
-    set_attribute(tags, "_save", hopeful)
+    set_attribute(bulk._Run, "_save", hopeful)
 
 
 def _other_tags_dropped(set_attribute: Set) -> None:
@@ -62,13 +64,14 @@ def _cards_not_finished(set_attribute: Set) -> None:
 
 
 def _canvas_not_compared(set_attribute: Set) -> None:
-    replace_file = canvases.replace_file
+    replacing = canvases.replacing
 
-    def silent(*args: Any, **how: Any) -> Any:
-        written, _, certain = replace_file(*args, **how)
-        return written, how["held"], certain
+    @contextmanager
+    def silent(*args: Any, **how: Any) -> Iterator[Any]:
+        with replacing(*args, **how):
+            yield SimpleNamespace(displaced=how["held"])
 
-    set_attribute(canvases, "replace_file", silent)
+    set_attribute(canvases, "replacing", silent)
 
 
 def _links_of_an_undo_stay(set_attribute: Set) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from explorer.breaks import BREAKS
-from explorer.orders import EveryOrder
+from explorer.orders import EveryOrder, Scope
 from explorer.run import every_order, forget_loaded, play, tell
 from explorer.world import SMALL, Plan, memory
 from support.long import LONG, sample
@@ -51,7 +51,7 @@ def test_orders_that_are_left_out_differ_in_nothing(
     world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SMALL, world, TINY[world])
-    every = list(every_order(world, all_of_them=True))
+    every = list(every_order(world, Scope(None)))
     some = list(every_order(world))
     assert {one.fault for one in every} == {""}
     assert len(some) < len(every)
@@ -59,11 +59,24 @@ def test_orders_that_are_left_out_differ_in_nothing(
     forget_loaded()
 
 
+def test_parts_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end is in one part, and all parts know how many there are."""
+    world = "one server, an end"
+    monkeypatch.setitem(SMALL, world, tiny({"a": ("append",)}, kills=1))
+    whole, parts = Scope(set()), [Scope(set(), (at, 3)) for at in range(3)]
+    found = [{one.ends for one in every_order(world, scope)} for scope in (whole, *parts)]
+    assert found[0] == set().union(*found[1:])
+    assert {scope.known_ends for scope in parts} == {whole.known_ends}
+    assert sum(scope.ends for scope in parts) == whole.ends > 10
+    assert whole.whole
+    forget_loaded()
+
+
 class AnyOrder(EveryOrder):
     """Decides by chance; seldom who is next, so that one gets ahead of the others."""
 
     def __init__(self, number: int) -> None:
-        super().__init__([], kills=0)
+        super().__init__([], Scope(None), kills=0)
         self._draws = random.Random(number)
 
     def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
@@ -95,7 +108,7 @@ def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
     monkeypatch.setitem(SMALL, world, TINY[world])
     BREAKS[broken].make(monkeypatch.setattr)
     forget_loaded()
-    every = {one.kind for one in every_order(world, all_of_them=True)}
+    every = {one.kind for one in every_order(world, Scope(None))}
     some = {one.kind for one in every_order(world)}
     assert some == every != {""}
     forget_loaded()
