@@ -8,14 +8,17 @@ from collections.abc import Sequence
 import pytest
 
 from explorer.breaks import BREAKS
+from explorer.choices import KILL
 from explorer.orders import EveryOrder, Scope
 from explorer.run import every_order, forget_loaded, play, tell
 from explorer.world import SMALL, Plan, memory
-from support.long import LONG, sample
+from support.long import LONG, SEED, sample
 from support.memory_client import ROWS
 
 MOST_LONG = 1_500
 """Schedules of a small world with ``--all``; ``./scripts/explore --exhaustive --world NAME`` plays them all."""
+PARTS = 100
+"""Parts of the ends that there are in a small world with another device: ``--all`` plays another one every day."""
 
 
 def tiny(acts: dict[str, tuple[str, ...]], *, kills: int) -> Plan:
@@ -39,7 +42,9 @@ TINY = {
 @pytest.mark.parametrize("world", sample("small worlds", list(SMALL), 14))
 def test_every_order_of_a_small_world_holds(world: str) -> None:
     most = MOST_LONG if LONG else 10
-    for number, outcome in enumerate(every_order(world), 1):
+    part = random.Random(SEED).randrange(PARTS)
+    scope = Scope(set(), (part, PARTS) if LONG and SMALL[world].kills else (0, 1))
+    for number, outcome in enumerate(every_order(world, scope), 1):
         assert outcome.fault == "", tell(outcome)
         if number == most:
             break
@@ -59,17 +64,16 @@ def test_orders_that_are_left_out_differ_in_nothing(
     forget_loaded()
 
 
-def test_parts_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each end is in one part, and all parts know how many there are."""
-    world = "one server, an end"
-    monkeypatch.setitem(SMALL, world, tiny({"a": ("append",)}, kills=1))
-    whole, parts = Scope(set()), [Scope(set(), (at, 3)) for at in range(3)]
-    found = [{one.ends for one in every_order(world, scope)} for scope in (whole, *parts)]
-    assert found[0] == set().union(*found[1:])
-    assert {scope.known_ends for scope in parts} == {whole.known_ends}
-    assert sum(scope.ends for scope in parts) == whole.ends > 10
-    assert whole.whole
-    forget_loaded()
+def test_each_end_is_in_one_part() -> None:
+    scopes = [Scope(None, (at, 3)) for at in range(3)]
+    choosers = [EveryOrder([], scope) for scope in scopes]
+    for at in range(60):
+        for chooser in choosers:
+            assert chooser.choose(f"{KILL}a1 comes to place {at}", 3, rate=1.0) == 0
+    parts = [len(chooser.taken) for chooser in choosers]
+    assert min(parts) > 0
+    assert sum(parts) == 60
+    assert {scope.known_ends for scope in scopes} == {120}
 
 
 class AnyOrder(EveryOrder):
