@@ -210,7 +210,8 @@ class Oracle:
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         # The answer is of the note as it stands by then. Another server may have gone on from what this one made.
-        if not alone and makers.writes[1:2] and makers.writes[1][2] == server.name:
+        earlier = itertools.dropwhile(lambda one: one[2] == maker, makers.writes)
+        if not alone and next(earlier, ("", "", ""))[2] == server.name:
             return
         if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(

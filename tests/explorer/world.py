@@ -838,26 +838,37 @@ WORLDS: dict[str, Plan] = {
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
 
-def _small(traits: Traits, foreign: tuple[str, ...], *, kills: int, acts: tuple[str, ...]) -> Plan:
-    script = {"a": acts, "b": ("append",), "another device": foreign}
+def _small(
+    traits: Traits, foreign: str, *, kills: int, acts: tuple[str, ...], beside: tuple[str, ...]
+) -> Plan:
+    script = {"a": acts, "b": beside, "another device": (foreign,) if foreign else ()}
     return Plan(memory(traits), kills=kills, syncing=False, acts=len(acts), script=script)
 
 
+_ONE = ("append",)
 SMALL: dict[str, Plan] = {
     **{
-        f"{row}, {foreign}": _small(traits, (foreign,), kills=0, acts=("append", "rewrite"))
+        f"{row}, {foreign}": _small(
+            traits, foreign, kills=0, acts=("append", "rewrite"), beside=_ONE
+        )
         for row, traits in ROWS.items()
         for foreign in ("edit the end", "remove")
     },
     **{
-        f"{row}, {foreign}, killed": _small(traits, (foreign,), kills=1, acts=("append",))
+        f"{row}, {foreign}, killed": _small(traits, foreign, kills=1, acts=_ONE, beside=_ONE)
         for row, traits in ROWS.items()
         for foreign in ("edit the end", "remove")
     },
     **{
-        f"{row}, killed": _small(traits, (), kills=1, acts=("append",))
+        f"{row}, {foreign}, alone, killed": _small(traits, foreign, kills=1, acts=_ONE, beside=())
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
+    **{
+        f"{row}, nobody else, killed": _small(traits, "", kills=1, acts=_ONE, beside=_ONE)
         for row, traits in ROWS.items()
     },
 }
 """By name: three writes of two servers and one of another device; two writes, that one, and an end of a process or of
-the power at every place; two writes and such an end, which is small enough to play all of it."""
+the power at every place; the same with one server that writes, and with two and no other device, which are played to
+their end."""
