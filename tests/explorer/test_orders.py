@@ -17,7 +17,7 @@ from support.memory_client import ROWS
 
 MOST_LONG = 1_500
 """Schedules of a small world with ``--all``; ``./scripts/explore --exhaustive --world NAME`` plays them all."""
-PARTS = 100
+PARTS = 20
 """Parts of the ends that there are in a small world with another device: ``--all`` plays another one every day."""
 
 
