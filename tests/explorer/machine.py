@@ -25,6 +25,7 @@ from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
 from mcp_notarium import threads
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage import database_opener, driver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
@@ -329,6 +330,13 @@ class Lock:
             del self._held[self._path]
 
 
+def _leader(held: dict[Path, Lock], path: Path) -> Leader:
+    """Return what leads by such a lock."""
+    leader = Leader(None)
+    leader._lock = Lock(held, path)
+    return leader
+
+
 class _Driver:
     """Stand for the module ``driver``, and for the module of the driver, where databases are opened."""
 
@@ -390,7 +398,7 @@ def simulated(
     if not real_files:
         replaced += [
             (database_opener, "driver", _Driver(connect)),
-            (scheduler, "FileLock", partial(Lock, {})),
+            (scheduler, "Leader", partial(_leader, {})),
         ]
     before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     for place, name, value in replaced:
