@@ -547,6 +547,9 @@ class Library:
         inside = note_lookup.find_in_folder(self._cache.database, old)
         found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
+        # defence: hidden-notes-files-stay =False
+        if self._cache.notes.visibility.rules.hides_beside_seen:
+            files = [*filter(await self._find_sight(), files)]
         steps = note_links.survey_move(
             self._cache.database,
             found,
