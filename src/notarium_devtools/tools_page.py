@@ -553,7 +553,7 @@ _BEHAVIOUR = {
   file, as written, with the `line` where it first stands. In stores with canvases also what a canvas, `file`, shows or
   links to (only where no rule hides notes). `no_links`: no other note and no canvas links to the note, nor it to another. `unlinked_file`: a file that no note
   and no canvas shows or links to (canvases and bases need no link; links in HTML do not count). `no_tags`. Where notes do not link to each other by path, the last is all. What the policy
-  hides does not exist for it, so a link to a hidden note is a broken one; while a rule on tags or ids hides notes, files are left out,
+  hides does not exist for it, so a link to a hidden note or file is a broken one; while a rule on tags or ids hides notes, files are left out,
   for only a hidden note may show them.
 * `find_duplicates`: `duplicates` has groups of notes outside the trash with the same text (notes without text: the same title), 20 a page: `title`,
   `count`, and id and `local_version` of the ten that were changed last. White space at the end of lines

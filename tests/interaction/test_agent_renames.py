@@ -260,12 +260,14 @@ def test_links_that_a_plain_viewer_follows_lead_to_the_same_files_after_a_move(
         assert server.leave() == 0
 
 
-def test_a_move_does_not_tell_which_files_lie_in_a_hidden_folder(
+def test_a_move_does_not_tell_which_files_are_hidden(
     env: dict[str, str], vault: Path, tmp_path: Path
 ) -> None:
     (vault / "Private" / "s.txt").write_text("secret\n")
     (vault / "Work" / "s.txt").write_text("open\n")
-    probes = "[a](Private/s.txt) [b](Private/none.txt) [c](Private/Diary.md) [d](Hidden.md)"
+    (vault / "Work" / "own.txt").write_text("of a hidden note\n")
+    (vault / "Owner.md").write_text("#private ![](Work/own.txt)\n")
+    probes = "[a](Private/s.txt) [b](Private/none.txt) [c](Private/Diary.md) [d](Hidden.md) [g](Work/own.txt)"
     (vault / "Probe.md").write_text(f"{probes} [e](Work/s.txt) [f](.obsidian/x.json)\n")
     (vault / ".obsidian").mkdir()
     (vault / ".obsidian" / "x.json").write_text("{}\n")

@@ -300,6 +300,7 @@ async def test_a_picture_counts_for_the_limits_and_is_on_record(tmp_path):
     async with vault(tmp_path, limits=Limits(bytes_per_call=600)) as notes:
         refused, shown = await notes.get("photo.jpg")
         assert "may be read at a time" in refused["message"]
+        assert "a picture comes whole" in refused["resolution_hint"]
         assert shown is None
     async with vault(tmp_path / "2") as notes:
         for _ in range(2):

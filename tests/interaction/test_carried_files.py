@@ -269,7 +269,9 @@ def test_what_a_store_cannot_take_is_said_before_and_the_text_stays(
             )
             for store in ("local", "vault"):
                 async with opened(store, folder / "thrown" / store) as client:
-                    _, done = await bring(client, store, replace(found, notes=[thrown]))
+                    both = [thrown, replace(thrown, id="n-3", created_at=NOW)]
+                    planned, done = await bring(client, store, replace(found, notes=both))
+                    assert (done.imported, len(planned.files)) == (2, 3)
                     assert (done.files, done.refused_files) == (3, [])
             async with opened("memento", folder / "memento") as client:
                 planned, done = await bring(client, "memento", found)

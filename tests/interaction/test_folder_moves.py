@@ -199,9 +199,10 @@ async def test_a_folder_is_merged_with_one_that_is_there(tmp_path):
 
 @pytest.mark.attack(38)
 async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
-    secret = {"Old/Secret.md": "#private ![](own.png)\n", "Old/own.png": "o"}
+    secret = {"Old/Secret.md": "#private ![](own.png) ![](guessed.png)\n", "Old/guessed.png": "g"}
+    seen = FILES | {"Old/own.png": "o", "Old/Mine.md": "![](guessed.png)\n"}
     answers = []
-    for number, files in enumerate((FILES | secret, FILES | {"Old/own.png": "o"})):
+    for number, files in enumerate((seen | secret, seen)):
         rules = Visibility(hidden_tags=("private",))
         async with vault(tmp_path / str(number), files, visibility=rules) as it:
             done = await it.manage(**MOVE, confirm=True)
@@ -209,7 +210,7 @@ async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
             # What no visible note shows may be a hidden one's.
             stay = {
                 path: files[path]
-                for path in ("Old/own.png", "Old/Board.canvas", "Old/Secret.md")
+                for path in ("Old/own.png", "Old/Board.canvas", *secret)
                 if path in files
             }
             assert left.keys() >= stay.keys() - {"Old/Board.canvas"}

@@ -343,6 +343,8 @@ async def test_a_file_that_was_changed_since_stays(tmp_path):
         undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert "Its file stays" in undone["note"]
         assert notes.files() == {"plan.png": OTHER}
+        again = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert "gone or changed" in again["note"]
 
 
 LOGSEQ = {"logseq/config.edn": "{}", "pages/a.md": "x\n"}
@@ -571,6 +573,7 @@ async def test_a_path_reaches_nothing_outside_of_the_permitted_folders(tmp_path)
                 refused = await notes.call("save", id="Note.md", file=f"{base}/{path}")
                 assert refused["resolution_hint"], path
                 assert refused["category"] != "INTERNAL", path
+                assert len(refused["message"] + refused["resolution_hint"]) < 300, path
                 assert str(tmp_path) not in json.dumps(refused)
         assert notes.files() == {"own.png": PNG}
         for base in (tmp_path / "typed", allowed):

@@ -153,18 +153,23 @@ async def test_many_problems_come_in_pages_with_their_totals(tmp_path):
 @pytest.mark.attack(38)
 async def test_a_link_to_a_hidden_note_is_a_broken_one_and_hidden_places_show_no_file(tmp_path):
     files = {
-        "A.md": "#t to [[Secret]], [[B]] and ![[safe/p.png]]\n",
+        "A.md": "#t to [[Secret]], [[B]], ![[safe/p.png]] and ![[mine.png]]\n",
         "B.md": "#t\n",
         "Secret.md": "#private to [[B]] ![[mine.png]]\n",
         "mine.png": "p",
         "safe/p.png": "p",
         "safe/q.png": "p",
-        "safe/Own.md": "#t\n",
+        "safe/Own.md": "#t ![[lone.png]]\n",
+        "lone.png": "p",
     }
     rules = Visibility(hidden_tags=("private",), hidden_paths=("safe",))
     async with vault(tmp_path, files, visibility=rules) as manage:
         answer = await manage("find_problems")
-        assert rows(answer, "broken_link") == [("A.md", "Secret", 1), ("A.md", "safe/p.png", 1)]
+        assert rows(answer, "broken_link") == [
+            ("A.md", "Secret", 1),
+            ("A.md", "safe/p.png", 1),
+            ("A.md", "mine.png", 1),  # else a link tells that a hidden note's file is there
+        ]
         assert rows(answer, "no_links") == []
         assert "unlinked_file" not in answer["totals"]  # a hidden note may be the one that shows it
     (tmp_path / "open").mkdir()

@@ -33,6 +33,7 @@ _STARTS = (
 )
 _TABLE = mimetypes.MimeTypes()
 """Python's own table: what a system adds to it would make an answer another one."""
+_OFFICE = "application/vnd.openxmlformats-officedocument"
 _MORE = {
     ".md": "text/markdown",
     ".canvas": "application/json",
@@ -42,7 +43,23 @@ _MORE = {
     ".heic": "image/heic",
     ".webp": "image/webp",
     ".avif": "image/avif",
+    ".docx": f"{_OFFICE}.wordprocessingml.document",
+    ".xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    ".pptx": f"{_OFFICE}.presentationml.presentation",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+    ".odp": "application/vnd.oasis.opendocument.presentation",
+    ".epub": "application/epub+zip",
+    ".rtf": "application/rtf",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+    ".ics": "text/calendar",
+    ".ogg": "audio/ogg",
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".mkv": "video/matroska",
 }
+"""What that table lacks, or has in newer versions of Python only."""
 
 
 _ENDINGS = {
@@ -107,4 +124,5 @@ def ending_of(kind: str) -> str:
 
 def any_ending_of(kind: str) -> str:
     """Return an ending for a name without one: a link to such a name means a note."""
-    return ending_of(kind) or _TABLE.guess_extension(kind) or ".bin"
+    more = (ending for ending, said in _MORE.items() if said == kind)
+    return ending_of(kind) or _TABLE.guess_extension(kind) or next(more, ".bin")

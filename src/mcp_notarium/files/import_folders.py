@@ -21,7 +21,7 @@ from mcp_notarium.system.port import FileState
 
 _LINKED = (
     "It must be a regular file on this computer, with one name, in a folder that is not hidden, and no part of its path below the "
-    "permitted folder may be a link."
+    "permitted folder may be a link. What lies where notes or settings are is closed."
 )
 
 

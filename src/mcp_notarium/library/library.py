@@ -237,10 +237,9 @@ class Library:
         Raises what the store raises.
         """
         found = note_links.Survey()
-        rules = self._cache.notes.visibility.rules
+        rules, sees = self._cache.notes.visibility.rules, await self._find_sight()
         beside = await self._folders.list_beside()
-        # defence: closed-files-untold -closes
-        files = [one for one in beside.files if not rules.closes(one)]
+        files = [one for one in beside.files if sees(one)]
         canvases = {
             one: [*(f"/{path}" for path in shown), *(link[0] for link in beside.links[one])]
             for one, shown in beside.shown.items()
@@ -331,19 +330,24 @@ class Library:
         An agent can write a link to any file, so that a shown note has it proves nothing. It can move folders as well, so that a
         hidden note's link no longer leads to its file: so the name decides alone.
         """
-        rules, folders = self._cache.notes.visibility.rules, self._folders
+        if not self._cache.notes.visibility.rules.has_rules:
+            return await self._folders.resolve_files(links)
+        return await self._folders.resolve_files(links, sees=await self._find_sight())
+
+    async def _find_sight(self) -> Callable[[str], bool]:
+        """Return what tells whether a file exists for the agent: no rule closes its place, and no hidden note may show one of its name."""
+        rules = self._cache.notes.visibility.rules
         if not rules.has_rules:
-            return await folders.resolve_files(links)
+            return lambda _: True
         known = note_rows.all_ids(self._cache.database)
         names = await self._read_unseen_names(but_of=dict.fromkeys(known))
-        if names is None:
-            return {}
 
         def sees(path: str) -> bool:
-            hidden = name_key(path) in names  # defence: hidden-attachment-unread =False
+            # defence: hidden-attachment-unread =False
+            hidden = names is None or name_key(path) in names
             return not (hidden or rules.closes(path))  # defence: closed-attachment-unread -closes
 
-        return await folders.resolve_files(links, sees=sees)
+        return sees
 
     async def _read_unseen_names(self, *, but_of: Mapping[str, str | None]) -> set[str] | None:
         """Return the names of the files that hidden notes and canvases may show, and notes but for these; None: one of them cannot be read.
@@ -543,6 +547,9 @@ class Library:
         inside = note_lookup.find_in_folder(self._cache.database, old)
         found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
+        # defence: hidden-notes-files-stay =False
+        if self._cache.notes.visibility.rules.hides_beside_seen:
+            files = [*filter(await self._find_sight(), files)]
         steps = note_links.survey_move(
             self._cache.database,
             found,
@@ -814,9 +821,10 @@ class Library:
         """Return what links must become if the content gives the note another path; by the notes they stand in."""
         if (new_id := await self._find_new_path(note, content)) is None:
             return {}
-        links, rules = self._cache.notes.links, self._cache.notes.visibility.rules
-        places = [path for path in links.find_file_places(note.id) if not rules.closes(path)]
-        files = await self._folders.find_files(places) if places else set()
+        links = self._cache.notes.links
+        files: set[str] = set()
+        if places := links.find_file_places(note.id):
+            files = await self._folders.find_files([*filter(await self._find_sight(), places)])
         broken = links.find_broken(note.id, new_id, files=files)
         return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
 

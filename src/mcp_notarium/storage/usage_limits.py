@@ -65,7 +65,7 @@ class UsageLimits:
             raise NotPermitted(
                 f"The answer has {size} bytes; {largest} may be read at a time.",
                 details={"bytes": size, "most": largest},
-                resolution_hint="Ask for less, by `limit`, `preview_lines` or `range_line_count`. "
+                resolution_hint="Ask for less, by `limit`, `preview_lines` or `range_line_count`; a picture comes whole. "
                 f"{_CHANGEABLE}",
             )
         if whole is not None and self._read + size > whole:  # defence: session-bytes

@@ -353,7 +353,7 @@ def _describe_files(files: FilesSettled) -> Iterator[str]:
     if files.back:
         yield f"{_name_files(files.back, 'is', 'are')} back."
     if files.lost:
-        yield f"Files that it shows are gone, and cannot be brought back: {files.lost}."
+        yield f"Files that it shows are gone or changed, and cannot be brought back: {files.lost}."
 
 
 def _name_files(count: int, one: str = "", many: str = "") -> str:

@@ -374,16 +374,21 @@ _LONGEST_PAUSE = 300.0
 class ImportResult:
     """Count what was written. ``refused``: notes that the store does not take, and why; ``refused_files`` likewise.
 
-    ``done``: how many notes were dealt with.
+    ``done``: how many notes were dealt with. ``brought``: the paths in the export of the files that notes got.
     """
 
     imported: int = 0
     there: int = 0
     hidden: int = 0
-    files: int = 0
+    brought: set[str] = field(default_factory=set)
     done: int = 0
     refused: list[tuple[ArchivedNote, str]] = field(default_factory=list)
     refused_files: list[tuple[ArchivedNote, NoteFile, str]] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        """Return how many files came along: as ``ImportPlan.files``, each once, however many notes show it."""
+        return len(self.brought)
 
 
 async def carry_out(
@@ -430,7 +435,7 @@ async def _bring_files(
     done: ImportResult, note: NewNote, transfer: NoteTransfer, export: FoundExport
 ) -> None:
     refused = await _patiently(partial(attachments.bring_in, note, transfer, export))
-    done.files += len(note.files) - len(refused)
+    done.brought.update(one.path for one in note.files if one not in dict(refused))
     done.refused_files += [(note.source, *one) for one in refused]
 
 
