@@ -93,7 +93,20 @@ async def test_a_note_names_the_files_that_it_shows_or_links_to(tmp_path):
             ("assets/data.csv", "text/csv", 12),
             ("assets/paper.pdf", "application/pdf", len(PAPER)),
         ]
+        assert [(one["lines"], "name" in one) for one in answer["files"]] == [
+            ([3], False),
+            ([3], False),
+            ([4], False),
+            ([4], False),
+        ]
         assert "files" not in (await notes.get("Other.md"))[0]
+
+
+async def test_a_file_has_the_first_lines_of_the_note_that_show_it(tmp_path):
+    shown = "```\n![[a.png]]\n```\n" + "![[a.png]] [again](a.png#x)\n\n[[a.png|words]]\n" * 9
+    async with vault(tmp_path, {"Note.md": shown, "a.png": picture("PNG")}) as notes:
+        (row,) = (await notes.get("Note.md", range_line_start=9))[0]["files"]
+        assert row["lines"] == [4, 6, 7, 9, 10]
 
 
 @pytest.mark.parametrize("name", ["assets/photo.jpg", "photo.jpg", "![[photo.jpg|300]]"])
@@ -336,7 +349,7 @@ async def test_a_resource_shows_it_too(tmp_path):
 @asynccontextmanager
 async def trilium(folder, **policy):
     def put(place):
-        link = '<a class="reference-link" href="#root/NOTE?viewMode=attachments&amp;attachmentId=Linked00001">a.pdf</a>'
+        link = '<a class="reference-link" href="#root/NOTE?viewMode=attachments&amp;attachmentId=Linked00001">a &amp; b.pdf</a>'
         image = f'<p>x</p><img src="api/attachments/ATTACHED/image/p.png">{link}'
         other = '<p>y</p><img src="api/attachments/Att0000002/image/p.png">'
         place.ids = [
@@ -364,18 +377,27 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
     async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
         own, hidden, foreign, shows = place.ids
         row, linked = (await notes.get(own))[0]["files"]
-        assert row == {"id": f"{own}/Att0000001", "kind": "image/png"}
-        assert linked == {"id": f"{own}/Linked00001", "kind": "application/pdf"}
+        lines = (await notes.get(own))[0]["text"].split("\n")
+        at = [
+            next(at for at, line in enumerate(lines, 1) if one in line)
+            for one in ("](api", "a & b")
+        ]
+        first = {"id": f"{own}/Att0000001", "name": "p.png", "lines": at[:1]}
+        assert row == first | {"kind": "image/png"}
+        second = {"id": f"{own}/Linked00001", "name": "a & b.pdf", "lines": at[1:]}
+        assert linked == second | {"kind": "application/pdf"}
         answer, shown = await notes.get(row["id"])
+        assert answer["files"][0]["name"] == "p.png"
         assert (answer["files"][0]["kind"], answer["files"][0]["size"]) == (
             "image/jpeg",
             len(PHOTO),
         )
         assert shown is not None
         (row,) = (await notes.get(shows))[0]["files"]
-        assert row["id"] == "Picture00001/content"
+        assert (row["id"], row["name"]) == ("Picture00001/content", "m.png")
         assert (await notes.get(row["id"]))[1] is not None
-        assert (await notes.get("Picture00001"))[0]["files"][0] == row
+        (itself,) = (await notes.get("Picture00001"))[0]["files"]
+        assert itself == {"id": row["id"], "name": "map.png", "kind": "image/png"}
         # The HTML of a note may name what another one has.
         for name in (
             *(f"{hidden}/Att0000002", f"{foreign}/Att0000002", f"{own}/Att0000002"),

@@ -159,6 +159,7 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
             "properties",
             "folders",
             "problems",
+            "files",
         }
         & model.model_fields.keys()
     }

@@ -47,7 +47,7 @@ from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
 from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.library.note_transfer import NoteTransfer
-from mcp_notarium.markup.obsidian_links import count_links, name_key, settled
+from mcp_notarium.markup.obsidian_links import count_links, find_links, name_key, settled
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
@@ -95,6 +95,8 @@ if TYPE_CHECKING:
 _ANY_SEED = "0" * 32
 _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
+_MOST_LINES = 5
+"""Lines that are named of those which link to a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
@@ -117,6 +119,21 @@ class Statistics:
     cipher_version: str | None
     size_bytes: int
     schema_version: int
+
+
+def _with_lines(
+    found: Sequence[Attachment], text: str, id_of: Callable[[str], str]
+) -> Iterator[Attachment]:
+    """Yield the files with the lines of a text that link to them; ``id_of`` tells to which file a target leads, '' to none."""
+    lines: dict[str, list[int]] = {one.id: [] for one in found}
+    line, at = 1, 0
+    for link in find_links(text, within=True) if found else ():
+        line, at = line + text.count("\n", at, link.start), link.start
+        said = lines.get(id_of(link.target or f"#{link.part}"), [])
+        if len(said) < _MOST_LINES and line not in said[-1:]:
+            said.append(line)
+    for one in found:
+        yield replace(one, lines=tuple(lines[one.id]))
 
 
 def _has_any(text: str, marks: Sequence[str]) -> bool:
@@ -253,11 +270,13 @@ class Library:
         return self.traits.attachments or self.traits.ids.paths
 
     async def find_attachments(self, note: Note) -> Sequence[Attachment]:
-        """Return the files that a note shows or links to, but for those in closed places. Asks no network."""
+        """Return the files that a note shows or links to, with their lines, but for those in closed places. Asks no network."""
         base = self._cache.notes.base(note.id)
         if self.traits.attachments and base is not None:
             found = await self._attaching.list_attachments(base)
-            return [one for one in found if self.get(one.id.partition("/")[0]) is not None]
+            seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
+            id_of = partial(self._attaching.id_of_link, note.id)
+            return [*_with_lines(seen, note.text, id_of)]
         if not self.traits.ids.paths:
             return []
         links = [
@@ -267,7 +286,8 @@ class Library:
         ]
         there = await self._resolve_shown(links) if links else {}
         shown = {one.id: one for link in links if (one := there.get(link)) is not None}
-        return [*shown.values()]
+        ids = {target: one.id for (target, _), one in there.items()}
+        return [*_with_lines([*shown.values()], note.text, lambda target: ids.get(target, ""))]
 
     async def read_attachment(self, name: str) -> ReadFile | None:
         """Return the file of this id, or that a link from the top would mean, with what can be shown of it.

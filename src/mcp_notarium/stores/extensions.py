@@ -171,6 +171,10 @@ class Attachment:
     """In bytes."""
     modified_at: int | None = None
     """In epoch seconds."""
+    name: str = ""
+    """What the note calls it; '' where the id ends with its name, or it has none."""
+    lines: tuple[int, ...] = ()
+    """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
 
 
 ELSEWHERE = "elsewhere"

@@ -133,12 +133,15 @@ class Heading(Answer):
 class FileRow(Answer):
     """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: a media type; ``size`` in bytes.
 
+    ``name``: what the note calls it, where the id does not say it. ``lines``: those of the note's text that show it, the first few.
     Of a file that was read there is more: ``pixels`` (width and height), ``pages``, ``modified_at``.
     """
 
     id: str
     kind: str
     size: int | None = None
+    name: str | None = None
+    lines: tuple[int, ...] | None = None
     pixels: tuple[int, int] | None = None
     pages: int | None = None
     modified_at: int | None = None

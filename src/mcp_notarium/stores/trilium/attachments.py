@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from html import unescape
 from urllib.parse import unquote
 
 from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name
@@ -43,18 +44,20 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     found: dict[str, Attachment] = {}
     if held["type"] in ("image", "file"):
         mime = held.get("mime")
-        kind = str(mime) if mime else kind_of_name(revision.content.title or "")
-        found[CONTENT] = Attachment(f"{revision.id}/{CONTENT}", kind)
+        title = revision.content.title or ""
+        kind = str(mime) if mime else kind_of_name(title)
+        found[CONTENT] = Attachment(f"{revision.id}/{CONTENT}", kind, name=title)
     text = held.get("html") or revision.content.text
     named = {
         one["id"] or one["same"]: one["shown"] or one["words"] for one in _NAMED.finditer(text)
     }
     for one in _SHOWN.finditer(text):
         name = named.get(one["linked"], unquote(one["name"] or one["title"] or ""))
+        name = " ".join(unescape(name).split()) if "html" in held else name
         shown = _id_of(revision.id, one)
         kind = kind_of_name(name)
-        if shown not in found or found[shown].kind == UNKNOWN:
-            found[shown] = Attachment(shown, kind)
+        if (known := found.get(shown)) is None or known.kind == UNKNOWN:
+            found[shown] = Attachment(shown, kind, name=name or (known.name if known else ""))
         if len(found) == _MOST:
             break
     return [*found.values()]
