@@ -322,7 +322,7 @@ async def test_a_picture_counts_for_the_limits_and_is_on_record(tmp_path):
         log = notes.harness.app.audit
         log.flush(wait=True)
         first, again, other = log.table.records()
-        files = [json.loads(one.facts)["file"] for one in (first, again, other)]
+        files = [json.loads(one.facts)["files"] for one in (first, again, other)]
         assert files[0] == files[1] != files[2]
         assert first.bytes_out > 4 * len(shown) // 3
 

@@ -634,8 +634,39 @@ async def test_what_a_file_is_kept_for_is_recorded_before(tmp_path, monkeypatch)
         await notes.call("save", id="Note.md", file=sent(PNG))
         log.flush(wait=True)
         [begun], done = seen[0], [json.loads(one.facts) for one in log.table.records()]
-        assert begun["file"] == done[-1]["file"]
-        assert begun["file"] != hashlib.sha256(PNG).hexdigest()  # nobody can look for a file by it
+        assert begun["files"] == done[-1]["files"]
+        # Nobody can look for a file by it.
+        assert begun["files"] != [hashlib.sha256(PNG).hexdigest()]
+
+
+async def test_what_an_undo_takes_away_or_brings_back_is_recorded(tmp_path):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        log = notes.harness.app.audit
+
+        async def named(**more):
+            log.flush(wait=True)
+            before = sum(1 for _ in log.table.records())
+            await notes.call("manage", id="Note.md", **more)
+            log.flush(wait=True)
+            made = log.table.records(first=before + 1)
+            return [json.loads(one.facts).get("files") for one in made]
+
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        log.flush(wait=True)
+        kept = [json.loads(one.facts)["files"] for one in log.table.records()]
+        undo = {"action": "undo", "confirm": True}
+        assert await named(action="undo") == [None]  # nobody has agreed
+        assert await named(**undo) == kept
+        history = await notes.call("manage", action="history", id="Note.md")
+        shows = {
+            "version": history["history"][1]["version"],
+            "local_version": history["new_local_version"],
+        }
+        assert await named(action="restore_version", confirm=True, **shows) == kept
+        assert await named(**undo) == kept
+        assert await named(**undo) == kept
+        (notes.folder / "plan.png").write_bytes(OTHER)
+        assert await named(**undo) == [kept[0], None]
 
 
 async def test_a_save_that_is_refused_keeps_no_file(tmp_path):

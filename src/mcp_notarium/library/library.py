@@ -428,7 +428,7 @@ class Library:
                 name = with_digits(stem, seed=f"{note.id}/{digest}") + ending
             await self._require_open_place(note, name)
         if act is not None:
-            act.file = digest
+            act.files = (digest,)
             act.begin()  # defence: kept-file-recorded-first
         kept = await self._keeper.keep_file(base, name, kind, data)
         if kept.made:
@@ -468,26 +468,38 @@ class Library:
             with suppress(StoreError):
                 await self._discard(kept.id, digest)
 
-    async def settle_files(self, old: str, note: Note, *, undone: bool) -> FilesSettled:
+    def find_following(
+        self, old: str, new: str, *, undone: bool
+    ) -> Iterator[tuple[KeptFileRow, bool]]:
+        """Yield the files that were kept from here and follow a text that changes, each with whether the new one shows it.
+
+        ``undone``: also those that it shows no more.
+        """
+        for one in self._cache.sync_state.kept_files() if self.traits.keeps_files else ():
+            marks = self._keeper.marks_of(one.id)
+            shown, was = _has_any(new, marks), _has_any(old, marks)
+            # One that counts as there may be gone: a process has ended in between.
+            if shown != was and (shown or (undone and not one.discarded)):
+                yield one, shown
+
+    async def settle_files(self, old: str, note: Note, *, undone: bool, act: Act) -> FilesSettled:
         """Let files that were kept from here follow the text of a note, which was ``old``: bring discarded ones back that it shows again.
 
-        ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same.
+        ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same. ``act`` then names
+        those that have followed.
         """
-        if not self.traits.keeps_files:
-            return FilesSettled()
         gone = back = stays = lost = 0
-        for one in self._cache.sync_state.kept_files():
-            marks = self._keeper.marks_of(one.id)
-            shown, was = _has_any(note.text, marks), _has_any(old, marks)
-            if undone and not one.discarded and was and not shown:
+        followed: list[str] = []
+        for one, shown in self.find_following(old, note.text, undone=undone):
+            if shown:
+                found = await self._restore_kept(one)
+                done = found is Restored.BACK or (one.discarded and found is Restored.THERE)
+                back, lost = back + done, lost + (found is Restored.LOST)
+            else:
                 done = await self._discard_kept(one)
                 gone, stays = gone + done, stays + (not done)
-            elif (
-                shown and not was
-            ):  # one that counts as there may be gone: a process has ended in between
-                found = await self._restore_kept(one)
-                back += found is Restored.BACK or (one.discarded and found is Restored.THERE)
-                lost += found is Restored.LOST
+            followed += [one.digest] if done else []
+        act.files = tuple(followed)
         unsure = self._cache.notes.visibility.rules.has_rules
         return FilesSettled(gone, stays, back, lost, unsure=unsure)
 

@@ -44,6 +44,8 @@ AT_ONCE: Final = 32
 _AGAIN: Final = 2.0
 _MOST_EARLY: Final = 1000
 _FORBIDDEN: Final = 403
+_MOST_FILES: Final = 20
+"""Files that a record names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,16 +280,18 @@ class Recording:
             outcome=outcome,
             bytes_out=self._bytes,
             refers=self._number,
-            facts=self._facts(log),
+            facts=self._facts(log, begins=outcome == OPEN),
         )
 
-    def _facts(self, log: AuditLog | None) -> Facts:
+    def _facts(self, log: AuditLog | None, *, begins: bool) -> Facts:
         facts = dict(log.facts) if log is not None else {}
         if self._call.approval:
             facts["approval"] = self._call.approval
-        file = self._file or ("" if self._act is None else self._act.file)
-        if file and log is not None:
-            facts["file"] = log.digest("file", file)
+        files: tuple[str, ...] = (self._file,) if self._file else ()
+        if self._act is not None and (begins or self._act.begun):  # nothing is done to them before
+            files = files or self._act.files
+        if files and log is not None:
+            facts["files"] = [log.digest("file", one) for one in files[:_MOST_FILES]]
         return facts
 
     def _asked_ids(self) -> list[str]:

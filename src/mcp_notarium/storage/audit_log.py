@@ -347,7 +347,7 @@ class Act:
     """Represent a call that may change something: its first durable transaction records that it begins.
 
     ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
-    names the program that calls, '' before. ``file`` is the SHA-256 of the file that the call keeps; '' if it keeps none.
+    names the program that calls, '' before. ``files`` are the SHA-256 of the files that the call keeps, takes away or brings back.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
@@ -355,7 +355,7 @@ class Act:
         self._entry = entry
         self.begun = 0
         self.client = ""
-        self.file = ""
+        self.files: tuple[str, ...] = ()
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:

@@ -176,7 +176,7 @@ async def _add_picture(
 
     _require_no_question(await save.with_questions(app, await draft(), call))
     if call.act is not None:
-        call.act.file = hashlib.sha256(file.data).hexdigest()
+        call.act.files = (hashlib.sha256(file.data).hexdigest(),)
     drafted, note, saved = await save.carry_out(app, draft, call)
     answer = make_answer(app, drafted, note, saved, whole=bool(request.return_text), said="")
     return answer.model_copy(update={"files": rows})

@@ -317,7 +317,17 @@ async def _save(
     goal: _Goal,
 ) -> ManageAnswer:
     """Save what ``draft`` makes, which sets ``goal``. Say what of that the note is not."""
-    made, note, saved = await carry_out(app, draft, call, exact=True)
+    undone = status == "undone"
+
+    async def named() -> Draft:
+        made = await draft()
+        if made.note is not None:
+            old, new = made.note.text, made.content.text
+            files = app.library.find_following(old, new, undone=undone)
+            call.act.files = tuple(one.digest for one, _ in files)
+        return made
+
+    made, note, saved = await carry_out(app, named, call, exact=True)
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
         policy, beside = app.config.policy, goal.beside
@@ -326,7 +336,7 @@ async def _save(
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
         more = made.elsewhere.describe(saved) if made.elsewhere else ()
-        files = await app.library.settle_files(made.note.text, note, undone=status == "undone")
+        files = await app.library.settle_files(made.note.text, note, undone=undone, act=call.act)
         told = " ".join(filter(None, (told, *more, *_describe_files(files))))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
