@@ -336,6 +336,17 @@ async def test_a_file_to_which_a_known_note_links_since_a_moment_ago_stays(tmp_p
         assert notes.files() == {name: PNG}
 
 
+@pytest.mark.parametrize("rules", [{}, {"visibility": Visibility(hidden_tags=("secret",))}])
+async def test_an_undo_says_that_a_person_has_removed_the_file(tmp_path, rules):
+    async with opened(tmp_path, {"Note.md": "x\n"}, **rules) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        (place,) = notes.folder.glob("*.png")
+        place.unlink()
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        gone = "is shown here no more" if rules else "was gone already"
+        assert undone["note"].endswith(f"Its file {gone}.")
+
+
 async def test_a_file_that_was_changed_since_stays(tmp_path):
     async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
         await notes.call("save", id="Note.md", file=sent(PNG))
@@ -343,6 +354,11 @@ async def test_a_file_that_was_changed_since_stays(tmp_path):
         undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert "Its file stays" in undone["note"]
         assert notes.files() == {"plan.png": OTHER}
+        await notes.call("save", id="Note.md", file=sent(PNG, "map.png"))
+        (notes.folder / "map.png").unlink()
+        (notes.folder / "map.png").mkdir()
+        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        assert "Its file stays" in undone["note"]
         again = await notes.call("manage", action="undo", id="Note.md", confirm=True)
         assert "gone or changed" in again["note"]
 
@@ -669,13 +685,23 @@ async def test_what_an_undo_takes_away_or_brings_back_is_recorded(tmp_path):
         assert await named(**undo) == [kept[0], None]
 
 
-async def test_a_save_that_is_refused_keeps_no_file(tmp_path):
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_save_that_is_refused_keeps_no_file(tmp_path, monkeypatch, removed):
     once = Limits(writes_per_session=1)
     async with opened(tmp_path, obsidian(), limits=once) as notes:
+        keep = notes.harness.remote.keep_file
+
+        async def kept_and_removed(*call):
+            kept = await keep(*call)
+            (notes.folder / kept.id).unlink()
+            return kept
+
+        if removed:
+            monkeypatch.setattr(notes.harness.remote, "keep_file", kept_and_removed)
         refused = await notes.call("save", title="New", text="x\n", file=sent(PNG))
         assert "The note was made" in refused["message"]
-        assert refused["details"]["id"] == "New.md"
-        assert notes.files() == {".trash/plan.png": PNG}
+        assert (refused["details"]["id"], refused["subcategory"]) == ("New.md", "policy")
+        assert notes.files() == ({} if removed else {".trash/plan.png": PNG})
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])

@@ -142,7 +142,7 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``.
+    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``; ``missing``: gone before.
 
     ``unsure``: a file that is gone may be shown by what nobody may tell of.
     """
@@ -151,6 +151,7 @@ class FilesSettled:
     stays: int = 0
     back: int = 0
     lost: int = 0
+    missing: int = 0
     unsure: bool = False
 
 
@@ -465,7 +466,7 @@ class Library:
     async def drop_file(self, kept: KeptFile, digest: str) -> None:
         """Take a file back that no note came to show."""
         if kept.made:
-            with suppress(StoreError):
+            with suppress(StoreError, NoteNotFound):
                 await self._discard(kept.id, digest)
 
     def find_following(
@@ -488,7 +489,7 @@ class Library:
         ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same. ``act`` then names
         those that have followed.
         """
-        gone = back = stays = lost = 0
+        gone = back = stays = lost = missing = 0
         followed: list[str] = []
         for one, shown in self.find_following(old, note.text, undone=undone):
             if shown:
@@ -496,15 +497,21 @@ class Library:
                 done = found is Restored.BACK or (one.discarded and found is Restored.THERE)
                 back, lost = back + done, lost + (found is Restored.LOST)
             else:
-                done = await self._discard_kept(one)
-                gone, stays = gone + done, stays + (not done)
+                try:
+                    done = await self._discard_kept(one)
+                    gone, stays = gone + done, stays + (not done)
+                except NoteNotFound:
+                    missing, done = missing + 1, False
             followed += [one.digest] if done else []
         act.files = tuple(followed)
         unsure = self._cache.notes.visibility.rules.has_rules
-        return FilesSettled(gone, stays, back, lost, unsure=unsure)
+        return FilesSettled(gone, stays, back, lost, missing, unsure=unsure)
 
     async def _discard_kept(self, one: KeptFileRow) -> bool:
-        """Discard a file; return whether it is gone to the caller. The note is saved whatever becomes of the file."""
+        """Discard a file; return whether it is gone to the caller. The note is saved whatever becomes of the file.
+
+        Raises ``NoteNotFound`` if it was gone before.
+        """
         done = False
         with suppress(StoreError):
             unsure = self._cache.notes.visibility.rules.has_rules
@@ -528,7 +535,8 @@ class Library:
     async def _discard(self, file_id: str, digest: str) -> bool:
         """Discard a file that nothing shows.
 
-        Return whether it is gone to the caller: where rules hide notes, a file is also if only a hidden note shows it.
+        Return whether it is gone to the caller: where rules hide notes, a file is also if only a hidden note shows it. Raises
+        ``NoteNotFound`` if it was gone before, and no rule hides notes.
         """
         # defence: shown-file-stays =False
         if await self._is_shown(file_id):
@@ -537,7 +545,12 @@ class Library:
         # defence: hidden-file-stays =False
         if await self._may_be_shown(file_id):
             return unsure
-        return await self._keeper.discard_file(file_id, digest) or unsure
+        try:
+            return await self._keeper.discard_file(file_id, digest) or unsure
+        except NoteNotFound:
+            if unsure:  # only what stays would be told apart
+                return True
+            raise
 
     async def _is_shown(self, file_id: str) -> bool:
         """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""

@@ -249,9 +249,9 @@ class KeepingStore(Store, Protocol):
         """Return texts of which every note that shows the file has one. Pure."""
 
     async def discard_file(self, file_id: str, digest: str) -> bool:
-        """Remove a file as the app does, into its trash if it has one; False if its bytes have another SHA-256, or it is gone.
+        """Remove a file as the app does, into its trash if it has one; False if its bytes have another SHA-256.
 
-        The caller has made sure that no note shows it.
+        The caller has made sure that no note shows it. Raises ``NoteNotFound`` if it is gone already.
         """
 
     async def restore_file(self, file_id: str, digest: str) -> Restored:

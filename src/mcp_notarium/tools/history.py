@@ -360,6 +360,8 @@ def _describe_files(files: FilesSettled) -> Iterator[str]:
         yield shown if files.unsure else f"{_name_files(files.gone)} went, too."
     if files.stays:
         yield f"{_name_files(files.stays, 'stays', 'stay')}: changed, or perhaps used elsewhere."
+    if files.missing:
+        yield f"{_name_files(files.missing, 'was', 'were')} gone already."
     if files.back:
         yield f"{_name_files(files.back, 'is', 'are')} back."
     if files.lost:

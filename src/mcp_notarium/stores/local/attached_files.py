@@ -116,6 +116,9 @@ class NoteFiles:
     def discard(self, file_id: str, digest: str) -> bool:
         """See ``KeepingStore.discard_file``. The bytes stay for a while."""
         note_id, _, name = file_id.partition("/")
+        held = self._db.row(_STORED, (note_id, name))
+        if held is None or held[2] is not None:
+            raise NoteNotFound("no such file in the notebook", details={"id": file_id})
         return bool(self._db.run(_DISCARD, (time.time(), note_id, name, digest)))
 
     def restore(self, file_id: str, digest: str) -> Restored:

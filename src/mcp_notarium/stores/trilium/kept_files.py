@@ -141,7 +141,7 @@ class AttachmentWriter:
 
     async def discard(self, note_id: str, attachment_id: str, digest: str) -> bool:
         """See ``KeepingStore.discard_file``. One that a text has shown is with Trilium's unused ones already, which a link brings back."""
-        if not await self.has(note_id, attachment_id, digest):
+        if await self._find_digest(note_id, attachment_id) != digest:
             return False
         url = self._urls.api("attachments", attachment_id)
         held = value_of(await self._session.send(Request("GET", fresh(url))))
@@ -153,10 +153,14 @@ class AttachmentWriter:
     async def has(self, note_id: str, attachment_id: str, digest: str) -> bool:
         """Tell whether this attachment of the note has bytes of this SHA-256."""
         try:
-            data = await self._reader.read(note_id, attachment_id, largest=LARGEST)
+            return await self._find_digest(note_id, attachment_id) == digest
         except NoteNotFound:
             return False
-        return data is not None and hashlib.sha256(data).hexdigest() == digest
+
+    async def _find_digest(self, note_id: str, attachment_id: str) -> str:
+        """Return the SHA-256 of the bytes; '' if there are more than are kept. Raises ``NoteNotFound``."""
+        data = await self._reader.read(note_id, attachment_id, largest=LARGEST)
+        return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _find_name(name: str, file: _File, held: Sequence[Attachment]) -> str:

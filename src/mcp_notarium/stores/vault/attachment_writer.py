@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import kind_of_name, numbered
-from mcp_notarium.errors import NoteReadOnly, OutcomeUnknown, StoreRejected
+from mcp_notarium.errors import NoteNotFound, NoteReadOnly, OutcomeUnknown, StoreRejected
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.extensions import KeptFile, Restored
@@ -110,9 +110,11 @@ def digest_of(parent: int, name: str, *, size: int | None = None) -> str:
 
 
 def discard(root: int, path: str, digest: str) -> bool:
-    """Move a file with these bytes to the trash."""
+    """Move a file with these bytes to the trash. Raises ``NoteNotFound`` if it is gone."""
     folder, _, name = path.rpartition("/")
     if path not in list_files(root, folder):
+        if _is_gone(root, folder, name):
+            raise NoteNotFound("no such file in the vault", details={"id": path})
         return False
     parent = open_folder(root, _parts(folder))
     try:
@@ -131,6 +133,19 @@ def discard(root: int, path: str, digest: str) -> bool:
     finally:
         os.close(parent)
     return bool(gone)
+
+
+def _is_gone(root: int, folder: str, name: str) -> bool:
+    """Tell whether there is nothing of this name; False where that cannot be told."""
+    try:
+        here = open_folder(root, _parts(folder))
+        try:
+            SYSTEM.look(here, name)
+        finally:
+            os.close(here)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _flush_names(*folders: int) -> None:
