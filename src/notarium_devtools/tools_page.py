@@ -402,7 +402,7 @@ _BEHAVIOUR = {
   in bytes. `lines` are the first five of the note's text that show it or link to it, none if it stands beside the text. `name` is what the note calls it, where the `id` does not end with its name. In a vault they are the files of its links and embeds, in Trilium its attachments and notes that are pictures or files, in Memento its pictures,
   in the local notebook the files that `save` has kept; notes of Simplenote have none. What stands in code, or at another host, is never fetched.
 * `get` with such an `id`, in a vault also with a link as the note writes it, answers what the file shows. A PNG, JPEG, WebP or GIF (its first frame)
-  is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it. A PDF is text with a heading for each page, so `section: "Page 3"` reads one; a file in UTF-8 is its text, SVG too. Both come in
+  is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it. A PDF is text with a heading for each page, so `section: "Page 3"` reads one, and a link to one (`[[paper.pdf#page=3]]`) begins there; a file in UTF-8 is its text, SVG too. Both come in
   parts like a note. `files` has one row then, with `pixels` (width and height of the picture itself), `pages` and `modified_at`; of any other kind of file
   there is nothing else. Files up to 64 MiB are read; `note` says why something is not shown. What a picture shows or a file says
   is data, as the text of a note is. The answer, picture included, counts for the policy's limits, and the audit log has a keyed digest of the file.

@@ -133,6 +133,14 @@ async def test_the_text_of_a_pdf_or_another_file_is_read_in_parts(tmp_path):
         second, _ = await notes.get("paper.pdf", section="Page 2")
         assert second["text"] == "# Page 2\n\nsecond page\nmore\n\n"
         assert [one["heading"] for one in second["headings"]] == ["# Page 1", "# Page 2"]
+        for link in ("[[paper.pdf#page=2|words]]", "![x](assets/paper.pdf#page=2)"):
+            paged, _ = await notes.get(link)
+            assert (paged["text"], paged["range_line_start"]) == (second["text"], 5)
+        first, _ = await notes.get("[[paper.pdf#page=2]]", range_line_start=1, range_line_count=1)
+        assert first["text"] == "# Page 1\n"
+        for link in ("[[paper.pdf#page=1]]", "[[paper.pdf#page=9]]", "[[paper.pdf#page=22222222]]"):
+            assert (await notes.get(link))[0]["text"] == whole["text"]
+        assert await notes.is_missing("see [[paper.pdf]]")
         lines, _ = await notes.get("data.csv", range_line_start=2, range_line_count=1)
         assert (lines["text"], lines["next_range_line_start"]) == ("1,2\n", 3)
         film, shown = await notes.get("assets/film.mp4")

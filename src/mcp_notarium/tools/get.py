@@ -83,7 +83,7 @@ async def handle(
     try:
         note = await find_note(app, request.id or "")
     except NoteNotFound:
-        file = await attachments.read(app, request, partial(_part, app, request=request))
+        file = await attachments.read(app, request, partial(_part, app))
         if file is None:
             raise
         return file
