@@ -81,6 +81,32 @@ def test_check_tells_a_right_file_from_a_wrong_one(env, tmp_path):
     assert run(env | {"NOTARIUM_POLICY_FILE": str(wrong)}, "policy", "check").returncode == 1
 
 
+def test_check_names_the_folders_from_which_no_file_can_come(env, tmp_path):
+    for name in ("scans", "settings/mcp-notarium"):
+        (tmp_path / name).mkdir(parents=True, mode=0o700)
+    env |= {"XDG_CONFIG_HOME": str(tmp_path / "settings")}
+    file = tmp_path / "cache" / "policy.toml"
+    listed = [
+        f'"{tmp_path}/{one}"' for one in ("scans", "none", "cache/in", "settings/mcp-notarium")
+    ]
+    (tmp_path / "cache" / "in").mkdir()
+    text = f'import_paths = [{", ".join(listed)}]\n[profiles.a]\nimport_paths = [{listed[0]}, "{tmp_path}"]\n'
+    file.write_text(text + '[profiles.b]\nimport_paths = ["/usr"]\n')
+    facts = printed(env, "check")
+    told = [one.replace(str(tmp_path), "") for one in facts["warnings"]]
+    assert told == [
+        "no file can come from /none of import_paths: there is no such folder",
+        "no file can come from /cache/in of import_paths: it belongs to notes, to this program or to a client",
+        "no file can come from /settings/mcp-notarium of import_paths: it belongs to notes, to this program or to a client",
+        "no file can come from /usr of profiles.b.import_paths: it is outside the `import_paths` of the policy itself",
+    ]
+    of_profile = run(env, "policy", "check", str(file), "--profile", "b")  # for no account
+    assert of_profile.returncode == 0
+    for one in ("none of import_paths", "settings/mcp-notarium of", "/usr of import_paths"):
+        assert one in "".join(of_profile.stdout.split("\n"))
+    assert "scans" not in of_profile.stdout
+
+
 def test_a_wrong_file_stops_the_server_before_the_handshake(env, tmp_path):
     (tmp_path / "cache" / "policy.toml").write_text("[tools]\nsearch = false\n")
     done = run(env, stdin='{"jsonrpc":"2.0"}\n')

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from mcp_notarium.cli.history import (
 )
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config, accounts, inspect_here
+from mcp_notarium.config.closed_places import find_app_places, find_closed_places
 from mcp_notarium.config.policy_file import (
     FILE_NAME,
     FILE_VARIABLE,
@@ -42,7 +43,7 @@ from mcp_notarium.config.policy_file import (
 from mcp_notarium.domain.note import Note
 from mcp_notarium.domain.policy import ACTIONS, TOOLS, Policy
 from mcp_notarium.errors import ConfigError, NotPermitted
-from mcp_notarium.files.import_folders import find_folders
+from mcp_notarium.files.import_folders import find_folders, find_hindrance
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import listed
@@ -116,8 +117,10 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
     if args.action != "explain":
         suits = _find_suits(base, _accounts(base) or {"": loaded.config.store})
-        report = _report_valid if args.action == "check" else _show
-        return report(found, suits, as_json=args.json)
+        if args.action == "check":
+            closed = tuple(find_closed_places(loaded.config))
+            return _report_valid(found, suits, closed, as_json=args.json)
+        return _show(found, suits, as_json=args.json)
     config = replace(loaded.config, policy=found.policy)
     facts = explain(config, " ".join(args.note), args.tool)
     print_data(facts, "\n".join(_describe(facts)), as_json=args.json)
@@ -138,7 +141,8 @@ def _check_file(args: argparse.Namespace, path: Path, *, named: bool) -> int:
     """Check a file for no account, or for all of them. Raises ``ConfigError``."""
     base = read_policy(path, named=named)
     found = base.of_profile(args.profile) if args.profile else base
-    return _report_valid(found, _find_suits(base, _accounts()), as_json=args.json)
+    closed = (*accounts.find_places(accounts.config_dir(os.environ)), *find_app_places())
+    return _report_valid(found, _find_suits(base, _accounts()), closed, as_json=args.json)
 
 
 def _shared_file(args: argparse.Namespace) -> Path | None:
@@ -189,13 +193,33 @@ def _suits_table(suits: list[dict[str, Any]]) -> list[RenderableType]:
     return ["", console.table(("account", "store", "profiles that suit", "what does not"), rows)]
 
 
-def _report_valid(found: FoundPolicy, suits: list[dict[str, Any]], *, as_json: bool) -> int:
+def _find_warnings(found: FoundPolicy, closed: Sequence[Path]) -> list[str]:
+    """Say from which folders no file can come, though the policy or a profile permits it."""
+    own = found.policy.import_paths
+    each: list[tuple[str, Sequence[Sequence[str]], str]] = [
+        ("import_paths", own[:number], path) for number, layer in enumerate(own) for path in layer
+    ]
+    for name, profile in found.profiles.items() if not found.policy.profile else ():
+        paths = (path for layer in profile.import_paths for path in layer)
+        each += [(f"profiles.{name}.import_paths", own or ((),), path) for path in paths]
+    return [
+        f"no file can come from {path} of {key}: {why}"
+        for key, layers, path in each
+        if (why := find_hindrance(layers, path, closed))
+    ]
+
+
+def _report_valid(
+    found: FoundPolicy, suits: list[dict[str, Any]], closed: Sequence[Path], *, as_json: bool
+) -> int:
     where = display_path(found.looked_at)
     said = f"there is no policy file at {where}" if found.path is None else f"{where} is in order"
     if found.profiles:
         said += f". Profiles: {', '.join(found.profiles)}"
-    facts = {"ok": True} | _file_facts(found) | {"accounts": suits}
-    print_data(facts, [said, *_suits_table(suits)], as_json=as_json)
+    warnings = _find_warnings(found, closed)
+    facts = {"ok": True} | _file_facts(found) | {"accounts": suits, "warnings": warnings}
+    told = [f"warning: {one}" for one in warnings]
+    print_data(facts, [said, *told, *_suits_table(suits)], as_json=as_json)
     return 0
 
 

@@ -58,6 +58,18 @@ def _folder(path: str) -> ImportFolder:
     return ImportFolder(typed, Path(os.path.realpath(typed)))
 
 
+def find_hindrance(layers: Sequence[Sequence[str]], path: str, closed: Iterable[Path]) -> str:
+    """Return why no file can come from a folder of ``Policy.import_paths``, which must lie in these layers as well; '' if one can."""
+    folder = _folder(path)
+    if not folder.real.is_dir():
+        return "there is no such folder"
+    if layers and not find_folders((*layers, (path,))):
+        return "it is outside the `import_paths` of the policy itself"
+    if not {*_identities((folder.real, *folder.real.parents))}.isdisjoint(_identities(closed)):
+        return "it belongs to notes, to this program or to a client"
+    return ""
+
+
 def read_file(
     path: str, folders: Sequence[ImportFolder], *, closed: Iterable[Path], largest: int
 ) -> bytes:
@@ -105,11 +117,8 @@ def _read_below(
     # defence: import-opens-nothing-hidden =False
     if not parts or any(part.startswith(".") for part in parts):
         raise _unfit()
-    above = folder
-    while above != above.parent:
-        if not closed.isdisjoint(_identities([above])):
-            raise _unfit()
-        above = above.parent
+    if not closed.isdisjoint(_identities((folder, *folder.parents))):
+        raise _unfit()
     try:
         here = SYSTEM.open_top(folder)
         for part in parts[:-1]:

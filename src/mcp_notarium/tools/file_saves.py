@@ -10,15 +10,14 @@ import asyncio
 import base64
 import binascii
 import hashlib
-import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from mcp_notarium.config.closed_places import find_closed_places
 from mcp_notarium.domain.file_names import (
     HEAD,
     PICTURES,
@@ -33,7 +32,6 @@ from mcp_notarium.domain.file_names import (
 from mcp_notarium.domain.policy import Field
 from mcp_notarium.errors import InvalidRequest, NotariumError, OutcomeUnknown
 from mcp_notarium.files.import_folders import find_folders, read_file
-from mcp_notarium.system import SYSTEM
 from mcp_notarium.threads import run_in_thread
 from mcp_notarium.tools import save
 from mcp_notarium.tools.answers import FileRow, SavedAnswer
@@ -57,8 +55,6 @@ _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", 
 """Changes of a note beside which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
 """Stands for the link while nothing is kept yet."""
-_APP_FOLDERS = ("LOCALAPPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
-"""Name the folders in which clients keep their settings, and tokens in them, where these are not hidden."""
 _HOW = (
     "Give the whole path of a file, or `data:image/png;name=plan.png;base64,…` with up to 256 KiB."
 )
@@ -231,7 +227,9 @@ async def _read(app: App, given: str) -> _File:
 def _read_path(app: App, given: str) -> bytes:
     _require_whole_path(given)
     folders = find_folders(app.config.policy.import_paths)
-    return read_file(given, folders, closed=_closed(app), largest=app.library.largest_file)
+    return read_file(
+        given, folders, closed=find_closed_places(app.config), largest=app.library.largest_file
+    )
 
 
 def _require_whole_path(given: str) -> None:
@@ -244,21 +242,6 @@ def _require_whole_path(given: str) -> None:
     with suppress(RuntimeError):  # the home folder of nobody
         if not Path(given).expanduser().is_absolute():
             raise InvalidRequest("The path of the file is not a whole one.", resolution_hint=_HOW)
-
-
-def _closed(app: App) -> Iterator[Path]:
-    """Yield the places of this program and of the notes: an agent must not read them as files."""
-    config = app.config
-    access = config.store.access(config.store_settings)
-    yield from (config.data_dir, config.account_dir, *access.read, *access.write)
-    yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
-    yield from config.closed_places  # defence: settings-files-closed
-    with suppress(RuntimeError):  # no home folder
-        yield SYSTEM.user_folder("config", os.environ)
-        yield SYSTEM.user_folder("data", os.environ)
-        yield SYSTEM.app_folder(os.environ)  # defence: app-folder-closed
-    named = map(os.environ.get, _APP_FOLDERS)
-    yield from (Path(one) for one in named if one)
 
 
 def _decode(given: str) -> tuple[str, str, bytes]:

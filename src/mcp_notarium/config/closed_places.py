@@ -1,0 +1,33 @@
+"""Name the places of this program, of its clients and of notes, from which no agent may take a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from mcp_notarium.config.settings import Config
+from mcp_notarium.system import SYSTEM
+
+_APP_FOLDERS = ("LOCALAPPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
+"""Name the folders in which clients keep their settings, and tokens in them, where these are not hidden."""
+
+
+def find_closed_places(config: Config) -> Iterator[Path]:
+    """Yield the places of this program, its clients and the notes of this account."""
+    access = config.store.access(config.store_settings)
+    yield from (config.data_dir, config.account_dir, *access.read, *access.write)
+    yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
+    yield from config.closed_places  # defence: settings-files-closed
+    yield from find_app_places()
+
+
+def find_app_places() -> Iterator[Path]:
+    """Yield the places of this program and its clients that no account names."""
+    with suppress(RuntimeError):  # no home folder
+        yield SYSTEM.user_folder("config", os.environ)
+        yield SYSTEM.user_folder("data", os.environ)
+        yield SYSTEM.app_folder(os.environ)  # defence: app-folder-closed
+    named = map(os.environ.get, _APP_FOLDERS)
+    yield from (Path(one) for one in named if one)
