@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import stat
 import struct
 from collections.abc import Callable
@@ -254,7 +255,9 @@ class Files:
 
     def _unlink(self, real: str) -> None:
         key = self.key_of(real)
-        if os.path.isdir(real) and not os.path.islink(real):
+        if real in self.links and os.path.isdir(real):
+            shutil.rmtree(real)  # a test may let Python see there what the link leads to
+        elif os.path.isdir(real) and not os.path.islink(real):
             os.rmdir(real)
         else:
             os.unlink(real)

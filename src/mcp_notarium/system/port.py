@@ -52,8 +52,8 @@ class PrivateFiles(Protocol):
         """Tell who may use an open file, or what is at a path. ``found``: its ``fstat`` or ``lstat``."""
         ...
 
-    def is_link(self, found: os.stat_result) -> bool:
-        """Tell from its ``lstat`` whether something stands for another name."""
+    def is_link(self, path: Path, found: os.stat_result) -> bool:
+        """Tell whether what is at a path stands for another name. ``found``: its ``lstat``. Raises ``OSError``."""
         ...
 
     def make_private(self, descriptor: int) -> None:

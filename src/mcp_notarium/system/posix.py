@@ -72,7 +72,7 @@ class Posix(Common):
             others_replace=changed and not mode & stat.S_ISVTX,
         )
 
-    def is_link(self, found: os.stat_result) -> bool:
+    def is_link(self, _path: Path, found: os.stat_result) -> bool:
         """Tell a symbolic link."""
         return stat.S_ISLNK(found.st_mode)
 

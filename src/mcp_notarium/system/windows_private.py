@@ -95,20 +95,28 @@ class WindowsPrivateFiles(WindowsMoves, Common):
         """Read its list of rights: modes mean nothing here."""
         if isinstance(place, int):
             return self._lists.read(self._kernel.libraries.handle(place))
+        with self._looked_at(place, READ_CONTROL) as handle:
+            return self._lists.read(handle, is_drive=place.parent == place)
+
+    @contextmanager
+    def _looked_at(self, path: Path, access: int) -> Iterator[int]:
+        """Open what is at a path, and no content of it. What is being deleted is not found."""
         try:
-            handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+            handle = self.create(path, access, OPEN_EXISTING, LOOK_FLAGS)
         except OSError as error:
             if error.errno == errno.EBUSY:
-                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(place)) from None
+                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(path)) from None
             raise
         try:
-            return self._lists.read(handle, is_drive=place.parent == place)
+            yield handle
         finally:
             self._kernel.call("CloseHandle", handle)
 
-    def is_link(self, found: os.stat_result) -> bool:
-        """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
-        return bool(getattr(found, "st_reparse_tag", 0) & STANDS_FOR_ANOTHER_NAME)
+    def is_link(self, path: Path, _found: os.stat_result) -> bool:
+        """Tell a symbolic link, and a folder that is another's mount point (a junction): Python takes that for a folder."""
+        with self._looked_at(path, LOOK) as handle:
+            tag = self._tag(handle, path)
+            return bool(tag.FileAttributes & REPARSE and tag.ReparseTag & STANDS_FOR_ANOTHER_NAME)
 
     def make_private(self, descriptor: int) -> None:
         """Give it the list of rights of a new file."""

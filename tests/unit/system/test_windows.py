@@ -3,7 +3,6 @@
 import errno
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,13 +91,6 @@ def test_the_commands_that_help_name_the_user_by_a_number(windows):
     assert f'icacls "{place}" /inheritance:r /grant:r "*{USER}:(OI)(CI)F"' in said
     assert EVERYBODY in windows.explain_privacy(place, "", folder=True, reading=False)
     assert windows.explain_ownership(place, "").endswith(f'/setowner "*{USER}"')
-
-
-def test_a_junction_is_a_link_and_a_file_of_the_cloud_is_none(windows):
-    told = [
-        windows.is_link(SimpleNamespace(st_reparse_tag=tag)) for tag in (LINK, 0xA0000003, CLOUD, 0)
-    ]
-    assert told == [True, True, False, False]
 
 
 def test_an_open_file_is_taken_from_others(windows, model, tmp_path):
