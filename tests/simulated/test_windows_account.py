@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account.opener import open_cache
-from mcp_notarium.cli import main
+from mcp_notarium.cli import draft_files, main
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
 from mcp_notarium.files import locks, private_files
@@ -310,6 +310,16 @@ def test_no_file_is_replaced_or_removed_while_a_server_has_the_database_open(
                     Path(f"{database_of(config)}{suffix}"), config.account_dir / "x"
                 )
     assert text_of(config) == "goes on"
+
+
+@pytest.mark.rule("locks")
+def test_a_note_is_edited_in_one_window_at_a_time(config: Config) -> None:
+    with (
+        draft_files.open_draft(config.account_dir, "n"),
+        pytest.raises(draft_files.DraftInUse),
+        draft_files.open_draft(config.account_dir, "n"),
+    ):
+        pass
 
 
 @pytest.mark.rule("locks")
