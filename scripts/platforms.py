@@ -21,7 +21,7 @@ _ASKS = re.compile(
     r"|\b(hasattr|getattr)\(os, \"(geteuid|getuid|sync)\"|\bctypes\.(windll|WinDLL|oledll|OleDLL)\b"
     r"|\bPLATFORM\b"
     # Python gives the first the number of a socket's error on Windows, and the second another one than ENOTSUP on macOS.
-    r"|\berrno\.(EWOULDBLOCK|EOPNOTSUPP)\b"
+    r"|\berrno\.(EWOULDBLOCK|EOPNOTSUPP)\b|\bshlex\.(quote|join|split)\b"
 )
 
 PERMITTED = {

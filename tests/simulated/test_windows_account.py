@@ -312,6 +312,13 @@ def test_no_file_is_replaced_or_removed_while_a_server_has_the_database_open(
     assert text_of(config) == "goes on"
 
 
+@pytest.mark.usefixtures("config")
+def test_a_command_to_copy_is_quoted_for_the_shells_of_windows(run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "Ada's notes.backup"
+    code, said = run("backup", to)
+    assert (code, f'restore --backup "{to}" --ask-key' in said) == (0, True)
+
+
 @pytest.mark.rule("locks")
 def test_a_note_is_edited_in_one_window_at_a_time(config: Config) -> None:
     with (

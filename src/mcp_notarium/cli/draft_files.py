@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -171,7 +170,7 @@ def describe_kept(account_dir: Path) -> list[str]:
             found = json.loads(record.read_bytes())
             text = (record.parent / found["file"]).read_bytes()
             if text != found["base"].encode():
-                note = f"edit {shlex.quote(found['id'])}" if "id" in found else "new"
+                note = f"edit {SYSTEM.quote(found['id'])}" if "id" in found else "new"
                 said.append(
                     f"A text that you have typed is not saved yet: `mcp-notarium {note}` goes on with it."
                 )

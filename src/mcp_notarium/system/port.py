@@ -454,6 +454,10 @@ class Desktop(Protocol):
         """Tell whether ``select`` waits for streams that are no sockets."""
         ...
 
+    def quote(self, word: str) -> str:
+        """Quote a word of a command that a person is told to run, for the system's shells."""
+        ...
+
     def split_command(self, words: str) -> list[str]:
         """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
         ...

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
+from mcp_notarium.system.quoting import quote_posix
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 
@@ -172,6 +173,10 @@ class Posix(Common):
         except (PermissionError, OverflowError):
             return False
         return False
+
+    def quote(self, word: str) -> str:
+        """Quote it for every shell of POSIX, and zsh."""
+        return quote_posix(word)
 
     def split_command(self, words: str) -> list[str]:
         """Split as a POSIX shell does."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access
+from mcp_notarium.system.quoting import quote_windows
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_handles import (
     BUSY,
@@ -124,16 +125,17 @@ class WindowsPrivateFiles(WindowsMoves, Common):
 
     def explain_privacy(self, path: Path, _quoted: str, *, folder: bool, reading: bool) -> str:
         """Return ``icacls`` with what a new one would get, or without the groups that hold everybody."""
+        name = quote_windows(str(path))
         if not reading:
             groups = " ".join(f'"*{sid}"' for sid in EVERYBODY)
-            return f'icacls "{path}" /inheritance:d /remove:g {groups}'
+            return f"icacls {name} /inheritance:d /remove:g {groups}"
         inherited = "(OI)(CI)" if folder else ""
         mine, systems = (f'"*{sid}:{inherited}F"' for sid in (self._lists.user, SYSTEM_SID))
-        return f'icacls "{path}" /inheritance:r /grant:r {mine} {systems}'
+        return f"icacls {name} /inheritance:r /grant:r {mine} {systems}"
 
     def explain_ownership(self, path: Path, _quoted: str) -> str:
         """Return ``icacls`` as an administrator runs it."""
-        return f'icacls "{path}" /setowner "*{self._lists.user}"'
+        return f'icacls {quote_windows(str(path))} /setowner "*{self._lists.user}"'
 
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
         """Lock one byte far behind the end. A lock that is held already is given up first."""

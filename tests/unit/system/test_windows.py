@@ -91,6 +91,7 @@ def test_the_commands_that_help_name_the_user_by_a_number(windows):
     assert f'icacls "{place}" /inheritance:r /grant:r "*{USER}:(OI)(CI)F"' in said
     assert EVERYBODY in windows.explain_privacy(place, "", folder=True, reading=False)
     assert windows.explain_ownership(place, "").endswith(f'/setowner "*{USER}"')
+    assert windows.explain_ownership(Path("C:/$a"), "").startswith("icacls 'C:/$a' ")
 
 
 def test_an_open_file_is_taken_from_others(windows, model, tmp_path):
