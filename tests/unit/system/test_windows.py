@@ -233,8 +233,8 @@ def test_processes_memory_and_the_console(windows, model):
 
 def test_long_paths_have_the_prefix_that_lifts_the_limit():
     assert long_path(Path("C:/x")) == str(Path("C:/x"))
-    far = "/" + "x/" * 150 + "y"
-    assert long_path(Path(far)) == "\\\\?\\" + far.replace("/", "\\")
+    for far in ("/" + "x/" * 150 + "y", "/" + "\U0001f4dd" * 120):  # two units of UTF-16 each
+        assert long_path(Path(far)) == "\\\\?\\" + far.replace("/", "\\")
 
 
 def test_a_command_is_split_by_quotes_and_keeps_its_backslashes(windows):
