@@ -8,6 +8,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:\\+=-]*[A-Za-z0-9_./:\\+=]")
 """A word of these needs no quotes in either shell of Windows; a word of dashes alone does."""
 _SPECIAL = re.compile(r'["$`%\u201c-\u201e]')
 """What means something within double quotes in PowerShell or cmd; typographic quotes end a word in PowerShell."""
+_AT_END = re.compile(r"(\\+)$")
+"""A program takes a single backslash before a quote for a part of the word; PowerShell keeps both, which a path may have."""
 _SINGLE = re.compile("(['\u2018-\u201b])")
 
 
@@ -24,5 +26,5 @@ def quote_windows(word: str) -> str:
     if _PLAIN.fullmatch(word):
         return word
     if not _SPECIAL.search(word):
-        return f'"{word}"'
+        return '"' + _AT_END.sub(r"\1\1", word) + '"'
     return "'" + _SINGLE.sub(r"\1\1", word) + "'"
