@@ -134,6 +134,14 @@ class TriliumPlace(HttpPlace):
         if note is not None and sent.knows not in (None, (note.title, before)):
             self.oracle.forgive(_words_of(before))
 
+    def fails(self, sent: Sent) -> None:
+        """See ``Service.fails``: another device acts on the note before it is sent again, perhaps."""
+        match (sent.request.method, *sent.request.segments):
+            case ("PUT" | "DELETE", "etapi", "notes", note_id, *_):
+                when = f"before {sent.process.name} sends again: {sent.words}"
+                if word := self.world.meddle(when, note_id, rate=0.5):
+                    self.oracle.promise(word, "another device")
+
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"
