@@ -180,7 +180,9 @@ class TriliumPlace(HttpPlace):
 
         def bring_back(_note_id: str, _word: str) -> None:
             for note_id in list(document.deleted)[-1:]:
-                self.oracle.removed.difference_update(document.undelete(note_id))
+                back = document.undelete(note_id)
+                self.oracle.removed.difference_update(back)
+                self.oracle.tags.taken_back.update(back)  # a tag may have been renamed meanwhile
 
         def label(note_id: str, word: str) -> None:
             document.set_attribute(document.make_id(), note_id, "label", word, "")
