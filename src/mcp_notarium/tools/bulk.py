@@ -37,7 +37,13 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
-from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss
+from mcp_notarium.tools.bulk_losses import (
+    BulkLoss,
+    ask_about,
+    describe,
+    find_bulk_loss,
+    name_notes,
+)
 from mcp_notarium.tools.consent import (
     ask_before_publishing,
     describe_published,
@@ -236,7 +242,8 @@ async def carry_out(
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
     losses = {one: plan.losses[one] for one in now if one in plan.losses}
-    published = join_published(plan.published[one] for one in now if one in plan.published)
+    public = {one: plan.published[one] for one in now if one in plan.published}
+    published = join_published(public.values())
     question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
     await require_consent(
@@ -244,7 +251,11 @@ async def carry_out(
         [
             Ask(question, irreversible=bool(plan.addresses)),
             *ask_about(app, losses, of=len(now)),
-            *(ask for one in published for ask in ask_before_publishing(app, "", one)),
+            *(
+                ask
+                for one in published
+                for ask in ask_before_publishing(app, *_name_published(app, public, one), one)
+            ),
         ],
         changes=partial(_changes, app, now, draft),
     )
@@ -406,10 +417,18 @@ def _public(app: App, plan: Plan) -> str:
     """Return what a dry run says of notes that everybody may read then."""
     told = []
     for one in join_published(plan.published.values()):
-        notes, why = describe_published(app, "", one)
+        notes, why = describe_published(app, *_name_published(app, plan.published, one), one)
         said = "be public" if one.place else "have other readers"
         told.append(f" {notes} would {said} on the web; the user is asked about that. {why}")
     return "".join(told)
+
+
+def _name_published(
+    app: App, public: Mapping[str, Published], joined: Published
+) -> tuple[str, int]:
+    """Return the names of the changed notes that everybody may read then, and how many they are."""
+    ids = [note_id for note_id, one in public.items() if one.place == joined.place]
+    return name_notes(app, ids), len(ids)
 
 
 def _only_now(now: int, plan: Plan) -> str:
