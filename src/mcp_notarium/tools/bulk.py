@@ -229,14 +229,14 @@ async def carry_out(
     if dry_run or not (plan.todo or after.files):
         asked_again = digest and undoable and not dry_run
         earlier = app.library.find_change(digest) if asked_again else None
-        back = _describe_back(app, earlier, plan.unchanged) if earlier else ""
+        back = _describe_earlier(app, earlier, plan.unchanged) if earlier else ""
         return _answer(
             plan,
             dict.fromkeys([*plan.losses, *plan.todo], "would change") if dry_run else {},
             _file_results(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
-            change_id=None if back == _NOT_BACK else earlier,
+            change_id=None if back in ("", _NOT_BACK) else earlier,
             note=_unwritten(app, plan, after, asks, more=more, said=said) + back,
         )
     app.usage_limits.require_write()
@@ -308,6 +308,13 @@ def _describe_back(app: App, change_id: str, done: Collection[str]) -> str:
     if restorable.issuperset(done):
         return _BACK
     return _PARTLY_BACK if restorable else _NOT_BACK
+
+
+def _describe_earlier(app: App, change_id: str, unchanged: Collection[str]) -> str:
+    """Return what to say of an undo of the same change, made before; its notes may not be found by what was asked any more."""
+    if unchanged:
+        return _describe_back(app, change_id, unchanged)
+    return _PARTLY_BACK if app.library.history.find_restorable(change_id) else ""
 
 
 def _unwritten(app: App, plan: Plan, after: After, asks: str, *, more: str, said: str) -> str:
