@@ -142,6 +142,8 @@ async def test_a_move_that_is_cut_off_anywhere_loses_nothing_and_is_finished(
     tmp_path, method, fault
 ):
     async with PLACES["trilium"](tmp_path, plant) as place:
+        inherit(place, "Work", "work", "open")
+        await place.harness.sync()
         place.sim.faults.add(fault, method=method, path="/etapi/branches*", times=20)
         await change(place, ids=["Plans"], folder="Archive")
         assert {"Plans", "PlanA", "PlanB"} <= place.sim.document.notes.keys()
