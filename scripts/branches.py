@@ -34,7 +34,6 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
         "sync/write_attempt.py",
         "sync/head_reader.py",
         "sync/replay.py",
-        "sync/push.py",
     ),
     "crypto": ("crypto/*.py",),
     "policy": ("domain/policy*.py", "config/policy_file.py"),

@@ -14,10 +14,11 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from explorer.orders import Scope
 from explorer.run import Outcome, every_order, replayed, shorten, tell
 from explorer.shares import ALL_BREAKS, played_by_many, share
 from explorer.world import SMALL, WORLDS
@@ -38,7 +39,8 @@ def main() -> int:
         print(tell(outcome))
         return int(bool(outcome.fault))
     began, counts = time.perf_counter(), Counter[str]()
-    with _outcomes(args) as outcomes:
+    scopes = _scopes(args)
+    with _outcomes(args, scopes) as outcomes:
         for outcome in outcomes:
             counts[outcome.world] += 1
             if outcome.fault:
@@ -50,9 +52,8 @@ def main() -> int:
     took = time.perf_counter() - began
     if outcome is not None:
         _report(outcome, args.save)
-    if args.verbose:
-        for world, count in counts.items():
-            print(f"{count:8d}  {world}")
+    for line in (*_tell_worlds(counts, args), *itertools.starmap(_tell_scope, scopes.items())):
+        print(line)
     count, least = counts.total(), min(counts.values(), default=0)
     ends = "something does not hold" if outcome else "everything holds"
     if args.exhaustive:
@@ -64,11 +65,29 @@ def main() -> int:
     return int(outcome is not None)
 
 
+def _scopes(args: argparse.Namespace) -> dict[str, Scope]:
+    small = [args.world] if args.world else [*SMALL]
+    return {name: Scope(set(), args.share) for name in small} if args.exhaustive else {}
+
+
+def _tell_worlds(counts: Mapping[str, int], args: argparse.Namespace) -> list[str]:
+    return [f"{count:8d}  {world}" for world, count in counts.items()] if args.verbose else []
+
+
+def _tell_scope(world: str, scope: Scope) -> str:
+    left = "" if scope.whole else ", and there are more"
+    played = f"{scope.orders} orders without an end, {scope.ends} with one"
+    return f"{world}: {played}; these have {scope.known_ends} ends{left}"
+
+
 @contextmanager
-def _outcomes(args: argparse.Namespace) -> Iterator[Iterator[Outcome]]:
-    if args.exhaustive:
-        small = [args.world] if args.world else [*SMALL]
-        yield (one for name in small for one in itertools.islice(every_order(name), args.most))
+def _outcomes(args: argparse.Namespace, scopes: Mapping[str, Scope]) -> Iterator[Iterator[Outcome]]:
+    if scopes:
+        yield (
+            outcome
+            for name, scope in scopes.items()
+            for outcome in itertools.islice(every_order(name, scope), args.most)
+        )
     elif args.digests or args.jobs == 1:
         yield share(vars(args), 0, 1)
     else:
@@ -87,6 +106,11 @@ def _report(outcome: Outcome, save: str | None) -> None:
         print(f"Play it again: ./scripts/explore --replay {save}")
 
 
+def _share(words: str) -> tuple[int, int]:
+    part, _, parts = words.partition("/")
+    return int(part) - 1, int(parts)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./scripts/explore", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long (20)")
@@ -98,6 +122,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule")
     parser.add_argument("--most", type=int, default=1_000_000_000, help="schedules of each world")
     parser.add_argument("--exhaustive", action="store_true", help="every order of small worlds")
+    parser.add_argument(
+        "--share",
+        type=_share,
+        default=(0, 1),
+        metavar="N/PARTS",
+        help="with --exhaustive: of the ends of processes, only one of so many parts (from 1)",
+    )
     parser.add_argument("--replay", metavar="FILE", help="play the schedule of this file")
     parser.add_argument("--save", metavar="FILE", help="write a schedule that fails here")
     parser.add_argument(

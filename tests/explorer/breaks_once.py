@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import Break, Set
@@ -10,7 +11,12 @@ from mcp_notarium.files.locks import Leader
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.stores.simplenote import change_feed_codec
-from mcp_notarium.stores.trilium.store import TriliumStore
+from mcp_notarium.stores.simplenote.writes import NoteWrites as SimplenoteWrites
+from mcp_notarium.stores.trilium.note_codec import NoteObject
+from mcp_notarium.stores.trilium.note_reader import NoteReader
+from mcp_notarium.stores.vault import canvases, note_codec
+from mcp_notarium.sync import head_reader, note_fetch
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 
 # Who made it, and what a history has.
@@ -68,6 +74,24 @@ def _replay_not_flushed(set_attribute: Set) -> None:
     set_attribute(Journal, "claim", claimed)
 
 
+def _kept_by_each(set_attribute: Set) -> None:
+    keep = Journal.keep_replaced
+
+    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> None:
+        base = self._cache.notes.base(write.note_id)
+        known = write if base is None else replace(write, base_etag=base.etag)
+        keep(self, known, storing, own=own)
+
+    set_attribute(Journal, "keep_replaced", kept)
+
+
+def _lacking_tags_not_looked_for(set_attribute: Set) -> None:
+    async def nothing(*_asked: Any) -> None:
+        return
+
+    set_attribute(HeadReader, "_find_lacking", nothing)
+
+
 # News.
 
 
@@ -111,20 +135,39 @@ def _leads_at_once_or_never(set_attribute: Set) -> None:
 # Stores.
 
 
-def _compared_before_the_revision(set_attribute: Set) -> None:
-    read, keep = TriliumStore._read_base, TriliumStore._keep_revision
+def _gone_after_one_answer(set_attribute: Set) -> None:
+    async def ask_once(self: NoteReader, note_id: str, *, cached: bool = True) -> NoteObject:
+        return await self.note(note_id, cached=cached)
 
-    async def kept(self: TriliumStore, note_id: str) -> None:
-        await keep(self, note_id)
-        vars(self)["compared"] = True
+    set_attribute(NoteReader, "note_or_gone", ask_once)
 
-    async def read_base(self: TriliumStore, note_id: str, etag: str) -> Any:
-        if vars(self).pop("compared", False):
-            return await self._reader.note(note_id)
-        return await read(self, note_id, etag)
 
-    set_attribute(TriliumStore, "_keep_revision", kept)
-    set_attribute(TriliumStore, "_read_base", read_base)
+def _repeated_over_the_base_of_now(set_attribute: Set) -> None:
+    push = SimplenoteWrites.push
+
+    async def forgetful(self: SimplenoteWrites, write: PendingWrite) -> Any:
+        return await push(self, replace(write, first_etag=None))
+
+    set_attribute(SimplenoteWrites, "push", forgetful)
+
+
+def _another_note_is_a_contradiction(set_attribute: Set) -> None:
+    async def read(cache: Any, store: Any, note_id: str) -> Any:
+        found, other = await note_fetch.get_for_replay(cache, store, note_id)
+        if other:
+            raise note_fetch._contradiction_error()
+        return found, False
+
+    set_attribute(head_reader, "get_for_replay", read)
+
+
+def _refused_canvas_given_up(set_attribute: Set) -> None:
+    move = canvases.move_cards_in
+    set_attribute(canvases, "move_cards_in", lambda *given: bool(move(*given)))
+
+
+def _tags_below_lines_dropped(set_attribute: Set) -> None:
+    set_attribute(note_codec, "_tags_below", lambda _old, _text, _tags: [])
 
 
 BREAKS: dict[str, Break] = {
@@ -152,8 +195,29 @@ BREAKS: dict[str, Break] = {
     "a server asks once whether it leads": Break(
         "simplenote", _leads_at_once_or_never, ("the store", "journal")
     ),
-    "a note is compared before its revision is kept": Break(
-        "trilium 0.93 over http", _compared_before_the_revision, ("lost",)
+    "a canvas that the disk refuses is given up": Break(
+        "vault files, links", _refused_canvas_given_up, ("cards show",)
     ),
 }
 """By what is broken."""
+RARE: dict[str, Break] = {
+    "what a write has replaced is kept by each that finishes it": Break(
+        "trilium over http, parts", _kept_by_each, ("is not what it was made",)
+    ),
+    "tags that a repeated write has cost a note stay away": Break(
+        "simplenote over http, apart", _lacking_tags_not_looked_for, ("tag that was renamed",)
+    ),
+    "a note of Trilium is gone after one answer": Break(
+        "trilium over http", _gone_after_one_answer, ("removed for good",)
+    ),
+    "a write that was done and undone has no end": Break(
+        "simplenote over http, apart", _repeated_over_the_base_of_now, ("journal",)
+    ),
+    "a write has no end when its note was made again": Break(
+        "simplenote over http, apart", _another_note_is_a_contradiction, ("the store",)
+    ),
+    "tags below lines that another program writes are dropped": Break(
+        "vault files", _tags_below_lines_dropped, ("lost",)
+    ),
+}
+"""Those that few schedules show."""

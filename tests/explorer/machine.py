@@ -25,6 +25,7 @@ from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
 from mcp_notarium import threads
+from mcp_notarium.files import locks
 from mcp_notarium.storage import database_opener, driver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
@@ -390,7 +391,7 @@ def simulated(
     if not real_files:
         replaced += [
             (database_opener, "driver", _Driver(connect)),
-            (scheduler, "FileLock", partial(Lock, {})),
+            (locks, "FileLock", partial(Lock, {})),
         ]
     before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     for place, name, value in replaced:

@@ -210,7 +210,8 @@ class Oracle:
         # After a failure, or beside somebody else's edit, a store need not tell that the save is what is there.
         alone = self.writers.get(note.id, set()) <= {server.name} and self.is_smooth()
         # The answer is of the note as it stands by then. Another server may have gone on from what this one made.
-        if not alone and makers.writes[1:2] and makers.writes[1][2] == server.name:
+        earlier = itertools.dropwhile(lambda one: one[2] == maker, makers.writes)
+        if not alone and next(earlier, ("", "", ""))[2] == server.name:
             return
         if maker not in (server.name, server.name if alone else "") and note.id not in self.alike:
             raise self.breaks(
@@ -411,10 +412,8 @@ class Oracle:
             )
         if unfinished := server.unfinished():
             raise Broken(f"the journal is not empty: that of {server.name} still has {unfinished}")
-        for note_id, content in held.items():
-            note = server.app.cache.notes.get(note_id)
-            assert note is not None
-            self.see_version(server, note_id, note.local_version, content)
+        for note in server.notes():
+            self.see_version(server, note.id, note.local_version, note.content)
         if not chain.whole:
             raise Broken(
                 f"the audit chain is not whole: that of {server.name}: {[one.words for one in chain.faults]}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from explorer.choices import KILL, Chooser
@@ -37,20 +38,41 @@ class Seen(BaseException):
     """What follows was played before."""
 
 
+@dataclass
+class Scope:
+    """Remember what was played of a small world.
+
+    ``seen``: the marks of what was played before; None plays every order, also those that differ in nothing. ``share``: of the ends of a
+    process or of the power, which one of how many parts is played; all orders without an end are.
+    """
+
+    seen: set[str] | None
+    share: tuple[int, int] = (0, 1)
+    orders: int = 0
+    """Orders without an end that were played."""
+    ends: int = 0
+    """Orders with an end that were played."""
+    known_ends: int = 0
+    """Ends that there are in the orders so far: of a process, and of the power, at each place."""
+    whole: bool = False
+    """Nothing is left."""
+
+
 class EveryOrder(Chooser):
     """Decide one after the other.
 
-    ``prefix`` are the first decisions; :meth:`next_prefix` is that of the next schedule. ``seen``: the marks of what was
-    played before; None plays every order, also those that differ in nothing.
+    ``prefix`` are the first decisions; :meth:`next_prefix` is that of the next schedule.
     """
 
-    def __init__(
-        self, prefix: Sequence[int], *, kills: int = 1, seen: set[str] | None = None
-    ) -> None:
+    def __init__(self, prefix: Sequence[int], scope: Scope, *, kills: int = 1) -> None:
         super().__init__(schedule={})
         self._prefix = prefix
         self._kills = kills
-        self._seen = seen
+        self._scope = scope
+        self._places = 0
+        """Places to end at so far."""
+        self._turns: list[int] = []
+        """What was decided of orders."""
         self.taken: list[tuple[int, int]] = []
         """What was decided, and among how many."""
         self.words: list[str] = []
@@ -80,9 +102,18 @@ class EveryOrder(Chooser):
         ends = label.startswith(KILL)
         if self.mute or options < 2 or not (ends or label.endswith(_LOST)):
             return 0
-        if ends and self._killed() >= self._kills:
+        if ends and (self.killed >= self._kills or not self._is_shared(label, options)):
             return 0
         return self._decide(label, options)
+
+    def _is_shared(self, label: str, options: int) -> bool:
+        """Count a place to end at, once; tell whether it is in the part that is played."""
+        self._places += 1
+        if len(self.taken) >= len(self._prefix):
+            self._scope.known_ends += options - 1
+        mark = _hash(label, str(self._places), repr(self._turns))
+        part, parts = self._scope.share
+        return int(mark, 16) % parts == part
 
     def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
         """Return that it waits for nothing but its turn."""
@@ -145,11 +176,12 @@ class EveryOrder(Chooser):
             news or range(len(events)), key=lambda at: (events[at].label, events[at].mark)
         )
         at = order[0]
-        if not self.mute and not self._killed():
+        if not self.mute and not self.killed:
             self._require_new(events, order)
             names = [events[one].label for one in order]
             if len(names) > 1:
-                at = order[self._decide(f"{names[0]} before others", len(names), names)]
+                self._turns.append(self._decide(f"{names[0]} before others", len(names), names))
+                at = order[self._turns[-1]]
         self._begin(events[at])
         return at
 
@@ -166,7 +198,9 @@ class EveryOrder(Chooser):
                 return [*(taken for taken, _ in decided), option + 1]
         return None
 
-    def _killed(self) -> int:
+    @property
+    def killed(self) -> int:
+        """Count the ends so far."""
         return sum(1 for word in self.words if word.startswith(KILL))
 
     def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
@@ -180,7 +214,8 @@ class EveryOrder(Chooser):
     # What led to a decision.
 
     def _require_new(self, events: Sequence[Event], order: Sequence[int]) -> None:
-        if self._seen is None or len(self.taken) < len(self._prefix):
+        seen = self._scope.seen
+        if seen is None or len(self.taken) < len(self._prefix):
             return
         found = _hash(
             self._store,
@@ -190,9 +225,9 @@ class EveryOrder(Chooser):
             *sorted(event.mark for event in events),
             *(events[at].mark for at in order),
         )
-        if found in self._seen:
+        if found in seen:
             raise Seen
-        self._seen.add(found)
+        seen.add(found)
 
     def _begin(self, event: Event) -> None:
         self._event, self._made, self._before = event, 0, self.changes()

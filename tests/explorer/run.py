@@ -17,7 +17,7 @@ from explorer.folders import Folders
 from explorer.loop import EVENT_SECONDS, DeterministicLoop
 from explorer.machine import Clock, simulated
 from explorer.oracle import Broken
-from explorer.orders import EveryOrder, Seen
+from explorer.orders import EveryOrder, Scope, Seen
 from explorer.world import SMALL, WORLDS, World
 from support.cache_room import new_file
 
@@ -151,18 +151,24 @@ def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:
     return play(world, Chooser(schedule=schedule), rests=rests)
 
 
-def every_order(world: str, *, all_of_them: bool = False) -> Iterator[Outcome]:
+def every_order(world: str, scope: Scope | None = None) -> Iterator[Outcome]:
     """Play every order of the events of a small world, and each end of a process that it has.
 
-    Of orders that differ in nothing one is played, unless ``all_of_them`` is.
+    Of orders that differ in nothing one is played, unless the ``scope`` asks for all. It learns what was played.
     """
+    scope = scope or Scope(set())
     prefix: list[int] | None = []
-    seen: set[str] | None = None if all_of_them else set()
     while prefix is not None:
-        chooser = EveryOrder(prefix, kills=SMALL[world].kills, seen=seen)
+        chooser = EveryOrder(prefix, scope, kills=SMALL[world].kills)
         with suppress(Seen):
-            yield play(world, chooser)
+            outcome = play(world, chooser)
+            if chooser.killed:
+                scope.ends += 1
+            else:
+                scope.orders += 1
+            yield outcome
         prefix = chooser.next_prefix()
+    scope.whole = True
 
 
 def shorten(outcome: Outcome, *, report: Callable[[int], None] = lambda _left: None) -> Outcome:

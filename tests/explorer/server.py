@@ -135,6 +135,9 @@ class Server:
         """Acts that have not ended."""
         self.saves: list[Made] = []
         """What its saves have made."""
+        self._notes: list[Note] = []
+        self._read_at: Any = None
+        """The state of the database in which it had these notes."""
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
@@ -302,9 +305,15 @@ class Server:
         return {note.id: note.content for note in self.notes()}
 
     def notes(self) -> list[Note]:
-        """Return the notes in the index."""
-        notes = self.app.cache.notes
-        return [note for one in notes.etags() if (note := notes.get(one))]
+        """Return the notes in the index, read again only if anything was written since the last time."""
+        cache = self.app.cache
+        connection = cache.database._live()
+        number = connection.execute("PRAGMA data_version").fetchone()
+        state = (cache, number, connection.total_changes)
+        if self._read_at != state or cache.database.in_transaction:
+            self._read_at = state
+            self._notes = [note for one in cache.notes.etags() if (note := cache.notes.get(one))]
+        return self._notes
 
     def unfinished(self) -> list[str]:
         """Return the texts of writes that are neither done nor refused for good."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from explorer.http_place import TIMEOUT_SECONDS, HttpPlace
 from explorer.http_wire import Sent
+from explorer.more_acts import FIRST_TAG
 from mcp_notarium.domain.note import Content
 from mcp_notarium.keys.secret_places import StoredToken
 from mcp_notarium.secret import Secret
@@ -120,7 +121,8 @@ class SimplenotePlace(HttpPlace):
 
         def take_away(note_id: str) -> int:
             """Remove a note that is made again; return the number that it had."""
-            self.oracle.forgive(text(note_id))
+            tags = (tag for tag in service.note(note_id)["tags"] if tag != FIRST_TAG)
+            self.oracle.forgive(" ".join((text(note_id), *tags)))
             before: int = service.version(note_id)
             service.delete(note_id)
             self.oracle.removed.discard(note_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from explorer.run import forget_loaded, replayed, seeded, shorten, tell
+from explorer.shares import ALL_BREAKS
 from explorer.shares import BREAKS_OF_ACTS as BREAKS
 from support.long import LONG, sample
 
@@ -17,6 +18,12 @@ QUICK = (
 )
 MOST = 3000
 """Schedules in which a break has to be found; most are found in the first two hundred."""
+
+
+def test_each_break_breaks_what_is_there() -> None:
+    for broken in ALL_BREAKS.values():
+        with pytest.MonkeyPatch.context() as patch:
+            broken.make(patch.setattr)
 
 
 @pytest.mark.slow("explores until a fault is found")

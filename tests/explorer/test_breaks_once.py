@@ -5,12 +5,37 @@ from __future__ import annotations
 import pytest
 
 from explorer.breaks_once import BREAKS as ONCE
+from explorer.breaks_once import RARE
 from explorer.breaks_subtle import BREAKS as SUBTLE
 from explorer.run import forget_loaded, replayed, seeded, shorten, tell
+from explorer.test_found import LINE_ABOVE
+from explorer.test_found_http import FOUND
 from support.long import LONG
 
 BREAKS = ONCE | SUBTLE
 QUICK = ("a server asks once whether it leads", "a call that fails has no end in the audit chain")
+PLAYED_AGAIN = {
+    "what a write has replaced is kept by each that finishes it": FOUND[
+        "an undo found nothing to take back, as two servers had kept what the save had replaced"
+    ],
+    "tags that a repeated write has cost a note stay away": FOUND[
+        "a tag that another device had renamed came back with a tag, which had no answer"
+    ],
+    "a note of Trilium is gone after one answer": FOUND[
+        "a note counted as gone after an answer from before it was made"
+    ],
+    "a write that was done and undone has no end": FOUND[
+        "a write that was done, taken back elsewhere and given a newer base never ended"
+    ],
+    "a write has no end when its note was made again": FOUND[
+        "a write never ended whose note was made again, with numbers that begin at 1"
+    ],
+    "tags below lines that another program writes are dropped": ("vault files", LINE_ABOVE),
+    "a note that was made again counts as removed": FOUND[
+        "a note made again was removed, as the feed came in another order"
+    ],
+}
+"""By what is broken: the world and the schedule in which the explorer once found that."""
 MOST = 5_000
 """Schedules in which a break has to be found; most are found in the first hundred."""
 
@@ -29,3 +54,16 @@ def test_what_was_broken_once_is_found_and_told(name: str, monkeypatch: pytest.M
     assert shortest.fault in tell(shortest)
     assert replayed(broken.world, shortest.schedule).digest == shortest.digest
     forget_loaded()
+
+
+@pytest.mark.slow("the first one loads a world")
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
+def test_a_schedule_that_has_found_a_fault_finds_it_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, (world, schedule) = (RARE | ONCE)[name], PLAYED_AGAIN[name]
+    broken.make(monkeypatch.setattr)
+    forget_loaded()
+    found = replayed(world, schedule, rests=False)
+    forget_loaded()
+    assert any(word in found.fault for word in broken.words), tell(found)

@@ -40,16 +40,18 @@ def test_front_matter_that_two_add_at_the_same_moment_stays_one_block() -> None:
     )
 
 
+LINE_ABOVE = {
+    "act 3 of another device #1": 10,
+    "act 2 of a #1": 3,
+    "another device acts before a1 exchanges files #1": 2,
+    "another device acts before a1 exchanges files #2": 17,
+}
+
+
 def test_a_line_above_front_matter_during_a_save_costs_the_block_no_tags() -> None:
-    schedule = {
-        "act 3 of another device #1": 10,
-        "act 2 of a #1": 3,
-        "another device acts before a1 exchanges files #1": 2,
-        "another device acts before a1 exchanges files #2": 17,
-    }
     play_again(
         "vault files",
-        schedule,
+        LINE_ABOVE,
         story=("tag note0.md", "edit above front matter note0.md", "---\\ntags:\\n  - them3\\n---"),
     )
 

@@ -11,6 +11,33 @@ from explorer.world import WORLDS
 from support.long import LONG
 
 FOUND: dict[str, tuple[str, Schedule]] = {
+    "a save that another server goes on from, and undoes that": (
+        "simplenote over http",
+        {
+            "act 1 of another device #1": 13,
+            "act 1 of another device comes after #1": 13,
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 2,
+            "note of a #1": 1,
+            "note of b #1": 1,
+            "a1: POST note1 at 1: no connection #1": 1,
+            "act 2 of b #1": 5,
+        },
+    ),
+    "a tag of a note that is removed before the answer comes": (
+        "simplenote over http, apart",
+        {
+            "act 2 of another device #1": 7,
+            "act 3 of another device #1": 14,
+            "act 1 of a #1": 9,
+            "act 1 of b #1": 8,
+            "a begins to trash: turns #1": 5,
+            "note of another device #1": 1,
+            "note of b #1": 1,
+            "kill: a1 has committed, and another one has read that #1": 1,
+            "another device acts while m is dark #1": 12,
+        },
+    ),
     "a push that a proxy's page answered counted as stored": (
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 import pytest
 
 from explorer.breaks import BREAKS
-from explorer.orders import EveryOrder
+from explorer.choices import KILL
+from explorer.orders import EveryOrder, Scope
 from explorer.run import every_order, forget_loaded, play, tell
 from explorer.world import SMALL, Plan, memory
-from support.long import LONG, sample
+from support.long import LONG, SEED, sample
 from support.memory_client import ROWS
 
-MOST_LONG = 1_500
+MOST_LONG = 2_000
 """Schedules of a small world with ``--all``; ``./scripts/explore --exhaustive --world NAME`` plays them all."""
+PARTS = 20
+"""Parts of the ends that there are in a small world with another device: ``--all`` plays another one every day."""
 
 
 def tiny(acts: dict[str, tuple[str, ...]], *, kills: int) -> Plan:
@@ -39,10 +42,15 @@ TINY = {
 @pytest.mark.parametrize("world", sample("small worlds", list(SMALL), 14))
 def test_every_order_of_a_small_world_holds(world: str) -> None:
     most = MOST_LONG if LONG else 10
-    for number, outcome in enumerate(every_order(world), 1):
+    part = random.Random(SEED).randrange(PARTS)
+    parted = LONG and SMALL[world].kills and "alone" not in world
+    scope = Scope(set(), (part, PARTS) if parted else (0, 1))
+    for number, outcome in enumerate(every_order(world, scope), 1):
         assert outcome.fault == "", tell(outcome)
         if number == most:
             break
+    small = "alone" in world or "nobody else" in world
+    assert scope.whole or not (LONG and small), "it is small enough"
 
 
 @pytest.mark.slow("plays orders one by one")
@@ -51,7 +59,7 @@ def test_orders_that_are_left_out_differ_in_nothing(
     world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SMALL, world, TINY[world])
-    every = list(every_order(world, all_of_them=True))
+    every = list(every_order(world, Scope(None)))
     some = list(every_order(world))
     assert {one.fault for one in every} == {""}
     assert len(some) < len(every)
@@ -59,11 +67,23 @@ def test_orders_that_are_left_out_differ_in_nothing(
     forget_loaded()
 
 
+def test_each_end_is_in_one_part() -> None:
+    scopes = [Scope(None, (at, 3)) for at in range(3)]
+    choosers = [EveryOrder([], scope) for scope in scopes]
+    for at in range(60):
+        for chooser in choosers:
+            assert chooser.choose(f"{KILL}a1 comes to place {at}", 3, rate=1.0) == 0
+    parts = [len(chooser.taken) for chooser in choosers]
+    assert min(parts) > 0
+    assert sum(parts) == 60
+    assert {scope.known_ends for scope in scopes} == {120}
+
+
 class AnyOrder(EveryOrder):
     """Decides by chance; seldom who is next, so that one gets ahead of the others."""
 
     def __init__(self, number: int) -> None:
-        super().__init__([], kills=0)
+        super().__init__([], Scope(None), kills=0)
         self._draws = random.Random(number)
 
     def _decide(self, label: str, options: int, names: Sequence[str] = ()) -> int:
@@ -95,7 +115,7 @@ def test_a_break_that_all_orders_show_is_shown_by_those_that_are_played(
     monkeypatch.setitem(SMALL, world, TINY[world])
     BREAKS[broken].make(monkeypatch.setattr)
     forget_loaded()
-    every = {one.kind for one in every_order(world, all_of_them=True)}
+    every = {one.kind for one in every_order(world, Scope(None))}
     some = {one.kind for one in every_order(world)}
     assert some == every != {""}
     forget_loaded()

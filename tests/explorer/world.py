@@ -300,13 +300,14 @@ class World:
         self.oracle.judge([one for one in self.servers if one.alive], self.place.contents())
 
     def _read_histories(self) -> None:
+        """Read the history of each note on each computer: the servers there share its rows, and take turns."""
         asked: list[asyncio.Task[None]] = []
-        for server in self.servers if not self.oracle.broken else ():
-            if server.alive:
+        for machine in self.machines if not self.oracle.broken else ():
+            servers = [one for one in self.servers if one.alive and one.machine is machine]
+            for at, note_id in enumerate(servers[0].contents() if servers else ()):
+                server = servers[at % len(servers)]
                 with server.process.running():
-                    asked += [
-                        self.loop.create_task(server.history(one)) for one in server.contents()
-                    ]
+                    asked.append(self.loop.create_task(server.history(note_id)))
         for one in asked:
             one.add_done_callback(self._see_end)
         deadline = self.loop.time() + QUIET_SECONDS
@@ -847,22 +848,37 @@ WORLDS: dict[str, Plan] = {
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
 
-def _small(traits: Traits, foreign: str, *, kills: int, acts: tuple[str, ...]) -> Plan:
-    script = {"a": acts, "b": ("append",), "another device": (foreign,)}
+def _small(
+    traits: Traits, foreign: str, *, kills: int, acts: tuple[str, ...], beside: tuple[str, ...]
+) -> Plan:
+    script = {"a": acts, "b": beside, "another device": (foreign,) if foreign else ()}
     return Plan(memory(traits), kills=kills, syncing=False, acts=len(acts), script=script)
 
 
+_ONE = ("append",)
 SMALL: dict[str, Plan] = {
     **{
-        f"{row}, {foreign}": _small(traits, foreign, kills=0, acts=("append", "rewrite"))
+        f"{row}, {foreign}": _small(
+            traits, foreign, kills=0, acts=("append", "rewrite"), beside=_ONE
+        )
         for row, traits in ROWS.items()
         for foreign in ("edit the end", "remove")
     },
     **{
-        f"{row}, {foreign}, killed": _small(traits, foreign, kills=1, acts=("append",))
+        f"{row}, {foreign}, killed": _small(traits, foreign, kills=1, acts=_ONE, beside=_ONE)
         for row, traits in ROWS.items()
         for foreign in ("edit the end", "remove")
+    },
+    **{
+        f"{row}, {foreign}, alone, killed": _small(traits, foreign, kills=1, acts=_ONE, beside=())
+        for row, traits in ROWS.items()
+        for foreign in ("edit the end", "remove")
+    },
+    **{
+        f"{row}, nobody else, killed": _small(traits, "", kills=1, acts=_ONE, beside=_ONE)
+        for row, traits in ROWS.items()
     },
 }
 """By name: three writes of two servers and one of another device; two writes, that one, and an end of a process or of
-the power at every place. Small enough to play every order."""
+the power at every place; the same with one server that writes, and with two and no other device, which are played to
+their end."""

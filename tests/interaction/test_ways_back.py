@@ -216,6 +216,7 @@ async def test_no_argument_of_the_agent_stands_for_a_person(tmp_path, route, set
         before = seen.state()
         said = await seen.call(tool, arguments, confirm=True)
         assert ("NOTARIUM_DESTRUCTIVE=deny" in said) == (setting == "deny")
+        assert ("own app" in said) == (setting == "deny" and store != "local")
         assert ("mcp-notarium approve" in said) == (setting == "strict")
         assert seen.state() == before
 

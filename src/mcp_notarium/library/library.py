@@ -944,8 +944,10 @@ class Library:
 
         ``note`` None: a new one. Raises what the store raises.
         """
+        if not self.traits.publishes:
+            return None
         base = None if note is None else self._cache.notes.base(note.id)
-        if not self.traits.publishes or (note is not None and base is None):
+        if note is not None and base is None:
             return None
         try:
             found = await cast("PublishingStore", self._store).find_published(base, content)

@@ -7,7 +7,6 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, Versions
-from mcp_notarium.sync import note_fetch
 
 
 class NativeIndex:
@@ -69,8 +68,5 @@ class NativeIndex:
         with cache.transaction(durable=is_news):
             unwritten = all(one.note_id != note_id for one in cache.journal.in_flight())
             if cache.notes.etag(note_id) == seen and unwritten:
-                if isinstance(newest, Tombstone) and self._store.traits.versions is Versions.NONE:
-                    note_fetch.forget(cache, note_id)
-                else:
-                    cache.notes.apply([newest])
+                cache.adopt(newest, keeps_lost=self._store.traits.versions is Versions.NONE)
         return None if isinstance(newest, Tombstone) else cache.shown(note_id)

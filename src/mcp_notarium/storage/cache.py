@@ -1,12 +1,12 @@
-"""Bundle the tables of one account's database as ``Cache``; remove notes that new rules hide."""
+"""Bundle the tables of one account's database as ``Cache``; remove notes that new rules hide, keep what is lost elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from mcp_notarium.domain.note import Note
+from mcp_notarium.domain.note import Note, Revision, Tombstone
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import RULES_KEY
@@ -63,6 +63,29 @@ class Cache:
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
         """Run one write transaction; see :meth:`Database.transaction`."""
         return self.database.transaction(durable=durable)
+
+    def find_lost(self, note_ids: Iterable[str]) -> list[tuple[int, Revision]]:
+        """Return those of these notes that have what a write from here has made, with their versions.
+
+        Not those in the trash: whoever empties that means it.
+        """
+        lost = []
+        for note_id in filter(self.notes.is_written_here, note_ids):
+            note, base = self.notes.get(note_id), self.notes.base(note_id)
+            if note is not None and base is not None and not note.trash:
+                lost.append((note.local_version, base))
+        return lost
+
+    def keep_lost(self, lost: Iterable[tuple[int, Revision]]) -> None:
+        """Keep such notes, which are gone elsewhere, as versions: their store keeps nothing of them. Inside a transaction."""
+        for number, base in lost:
+            self.versions.keep_lost(base, number=number, at=self.clock())
+
+    def adopt(self, head: Revision | Tombstone, *, keeps_lost: bool) -> None:
+        """Store what a note is at the store, inside a transaction. ``keeps_lost``: what was written from here stays as a version."""
+        lost = self.find_lost([head.id]) if keeps_lost and isinstance(head, Tombstone) else []
+        self.notes.apply([head])
+        self.keep_lost(lost)
 
     def open_another(self) -> Cache:
         """Open the same notes through a second connection; see :meth:`Database.open_another`."""

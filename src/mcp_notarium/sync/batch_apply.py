@@ -22,7 +22,7 @@ from mcp_notarium.storage.note_table import Counts
 from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.storage.thread_connection import ThreadConnection
 from mcp_notarium.stores.contract import Entry, Store, Versions
-from mcp_notarium.sync.note_fetch import NoteFetcher, find_lost
+from mcp_notarium.sync.note_fetch import NoteFetcher
 from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
@@ -126,10 +126,9 @@ class BatchCommitter:
             self._keep_versions_apart(actions)
             gone = [action.id for action in actions if action.move is Move.FORGET]
             # defence: moved-own-note-kept =False
-            lost = find_lost(self._cache, gone) if self._keeps_lost else []
+            lost = self._cache.find_lost(gone) if self._keeps_lost else []
             applied = self._cache.notes.apply(_changes(actions))
-            for number, base in lost:
-                self._cache.versions.keep_lost(base, number=number, at=self._cache.clock())
+            self._cache.keep_lost(lost)
             deferred = self._record_unresolved(zip(batch.remotes, actions, strict=True))
             if batch.bookmark is not None:
                 batch.bookmark(self._cache.progress)  # INVARIANT 1 (docs/sync.md)

@@ -140,7 +140,7 @@ class HeadReader:
         if held not in (Held.BASE, Held.MERGEABLE):
             return view
         if held is Held.MERGEABLE and not self._journal.sees(write.note_id, wanted):
-            return replace(view, case=replace(view.case, facts=view.case.facts | {Fact.HIDDEN}))
+            return view.but(Fact.HIDDEN)
         if held is Held.MERGEABLE and asked.exact:
             return view
         return await self._draft(view, head, wanted)
@@ -205,8 +205,7 @@ class HeadReader:
     def _look_for_text(self, view: View) -> View:
         """Ask whether the text of a write is lost with its note, which is gone, or has another one in its place."""
         kept = view.write.copied or not self._has_text_to_keep(view.write)
-        facts = frozenset({Fact.COPIED} if kept else ())
-        return replace(view, case=replace(view.case, facts=facts))
+        return view.but(Fact.COPIED) if kept else view
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
@@ -247,11 +246,10 @@ class HeadReader:
             held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
             held = Held.REWRITTEN
-        facts = {Fact.COPIED} if write.copied else set()
+        view = (view.but(Fact.COPIED) if write.copied else view).holding(held)
         if not self._journal.sees_revision(head):
-            facts.add(Fact.HIDDEN)
+            view = view.but(Fact.HIDDEN)
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
-        view = replace(view, case=replace(view.case, facts=frozenset(facts))).holding(held)
         if write.replaced is not None and held in (Held.BASE, Held.OURS, Held.REWRITTEN):
             return await self._look_beside(view, head)
         if held is not Held.MERGEABLE:
@@ -349,8 +347,7 @@ class HeadReader:
             newest = await get_proven(self._cache, self._store, write.note_id)
             gone = isinstance(newest, Tombstone) or not self._journal.sees_revision(newest)
             if gone and named:  # left to the next listing
-                facts = view.case.facts | {Fact.NAMED}
-                return replace(view, case=replace(view.case, facts=facts)).holding(Held.NOTHING)
+                return view.but(Fact.NAMED).holding(Held.NOTHING)
             self._journal.adopt(newest, seen=seen)  # the caller's next ``get`` shows the conflict
         if self._cache.shown(write.note_id) is None:
             return view.holding(Held.NOTHING)

@@ -23,7 +23,6 @@ from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, Store, Versions
 from mcp_notarium.stores.extensions import name_parts
-from mcp_notarium.sync import note_fetch
 from mcp_notarium.sync.write_errors import no_room_error
 
 FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
@@ -201,10 +200,7 @@ class Journal:
             held = self._cache.notes.etag(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
             if held in (seen, etag) and not self.in_flight(head.id):
-                if isinstance(head, Tombstone) and self._traits.versions is Versions.NONE:
-                    note_fetch.forget(self._cache, head.id)
-                else:
-                    self._cache.notes.apply([head])
+                self._cache.adopt(head, keeps_lost=self._traits.versions is Versions.NONE)
 
     def rebase(
         self, write: PendingWrite, *, base: Revision | None, in_part: bool = False

@@ -1,8 +1,6 @@
-"""Fetch single notes from the store, and keep one that another program has removed where its store keeps nothing of it.
+"""Fetch single notes from the store.
 
 A note is *failing* if the store serves others but not this one; it is backed off from (``backoff``).
-
-What a write from here has made of a note that its store does not keep (``Versions.NONE``) is a version then, which ``restore_version`` makes again.
 """
 
 from __future__ import annotations
@@ -241,25 +239,3 @@ def _first_error(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def find_lost(cache: Cache, note_ids: Iterable[str]) -> list[tuple[int, Revision]]:
-    """Return those of these notes that have what a write from here has made, with their versions.
-
-    Not those in the trash: whoever empties that means it.
-    """
-    notes, lost = cache.notes, []
-    for note_id in note_ids:
-        if notes.is_written_here(note_id):
-            note, base = notes.get(note_id), notes.base(note_id)
-            if note is not None and base is not None and not note.trash:
-                lost.append((note.local_version, base))
-    return lost
-
-
-def forget(cache: Cache, note_id: str) -> None:
-    """Take a note out of the index that another program has removed, inside a transaction; keep what was written from here."""
-    lost = find_lost(cache, [note_id])
-    cache.notes.apply([Tombstone(note_id)])
-    for number, base in lost:
-        cache.versions.keep_lost(base, number=number, at=cache.clock())

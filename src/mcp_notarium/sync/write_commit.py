@@ -91,9 +91,7 @@ class WriteCommit:
         copy = self._copy_of(write)
         if not self.finish(write, instead, [copy], stored=False):
             return _AGAIN
-        return Committed(
-            WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy, lost=True
-        )
+        return Committed(WriteResult(WriteOutcome.STORED, write.note_id, merged=True), copy=copy)
 
     def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
@@ -120,8 +118,7 @@ class WriteCommit:
         sent = self._store.revision_of(write.note_id, write.body)
         differs = differences(sent=sent.content, stored=head.content)
         if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
-            same = self._store.traits.dates and head.modified_at == sent.modified_at
-            same = same or not differs
+            same = self._has_our_date(sent, head) or not differs
         else:
             same = (
                 own
@@ -142,9 +139,14 @@ class WriteCommit:
         if write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        if self._store.traits.dates:
-            return head.id == sent.id and head.modified_at == sent.modified_at
-        return head.id == sent.id and head.content == sent.content
+        same = self._has_our_date(sent, head) or (
+            not self._store.traits.dates and head.content == sent.content
+        )
+        return same and head.id == sent.id
+
+    def _has_our_date(self, sent: Revision, head: Revision) -> bool:
+        """Tell whether a revision has the date that a write gave it. Two devices make no edit in the same microsecond."""
+        return self._store.traits.dates and head.modified_at == sent.modified_at
 
     def finish(
         self,
@@ -452,8 +454,7 @@ class WriteCommit:
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
         """Tell whether the first revision after our base is this write.
 
-        Two devices make the same edit, but not in the same microsecond. Of a copy or repair
-        the content is enough, so that a store which sets the dates is not fought. What the policy
+        Of a copy or repair the content is enough, so that a store which sets the dates is not fought. What the policy
         hides is never ours: no write here hides a note.
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
@@ -461,7 +462,7 @@ class WriteCommit:
         sent = self._store.revision_of(write.note_id, write.body)
         if first.content == sent.content and _mends(write):
             return True
-        return self._store.traits.dates and first.modified_at == sent.modified_at
+        return self._has_our_date(sent, first)
 
     async def _read_revision(self, note_id: str, etag: str | None) -> Revision | None:
         """Read an earlier revision of a note; None if it is not known.

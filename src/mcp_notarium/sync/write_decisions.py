@@ -287,6 +287,10 @@ class View:
         """Return it with something else that the store holds."""
         return replace(self, case=replace(self.case, held=held))
 
+    def but(self, *facts: Fact) -> View:
+        """Return it with more facts."""
+        return replace(self, case=replace(self.case, facts=self.case.facts | {*facts}))
+
 
 class WriteOutcome(Enum):
     """Name how a push ended."""

@@ -1,7 +1,7 @@
 """Make every change of a note, in the store first and then in the index.
 
 Success is reported only after the store has answered. A write that was sent and not answered stays in the
-journal. ``write_attempt`` makes each attempt; the caller's view of a note is the base of its merge, and the store's newest
+journal. ``write_attempt`` makes each attempt, and ``write_decisions.DECISIONS`` says what becomes of it; the caller's view of a note is the base of its merge, and the store's newest
 revision is written over: a change made from an old view is merged or refused, it never overwrites somebody else's.
 """
 
@@ -27,9 +27,8 @@ from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import FOR_CALLER, Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
-from mcp_notarium.sync.push import Pusher
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
-from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
+from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, Pusher, WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (

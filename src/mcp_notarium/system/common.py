@@ -26,10 +26,6 @@ class Common:
         """Return none: only Linux tells."""
         return set()
 
-    def flush(self, descriptor: int) -> None:
-        """Use ``fsync``; on Windows it is ``FlushFileBuffers``, which reaches the drive's buffer, too."""
-        os.fsync(descriptor)
-
     def is_held(self, _path: Path) -> bool:
         """Return False: only on Windows can a program do that."""
         return False

@@ -43,7 +43,6 @@ _BUFFER, _MOST = 65_536, 10_000
 """Bytes of events read at once; changed files after which anything may have changed."""
 _KIND, _PID, _PLACE = 1, 4, 5
 _NO_LIST = {errno.ENODATA, errno.ENOTSUP}
-_flush_data = os.fdatasync
 
 
 class Linux(Posix):
@@ -51,9 +50,7 @@ class Linux(Posix):
 
     can_confine = True
     limits_memory = True
-
-    def _flush_content(self, descriptor: int) -> None:
-        _flush_data(descriptor)
+    _flush_content = staticmethod(os.fdatasync)  # type: ignore[assignment]  # called as it is, for each commit
 
     def is_group_private(self, path: Path, found: os.stat_result) -> bool:
         """Check a folder that its group may write to and others may not; never for root.

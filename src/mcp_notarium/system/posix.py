@@ -95,6 +95,10 @@ class Posix(Common):
 
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
 
+    def flush(self, descriptor: int) -> None:
+        """Use ``fsync``."""
+        os.fsync(descriptor)
+
     def flush_file(self, path: Path) -> None:
         """Open it again, for writing as some systems require, and flush it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Declare the functions of Windows that ``windows`` and ``windows_access`` call, and turn their errors into ``OSError``.
+"""Declare the functions of Windows that the modules beside this one call, and turn their errors into ``OSError``.
 
 Sources: the page of Microsoft Learn that bears the function's name; "System Error Codes" for the numbers; "_get_osfhandle",
 "_open_osfhandle" and "_setmode" for the C library's descriptors. Nothing is loaded before the first call, so that the
@@ -19,11 +19,8 @@ if sys.platform == "win32":
 
 FILE_NOT_FOUND, ACCESS_DENIED, SHARING_VIOLATION, LOCK_VIOLATION = 2, 5, 32, 33
 INVALID_PARAMETER, IO_PENDING, NO_MORE_FILES = 87, 997, 18
-UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT, UNABLE_TO_MOVE_REPLACEMENT_2 = (
-    1175,
-    1176,
-    1177,
-)
+UNABLE_TO_REMOVE_REPLACED, UNABLE_TO_MOVE_REPLACEMENT = 1175, 1176
+UNABLE_TO_MOVE_REPLACEMENT_2 = 1177
 UNSUPPORTED = (1, 50, 120)
 """ERROR_INVALID_FUNCTION, ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED."""
 DELETE_PENDING = 303
@@ -159,78 +156,62 @@ class SizeOfList(ctypes.Structure):
     _fields_ = (("AceCount", DWORD), ("AclBytesInUse", DWORD), ("AclBytesFree", DWORD))
 
 
-_POINTER = w.LPVOID
+_KERNEL, _RIGHTS, _POINTER = "kernel32", "advapi32", w.LPVOID
 FUNCTIONS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "CreateFileW": (
-        "kernel32",
+        _KERNEL,
         w.HANDLE,
         (w.LPCWSTR, w.DWORD, w.DWORD, _POINTER, w.DWORD, w.DWORD, w.HANDLE),
     ),
-    "CloseHandle": ("kernel32", w.BOOL, (w.HANDLE,)),
-    "CreateDirectoryW": ("kernel32", w.BOOL, (w.LPCWSTR, _POINTER)),
-    "MoveFileExW": ("kernel32", w.BOOL, (w.LPCWSTR, w.LPCWSTR, w.DWORD)),
+    "CloseHandle": (_KERNEL, w.BOOL, (w.HANDLE,)),
+    "CreateDirectoryW": (_KERNEL, w.BOOL, (w.LPCWSTR, _POINTER)),
+    "MoveFileExW": (_KERNEL, w.BOOL, (w.LPCWSTR, w.LPCWSTR, w.DWORD)),
     "ReplaceFileW": (
-        "kernel32",
+        _KERNEL,
         w.BOOL,
         (w.LPCWSTR, w.LPCWSTR, w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
     ),
-    "DeleteFileW": ("kernel32", w.BOOL, (w.LPCWSTR,)),
-    "RemoveDirectoryW": ("kernel32", w.BOOL, (w.LPCWSTR,)),
-    "GetFinalPathNameByHandleW": ("kernel32", w.DWORD, (w.HANDLE, _POINTER, w.DWORD, w.DWORD)),
-    "GetFileInformationByHandle": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
-    "SetFileInformationByHandle": (
-        "kernel32",
-        w.BOOL,
-        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD),
-    ),
-    "GetFileType": ("kernel32", w.DWORD, (w.HANDLE,)),
-    "GetFileInformationByHandleEx": (
-        "kernel32",
-        w.BOOL,
-        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD),
-    ),
-    "LockFileEx": (
-        "kernel32",
-        w.BOOL,
-        (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, w.DWORD, _POINTER),
-    ),
-    "UnlockFileEx": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, _POINTER)),
-    "OpenProcess": ("kernel32", w.HANDLE, (w.DWORD, w.BOOL, w.DWORD)),
-    "WaitForSingleObject": ("kernel32", w.DWORD, (w.HANDLE, w.DWORD)),
-    "GetCurrentProcess": ("kernel32", w.HANDLE, ()),
-    "K32GetProcessMemoryInfo": ("kernel32", w.BOOL, (w.HANDLE, _POINTER, w.DWORD)),
-    "SetErrorMode": ("kernel32", w.UINT, (w.UINT,)),
-    "WerSetFlags": ("kernel32", ctypes.c_long, (w.DWORD,)),
-    "GetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, _POINTER)),
-    "SetConsoleMode": ("kernel32", w.BOOL, (w.HANDLE, w.DWORD)),
-    "FlushConsoleInputBuffer": ("kernel32", w.BOOL, (w.HANDLE,)),
+    "DeleteFileW": (_KERNEL, w.BOOL, (w.LPCWSTR,)),
+    "RemoveDirectoryW": (_KERNEL, w.BOOL, (w.LPCWSTR,)),
+    "GetFinalPathNameByHandleW": (_KERNEL, w.DWORD, (w.HANDLE, _POINTER, w.DWORD, w.DWORD)),
+    "GetFileInformationByHandle": (_KERNEL, w.BOOL, (w.HANDLE, _POINTER)),
+    "SetFileInformationByHandle": (_KERNEL, w.BOOL, (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD)),
+    "GetFileType": (_KERNEL, w.DWORD, (w.HANDLE,)),
+    "GetFileInformationByHandleEx": (_KERNEL, w.BOOL, (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD)),
+    "LockFileEx": (_KERNEL, w.BOOL, (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, w.DWORD, _POINTER)),
+    "UnlockFileEx": (_KERNEL, w.BOOL, (w.HANDLE, w.DWORD, w.DWORD, w.DWORD, _POINTER)),
+    "OpenProcess": (_KERNEL, w.HANDLE, (w.DWORD, w.BOOL, w.DWORD)),
+    "WaitForSingleObject": (_KERNEL, w.DWORD, (w.HANDLE, w.DWORD)),
+    "GetCurrentProcess": (_KERNEL, w.HANDLE, ()),
+    "K32GetProcessMemoryInfo": (_KERNEL, w.BOOL, (w.HANDLE, _POINTER, w.DWORD)),
+    "SetErrorMode": (_KERNEL, w.UINT, (w.UINT,)),
+    "WerSetFlags": (_KERNEL, ctypes.c_long, (w.DWORD,)),
+    "GetConsoleMode": (_KERNEL, w.BOOL, (w.HANDLE, _POINTER)),
+    "SetConsoleMode": (_KERNEL, w.BOOL, (w.HANDLE, w.DWORD)),
+    "FlushConsoleInputBuffer": (_KERNEL, w.BOOL, (w.HANDLE,)),
     "RtlGetLastNtStatus": ("ntdll", ctypes.c_uint32, ()),
-    "LocalFree": ("kernel32", _POINTER, (_POINTER,)),
-    "OpenProcessToken": ("advapi32", w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
-    "GetTokenInformation": (
-        "advapi32",
-        w.BOOL,
-        (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD, _POINTER),
-    ),
-    "ConvertSidToStringSidW": ("advapi32", w.BOOL, (_POINTER, _POINTER)),
+    "LocalFree": (_KERNEL, _POINTER, (_POINTER,)),
+    "OpenProcessToken": (_RIGHTS, w.BOOL, (w.HANDLE, w.DWORD, _POINTER)),
+    "GetTokenInformation": (_RIGHTS, w.BOOL, (w.HANDLE, ctypes.c_int, _POINTER, w.DWORD, _POINTER)),
+    "ConvertSidToStringSidW": (_RIGHTS, w.BOOL, (_POINTER, _POINTER)),
     "ConvertStringSecurityDescriptorToSecurityDescriptorW": (
-        "advapi32",
+        _RIGHTS,
         w.BOOL,
         (w.LPCWSTR, w.DWORD, _POINTER, _POINTER),
     ),
-    "GetSecurityDescriptorDacl": ("advapi32", w.BOOL, (_POINTER, _POINTER, _POINTER, _POINTER)),
+    "GetSecurityDescriptorDacl": (_RIGHTS, w.BOOL, (_POINTER, _POINTER, _POINTER, _POINTER)),
     "GetSecurityInfo": (
-        "advapi32",
+        _RIGHTS,
         w.DWORD,
         (w.HANDLE, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
     ),
     "SetSecurityInfo": (
-        "advapi32",
+        _RIGHTS,
         w.DWORD,
         (w.HANDLE, ctypes.c_int, w.DWORD, _POINTER, _POINTER, _POINTER, _POINTER),
     ),
-    "GetAclInformation": ("advapi32", w.BOOL, (_POINTER, _POINTER, w.DWORD, ctypes.c_int)),
-    "GetAce": ("advapi32", w.BOOL, (_POINTER, w.DWORD, _POINTER)),
+    "GetAclInformation": (_RIGHTS, w.BOOL, (_POINTER, _POINTER, w.DWORD, ctypes.c_int)),
+    "GetAce": (_RIGHTS, w.BOOL, (_POINTER, w.DWORD, _POINTER)),
 }
 """Name -> library, type of the result, types of the arguments. Pointers to structures are given as ``byref``."""
 
