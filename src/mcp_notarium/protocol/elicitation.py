@@ -231,6 +231,7 @@ async def _describe(call: Call, question: Question, app: App) -> Asked:
         call.tool,
         arguments,  # defence: approval-bound-to-arguments
         question.text,
+        [one.about for one in question.asks],  # defence: approval-bound-to-what-is-asked
         shown.digest,  # defence: approval-bound-to-notes
     ]
     bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")
