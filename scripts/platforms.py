@@ -20,6 +20,8 @@ _ASKS = re.compile(
     r"|^\s*(import|from) (_winapi|fcntl|grp|msvcrt|pwd|resource|termios|tty|winreg|winsound)\b"
     r"|\b(hasattr|getattr)\(os, \"(geteuid|getuid|sync)\"|\bctypes\.(windll|WinDLL|oledll|OleDLL)\b"
     r"|\bPLATFORM\b"
+    # Python gives the first the number of a socket's error on Windows, and the second another one than ENOTSUP on macOS.
+    r"|\berrno\.(EWOULDBLOCK|EOPNOTSUPP)\b|\bshlex\.(quote|join|split)\b"
 )
 
 PERMITTED = {

@@ -151,7 +151,7 @@ and what would change in each note, before and after: title, tags, properties an
 agent repeats the same call.
 
 An approval counts for the same client (its name and version) and profile, tool, arguments and question, while the notes are at the same
-versions and what would be replaced is the same in the store's own form: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
+versions, what would be replaced is the same in the store's own form, and the same notes would become public: once, and for ten minutes from the question, also if the server is started again. `confirm` makes no difference. A no holds
 for the rest of the ten minutes. Up to 16 questions wait in an account. Others are refused and counted; `approve` shows how many.
 Both the decision and the action are in the audit log, as `approved` with the id of the approval.
 

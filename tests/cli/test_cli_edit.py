@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.cli.draft_files import editor_command
 from notarium_devtools.simperium import Simulator
 from support.terminal import CTRL_C, Terminal
 from support.whole import DEADLINE, RAW_KEY, Server, environment, run, start
@@ -300,3 +301,13 @@ def test_a_new_note_of_a_vault_lies_in_its_folder(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "Permit this program to write the file and its folder or change" in refused.stderr
     assert "the user" not in refused.stderr
+
+
+def test_an_editor_is_started_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows looks for programs that end with `.exe` alone; many editors are scripts there."""
+    (tmp_path / "code").touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("VISUAL", "code --wait")
+    assert editor_command() == [str(tmp_path / "code"), "--wait"]

@@ -151,7 +151,7 @@ def test_a_client_in_wsl_starts_the_program_of_windows_by_its_path_there(tmp_pat
 
 
 WORDS = [
-    "claude", "--", rf"C:\Users\{PERSON}\mcp-notarium.exe", "--account", "it's", "=ls", "a$b", "~/x", "%PATH%", "",
+    "claude", "--", rf"C:\Users\{PERSON}\mcp-notarium.exe", "--account", "it's", "=ls", "=it's", "a$b", "~/x", "%PATH%", "",
 ]  # fmt: skip
 
 
@@ -161,7 +161,8 @@ def test_a_printed_line_is_taken_apart_again_by_each_shell():
     line = command_line(plain, "win32")
     assert line == '"C:\\Users\\Ada Lovelace\\x.exe" --account home "--" d\\'
     assert split_windows(line) == plain
-    assert command_line(WORDS[4:7], "win32") == "\"it's\" =ls 'a$b'"
+    assert split_windows(command_line(["D:\\My Notes\\", "x"], "win32")) == ["D:\\My Notes\\", "x"]
+    assert command_line(WORDS[4:6] + WORDS[7:8], "win32") == "\"it's\" =ls 'a$b'"
     assert command_line([f"it{CURLY}s $1"], "win32") == f"'it{CURLY}{CURLY}s $1'"
     if zsh := shutil.which("zsh"):
         words = "printf '%s\\0' " + command_line(WORDS, "darwin")

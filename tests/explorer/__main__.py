@@ -23,9 +23,6 @@ from explorer.run import Outcome, every_order, replayed, shorten, tell
 from explorer.shares import ALL_BREAKS, played_by_many, share
 from explorer.world import SMALL, WORLDS
 
-IN_A_ROW = 8
-"""Schedules of a world before the next world: they share what they begin with."""
-
 
 def main() -> int:
     """Explore as the arguments say."""

@@ -14,7 +14,9 @@ from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.simplenote.writes import NoteWrites as SimplenoteWrites
 from mcp_notarium.stores.trilium.note_codec import NoteObject
 from mcp_notarium.stores.trilium.note_reader import NoteReader
+from mcp_notarium.stores.trilium.writes import NoteWrites as TriliumWrites
 from mcp_notarium.stores.vault import canvases, note_codec
+from mcp_notarium.stores.vault.note_writer import NoteWriter
 from mcp_notarium.sync import head_reader, note_fetch
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
@@ -142,6 +144,35 @@ def _gone_after_one_answer(set_attribute: Set) -> None:
     set_attribute(NoteReader, "note_or_gone", ask_once)
 
 
+def _deletion_sent_again_blindly(set_attribute: Set) -> None:
+    async def believe(*_args: Any) -> None:
+        return
+
+    set_attribute(TriliumWrites, "_compare_deletion", believe)
+
+
+def _displaced_lost_if_not_moved(set_attribute: Set) -> None:
+    change, move = NoteWriter._change, NoteWriter._move
+    failed: list[Exception] = []
+
+    def moved(self: NoteWriter, *given: Any, **how: Any) -> Any:
+        try:
+            return move(self, *given, **how)
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    def changed(self: NoteWriter, *given: Any) -> Any:
+        failed.clear()
+        answer = change(self, *given)
+        if failed:
+            raise failed.pop()
+        return answer
+
+    set_attribute(NoteWriter, "_move", moved)
+    set_attribute(NoteWriter, "_change", changed)
+
+
 def _repeated_over_the_base_of_now(set_attribute: Set) -> None:
     push = SimplenoteWrites.push
 
@@ -194,6 +225,12 @@ BREAKS: dict[str, Break] = {
     ),
     "a server asks once whether it leads": Break(
         "simplenote", _leads_at_once_or_never, ("the store", "journal")
+    ),
+    "a deletion is sent again without a comparison": Break(
+        "trilium over http, removals", _deletion_sent_again_blindly, ("lost",)
+    ),
+    "what was displaced is lost if the file cannot be moved": Break(
+        "vault files, trash", _displaced_lost_if_not_moved, ("lost",)
     ),
     "a canvas that the disk refuses is given up": Break(
         "vault files, links", _refused_canvas_given_up, ("cards show",)

@@ -52,6 +52,9 @@ class HttpPlace(ABC):
     def lands(self, sent: Sent) -> None:
         """See ``Service.lands``."""
 
+    def fails(self, sent: Sent) -> None:  # noqa: B027 - as above
+        """See ``Service.fails``."""
+
     @abstractmethod
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``."""

@@ -76,6 +76,9 @@ class Service(Protocol):
     def lands(self, sent: Sent) -> None:
         """Learn of a request that is about to be carried out."""
 
+    def fails(self, sent: Sent) -> None:
+        """Learn of a write that goes wrong on its way: its sender may send it again."""
+
     def repeatable(self, request: Request) -> bool:
         """Tell whether somebody on the way may send a write again."""
 
@@ -152,6 +155,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
             self.process.place(f"sends: {words}")
         if self._chosen(f"{self.process.name}: {words}: no connection", 2):
             self._note(f"{self.process.name} gets no connection to {words}")
+            self._tell_failed(sent)
             raise httpx.ConnectError("refused")
         await request.extensions["trace"]("http11.send_request_headers.started", {})
         answer: asyncio.Future[httpx.Response] = self._loop.create_future()
@@ -177,17 +181,17 @@ class WiredTransport(httpx.AsyncBaseTransport):
         fault = self._fault(sent)
         if fault:
             self._note(f"{who}: {fault}")
-        if fault == NEVER_ARRIVES:
-            return
         error: Exception | None = httpx.ReadError("reset") if fault == RESET else None
         found = _INSTEAD.get(fault, LOGIN_PAGE)
-        if fault not in _INSTEAD and error is None:
+        if fault not in (*_INSTEAD, NEVER_ARRIVES) and error is None:
             found = await self._carry_out(sent, fault)
             if sent.request.method == "GET":
                 fresh = found
                 found = self._proxy.answer(url, fresh, old=fault == OLD_ANSWER)
             found = _AFTER.get(fault, found)
-        if fault == LOST:
+        if fault:
+            self._tell_failed(sent)
+        if fault in (NEVER_ARRIVES, LOST):
             return
         if fault == BROKEN:
             error = httpx.RemoteProtocolError("the connection ended")
@@ -198,6 +202,10 @@ class WiredTransport(httpx.AsyncBaseTransport):
             answer.set_exception(error)
         else:
             answer.set_result(_response(found, cut=fault == CUT))
+
+    def _tell_failed(self, sent: Sent) -> None:
+        if sent.request.method != "GET":
+            self._service.fails(sent)
 
     async def _carry_out(self, sent: Sent, fault: str) -> Response:
         writes = sent.request.method != "GET"

@@ -26,6 +26,7 @@ from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
 from mcp_notarium import threads
 from mcp_notarium.files import locks
+from mcp_notarium.logs import logger
 from mcp_notarium.storage import database_opener, driver
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database import Database
@@ -366,6 +367,7 @@ def simulated(
     ``chance_of_each``: what one process draws changes nothing for another. ``real_files``: databases are opened, and locks
     on files taken, as ever.
     """
+    logger.current_redactor()  # it draws a key, once in each Python process
     chances: dict[str, random.Random] = {}
 
     def draw(size: int) -> bytes:

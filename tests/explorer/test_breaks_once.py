@@ -8,7 +8,7 @@ from explorer.breaks_once import BREAKS as ONCE
 from explorer.breaks_once import RARE
 from explorer.breaks_subtle import BREAKS as SUBTLE
 from explorer.run import forget_loaded, replayed, seeded, shorten, tell
-from explorer.test_found import LINE_ABOVE
+from explorer.test_found import LINE_ABOVE, NOT_MOVED
 from explorer.test_found_http import FOUND
 from support.long import LONG
 
@@ -31,6 +31,10 @@ PLAYED_AGAIN = {
         "a write never ended whose note was made again, with numbers that begin at 1"
     ],
     "tags below lines that another program writes are dropped": ("vault files", LINE_ABOVE),
+    "a deletion is sent again without a comparison": FOUND[
+        "a deletion that was sent again took an edit with it that had come meanwhile"
+    ],
+    "what was displaced is lost if the file cannot be moved": ("vault files, trash", NOT_MOVED),
     "a note that was made again counts as removed": FOUND[
         "a note made again was removed, as the feed came in another order"
     ],

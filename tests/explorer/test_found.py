@@ -48,6 +48,21 @@ LINE_ABOVE = {
 }
 
 
+NOT_MOVED = {
+    "act 1 of a #1": 1,
+    "another device acts before a1 exchanges files #1": 2,
+    "a1: the disk refuses #4": 1,
+}
+
+
+def test_what_a_save_has_displaced_is_kept_if_the_note_cannot_go_to_the_trash() -> None:
+    play_again(
+        "vault files, trash",
+        NOT_MOVED,
+        story=("edit the end note0.md (them4)", "'trash': True", "local_version 3, changed"),
+    )
+
+
 def test_a_line_above_front_matter_during_a_save_costs_the_block_no_tags() -> None:
     play_again(
         "vault files",

@@ -52,6 +52,14 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "act 1 of b #1": 10,
         },
     ),
+    "a deletion that was sent again took an edit with it that had come meanwhile": (
+        "trilium over http",
+        {
+            "act 1 of a #1": 7,
+            "a1: DELETE note0 notes: fails #1": 3,
+            "another device acts before a1 sends again: DELETE note0 notes #1": 2,
+        },
+    ),
     "a change that had arrived was added once more where another save had joined its line": (
         "trilium over http, apart",
         {

@@ -134,6 +134,14 @@ class TriliumPlace(HttpPlace):
         if note is not None and sent.knows not in (None, (note.title, before)):
             self.oracle.forgive(_words_of(before))
 
+    def fails(self, sent: Sent) -> None:
+        """See ``Service.fails``: another device acts on the note before it is sent again, perhaps."""
+        match (sent.request.method, *sent.request.segments):
+            case ("PUT" | "DELETE", "etapi", "notes", note_id, *_):
+                when = f"before {sent.process.name} sends again: {sent.words}"
+                if word := self.world.meddle(when, note_id, rate=0.5):
+                    self.oracle.promise(word, "another device")
+
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"
@@ -172,7 +180,9 @@ class TriliumPlace(HttpPlace):
 
         def bring_back(_note_id: str, _word: str) -> None:
             for note_id in list(document.deleted)[-1:]:
-                self.oracle.removed.difference_update(document.undelete(note_id))
+                back = document.undelete(note_id)
+                self.oracle.removed.difference_update(back)
+                self.oracle.tags.taken_back.update(back)  # a tag may have been renamed meanwhile
 
         def label(note_id: str, word: str) -> None:
             document.set_attribute(document.make_id(), note_id, "label", word, "")

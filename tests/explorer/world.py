@@ -78,8 +78,8 @@ class Plan:
     """What a person changes about the account: "policy" or "key"."""
     script: Mapping[str, tuple[str, ...]] | None = None
     """What each does, where that is no choice."""
-    days: bool = False
-    """Servers save the note of one day, and little else."""
+    only: tuple[str, ...] = ()
+    """Names of the acts of servers, where they are not all."""
 
 
 class World:
@@ -479,8 +479,9 @@ class World:
         acts |= {"wait": self._wait, "ask for a history": self._history}
         if traits.ids.named:
             acts["create under the same name"] = self._create_namesake
-        if self.plan.days:
-            return {"save a day": self._save_day, "append": self._append, "wait": self._wait}
+        if self.plan.only:
+            acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
+            return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
     async def _create(self, server: Server) -> None:
@@ -507,6 +508,16 @@ class World:
 
     async def _append(self, server: Server) -> None:
         await self._change(server, lambda word: {"append": f"{word}\n"})
+
+    async def _append_and_move(self, server: Server) -> None:
+        """Change the text of a note, and move it to the trash or back, by one save."""
+        note_id = self.some_note(server)
+        read = await server.call("get", id=note_id) if note_id else None
+        if read is not None and read.ok:
+            word, version = self.word(server.name), read.value["local_version"]
+            trash = not read.value.get("trash", False)
+            more = {"append": f"{word}\n", "trash": trash, "local_version": version}
+            await self._promising(server, word, "save", id=note_id, **more)
 
     async def _prepend(self, server: Server) -> None:
         await self._change(server, lambda word: {"prepend": f"{word}\n"})
@@ -796,6 +807,7 @@ def _attachments(plan: Plan, *args: Any, **how: Any) -> World:
     return FilesWorld(plan, *args, **how)
 
 
+_DAYS = ("save a day", "append", "wait")
 _HTTP: dict[str, Callable[[World], Place]] = {
     "simplenote over http": SimplenotePlace,
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
@@ -827,9 +839,9 @@ WORLDS: dict[str, Plan] = {
     },
     "vault files, policy changes": Plan(VaultPlace, world=_account, changes="policy"),
     "vault files, links": Plan(VaultPlace, world=_links),
-    "vault files, days": Plan(VaultPlace, days=True),
-    "trilium over http, days": Plan(_HTTP["trilium over http"], days=True),
-    "local files, days": Plan(LocalPlace, days=True),
+    "vault files, days": Plan(VaultPlace, only=_DAYS),
+    "trilium over http, days": Plan(_HTTP["trilium over http"], only=_DAYS),
+    "local files, days": Plan(LocalPlace, only=_DAYS),
     **{
         f"local files, {changes} changes": Plan(LocalPlace, world=_account, changes=changes)
         for changes in ("policy", "key")
@@ -844,6 +856,10 @@ WORLDS: dict[str, Plan] = {
     "vault files, attachments": Plan(VaultPlace, world=_attachments),
     "vault files, attachments, apart": Plan(VaultPlace, apart=True, world=_attachments),
     "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
+    "vault files, trash": Plan(VaultPlace, only=("append and move",)),
+    "trilium over http, removals": Plan(
+        _HTTP["trilium over http"], only=("remove", "create", "append")
+    ),
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 

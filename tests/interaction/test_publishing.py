@@ -178,21 +178,23 @@ async def test_a_yes_is_for_one_place_and_what_stands_below_at_that_moment(tmp_p
     async with world(tmp_path) as place:
         document, before = place.sim.document, public(place)
         dry = await call(place, *manage(**MOVE[1], dry_run=True))
-        assert "2 notes would be public on the web; the user is asked" in dry["note"]
+        assert "2 notes (the note “Plan title” (id “Plan”) and what stands below it) would be public on the web; the user is asked" in dry["note"]  # fmt: skip
         asked = await call(place, *MOVE)
         (shown,) = waiting(place)
-        assert "Make 2 notes public on the web? They would stand below the note “Blog title” (id “Blog”), which is shared." in shown.question  # fmt: skip
+        assert "Make 2 notes (the note “Plan title” (id “Plan”) and what stands below it) public on the web? They would stand below the note “Blog title” (id “Blog”), which is shared." in shown.question  # fmt: skip
         approve(place, asked)
         other = await call(place, *manage(**MOVE[1] | {"folder": "Post"}))
         assert other["subcategory"] == "confirmation_required"
-        document.place("Other", "Plan")  # more would be published than was agreed to
-        await place.harness.sync()
+        place.sim.write(
+            "Late", "Late title", "<p>late</p>"
+        )  # more would be published than was agreed to, and is not synced yet
+        move(document, "Late", "Plan")
         more = await call(place, *MOVE)
-        assert "Make 3 notes public" in more["details"]["asks"]
+        assert "Make 3 notes (" in more["details"]["asks"]
         assert public(place) == before
         approve(place, more)
         moved = await call(place, *MOVE)
-        assert (moved["status"], public(place) - before) == ("changed", {"Plan", "Below", "Other"})
+        assert (moved["status"], public(place) - before) == ("changed", {"Plan", "Below", "Late"})
         within = await call(place, *manage(**MOVE[1] | {"folder": "Post", "confirm": True}))
         assert within["status"] == "changed", "it is public already"
         made = await call(place, *create("Blog"))
@@ -200,6 +202,38 @@ async def test_a_yes_is_for_one_place_and_what_stands_below_at_that_moment(tmp_p
         assert "approve" in made["resolution_hint"]
         approve(place, made)
         assert "noteId" in await call(place, *create("Blog"))
+
+
+def exchange_below(place):
+    move(place.sim.document, "Map", "Plan")
+    move(place.sim.document, "Below", "Trip")
+
+
+def rewrite(place):
+    place.sim.write("Plan", "Plan title", "<p>my salary</p>")
+
+
+@pytest.mark.parametrize("meanwhile", [exchange_below, rewrite])
+async def test_a_yes_at_a_terminal_is_for_these_notes_as_they_were_shown(tmp_path, meanwhile):
+    async with world(tmp_path) as place:
+        before = public(place)
+        approve(place, await call(place, *MOVE))
+        meanwhile(place)
+        again = await call(place, *MOVE)
+        assert again["subcategory"] == "confirmation_required", (
+            "what would be public is not what was agreed to"
+        )
+        assert public(place) == before
+        approve(place, again)
+        assert (await call(place, *MOVE))["status"] == "changed"
+
+
+async def test_a_question_about_several_notes_names_them(tmp_path):
+    async with world(tmp_path) as place:
+        several = manage(action="change", ids=["Plan", "Other"], folder="Blog")
+        asked = (await call(place, *several))["details"]["asks"]
+        named = "3 notes (note “Plan title” (id “Plan”), note “Other title” (id “Other”) and what stands below them)"
+        assert f"Make {named} public on the web?" in asked
 
 
 @pytest.mark.parametrize("act", [MOVE, ACTS["an undo of a move"]], ids=["many", "one"])
@@ -309,5 +343,8 @@ async def test_a_question_tells_nothing_of_what_is_hidden(tmp_path):
             asked = await call(place, *MOVE)
             said.append(asked["details"]["asks"])
     assert said[0] == said[1]
-    assert "Make 2 notes public" in said[0]
+    assert (
+        "Make 2 notes (the note “Plan title” (id “Plan”) and what stands below it) public"
+        in said[0]
+    )
     assert "What stands below and is hidden here becomes public, too." in said[0]

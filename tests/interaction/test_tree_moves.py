@@ -136,12 +136,15 @@ async def test_what_cannot_move_stays_and_says_why(tmp_path):
         assert above(place, "Twice") == ["Plans", "Archive"]
 
 
-@pytest.mark.parametrize("fault", [CutBefore(), CutAfter(), Status(500)])
+@pytest.mark.parametrize(("fault", "labels"), [(CutBefore(), 0), (CutAfter(), 0), (Status(500), 1)])
 @pytest.mark.parametrize("method", ["POST", "DELETE", "GET"])
 async def test_a_move_that_is_cut_off_anywhere_loses_nothing_and_is_finished(
-    tmp_path, method, fault
+    tmp_path, method, fault, labels
 ):
     async with PLACES["trilium"](tmp_path, plant) as place:
+        for number in range(labels):
+            inherit(place, "Work", f"work{number}", "open")
+        await place.harness.sync()
         place.sim.faults.add(fault, method=method, path="/etapi/branches*", times=20)
         await change(place, ids=["Plans"], folder="Archive")
         assert {"Plans", "PlanA", "PlanB"} <= place.sim.document.notes.keys()

@@ -33,6 +33,8 @@ def test_no_other_module_asks_for_the_system(rule, capsys):
         'if platform.system() == "Darwin":',
         'if hasattr(os, "getuid"):',
         "system.PLATFORM",
+        "if error.errno == errno.EWOULDBLOCK:",
+        "said = shlex.quote(path)",
     ],
 )
 def test_each_way_to_ask_is_found_outside_the_package_alone(rule, line):

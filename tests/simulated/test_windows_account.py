@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.account.opener import open_cache
-from mcp_notarium.cli import main
+from mcp_notarium.cli import draft_files, main
 from mcp_notarium.config import Config
 from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
 from mcp_notarium.files import locks, private_files
@@ -28,7 +28,7 @@ from support.journal_entries import make_write
 from support.local_notebook import OtherProcess, local
 from support.memento_file import MementoFile
 from support.systems import Windows, on_windows
-from support.windows_files import ALL_SHARED, SHARE_READ, SHARE_WRITE, USER
+from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE, USER
 from support.windows_security import ADMINS
 
 READ, EXISTING, PAGE = 0x80000000, 3, 4096
@@ -130,6 +130,36 @@ def test_all_files_of_an_account_are_the_users_alone(
     found |= {one: private_files.SYSTEM.access(one, one.lstat()) for one in places}
     assert [one for one, access in found.items() if not access.is_private] == []
     assert private_files.SYSTEM.access(tmp_path, tmp_path.lstat()).others_read
+
+
+@pytest.mark.parametrize("place", ["copies", "quarantine/2026", ".n.json.0123456789ab.tmp"])
+def test_what_lies_behind_a_junction_is_no_file_of_ours(
+    windows: Windows, config: Config, run: Run, tmp_path: Path, place: str
+) -> None:
+    """Python takes a junction for a folder. Here it is one with the same names, as Python sees them."""
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    junction = (out if place.endswith(".tmp") else config.account_dir) / place
+    for folder in (out, elsewhere, junction):
+        folder.mkdir(parents=True, exist_ok=True)
+    for folder in (elsewhere, junction):
+        (folder / "precious.txt").write_text("mine", encoding="utf-8")
+    windows.model.links[str(junction)] = (str(elsewhere), JUNCTION)
+    words = ("export", out / "n.json") if place.endswith(".tmp") else ("purge", "--yes")
+    assert run(*words)[0] == 0
+    assert (elsewhere / "precious.txt").read_text(encoding="utf-8") == "mine"
+    assert str(junction) not in windows.model.links
+
+
+def test_notes_behind_a_junction_are_not_imported(
+    windows: Windows, run: Run, tmp_path: Path
+) -> None:
+    for name in ("Own.md", "junction/Precious.md"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    windows.model.links[str(tmp_path / "in/junction")] = (str(tmp_path), JUNCTION)
+    code, said = run("import", tmp_path / "in", "--dry-run")
+    assert (code, said[:22]) == (0, "1 note in the export: ")
 
 
 @pytest.mark.rule("scanner")
@@ -280,6 +310,23 @@ def test_no_file_is_replaced_or_removed_while_a_server_has_the_database_open(
                     Path(f"{database_of(config)}{suffix}"), config.account_dir / "x"
                 )
     assert text_of(config) == "goes on"
+
+
+@pytest.mark.usefixtures("config")
+def test_a_command_to_copy_is_quoted_for_the_shells_of_windows(run: Run, tmp_path: Path) -> None:
+    to = tmp_path / "Ada's notes.backup"
+    code, said = run("backup", to)
+    assert (code, f'restore --backup "{to}" --ask-key' in said) == (0, True)
+
+
+@pytest.mark.rule("locks")
+def test_a_note_is_edited_in_one_window_at_a_time(config: Config) -> None:
+    with (
+        draft_files.open_draft(config.account_dir, "n"),
+        pytest.raises(draft_files.DraftInUse),
+        draft_files.open_draft(config.account_dir, "n"),
+    ):
+        pass
 
 
 @pytest.mark.rule("locks")

@@ -108,7 +108,7 @@ def test_a_long_path_needs_the_prefix(call: Caller) -> None:
 
 
 @pytest.mark.rule("device names")
-@pytest.mark.parametrize("name", ["NUL", "con.md", "Com1.txt", "LPT¹", "aux .md"])
+@pytest.mark.parametrize("name", ["NUL", "con.md", "Com1.txt", "LPT¹", "aux .md", "CONOUT$"])
 def test_a_device_has_its_name_with_any_ending(call: Caller, name: str) -> None:
     handle = call.open(name, how=NEW, access=WRITE)
     assert call.model._GetFileType(handle) == 2

@@ -123,7 +123,7 @@ def test_a_file_in_another_letter_case_that_comes_right_before_is_not_replaced(
 @pytest.mark.parametrize(
     "note_id",
     [
-        "CON.md", "nul.md", "Sub/com1.x.md", "aux/New.md", "LPT¹.md", "New.md:s.md", "New:s.md", "Sub:s/New.md",
+        "CON.md", "nul.md", "conin$.md", "Sub/com1.x.md", "aux/New.md", "LPT¹.md", "New.md:s.md", "New:s.md", "Sub:s/New.md",
         "Sub./New.md", "Sub /New.md", "..\\New.md", "Sub\\New.md", "../New.md", "Sub/../New.md", "a?.md", "a|b.md",
         "C:/New.md", "\\\\?\\C:\\New.md", "//server/share/New.md", "Note.md::$DATA",
     ],
@@ -277,6 +277,18 @@ def test_a_vault_is_a_drive_with_nothing_on_it(windows: Windows, tmp_path: Path)
         assert listed(store) == []
         create(store, "New.md")
         assert listed(store) == ["New.md"]
+
+
+@pytest.mark.rule("a disk without a mount manager")
+@pytest.mark.parametrize("code", [1, 3, 1005])
+def test_a_vault_lies_on_a_disk_that_the_mount_manager_does_not_know(
+    store: VaultStore, windows: Windows, vault: Path, code: int
+) -> None:
+    windows.model.unmanaged = code
+    create(store, "Sub/New.md")
+    save(store)
+    assert listed(store) == ["Sub/New.md", "Sub/Note.md"]
+    assert texts(vault) == {"Sub/New.md": NEW_TEXT, "Sub/Note.md": NEW_TEXT}
 
 
 @pytest.mark.rule("placeholders are listed")

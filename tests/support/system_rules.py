@@ -58,6 +58,7 @@ RULES = {
     "a replacement keeps streams": _windows("it gets the named streams of the replaced file", _REPLACE),
     "flush needs write access": _windows("a handle that was not opened for writing is not flushed", "FlushFileBuffers function"),
     "a drive may be empty": _windows("the first listing of a drive without entries: 2", "FileBothDirectoryInformation ([MS-FSA] 2.1.5.6.3)"),
+    "a disk without a mount manager": _windows("a volume that the mount manager does not know has no path with a drive: 1, 3 or 1005", "GetFinalPathNameByHandleW function; virtual disks of ImDisk and WinFsp"),
     "placeholders": _windows("opening a placeholder for its data fetches it from the cloud", "File Attribute Constants"),
     "placeholders are listed": _windows("a listing shows a placeholder by its attributes, and fetches nothing", "File Attribute Constants"),
     "a handle does what it was opened for": _windows("a handle without DELETE neither renames nor deletes: 5", "SetFileInformationByHandle function"),

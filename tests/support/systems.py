@@ -32,6 +32,7 @@ OLD = 1_600_000_000
 
 
 _READ_ATTRIBUTES = 0x80
+_WSAEWOULDBLOCK = 10035  # Python takes numbers of sockets' errors from Winsock
 _NEVER_FAIL = ("CloseHandle", "LocalFree", "dup")
 _FILE_APPEND_DATA, _GENERIC_WRITE, _CREATE_ALWAYS, _OPEN_ALWAYS = 0x4, 0x40000000, 2, 4
 
@@ -199,6 +200,7 @@ class Windows:
         # Events of Windows come some time after a change (tests/unit/system/test_folder_events.py); here they come at once.
         patch.setattr(system, "folder_events", Linux().folder_events)
         self.system = system
+        patch.setattr(errno, "EWOULDBLOCK", _WSAEWOULDBLOCK)
         patch.setattr(os, "dup", self._called("dup", self.model.dup))
         patch.setattr(os, "fsync", self._called("fsync", self.model.flush))
         for name in ("read", "write"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import stat
 import struct
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from mcp_notarium.system.linux import Linux
 from mcp_notarium.system.windows_kernel import Overlapped, SecurityAttributes
 from support.system_rules import RULES
-from support.windows_names import NOT_FOUND, PREFIX, Finder, Named, Refused, upcase
+from support.windows_names import DEVICE, NOT_FOUND, PREFIX, Finder, Named, Refused, upcase
 
 UNKNOWN = 0x10000
 """Handles of descriptors that the port has not made begin here."""
@@ -103,6 +104,7 @@ class Files:
 
     ``drives``: folders that are the top of a drive. ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
     virus scanner has a file after it was written. ``posix_deletes``: a name that is deleted is free at once.
+    ``unmanaged``: code for a disk that the mount manager does not know.
     ``partial``: codes with which the next calls of ReplaceFileW fail.
     """
 
@@ -118,6 +120,7 @@ class Files:
         self.fired: set[str] = set()
         self.scanner = 0
         self.posix_deletes = False
+        self.unmanaged = 0
         self.pending_code = DENIED
         self.partial: list[int] = []
         self.coarse = False
@@ -254,7 +257,9 @@ class Files:
 
     def _unlink(self, real: str) -> None:
         key = self.key_of(real)
-        if os.path.isdir(real) and not os.path.islink(real):
+        if real in self.links and os.path.isdir(real):
+            shutil.rmtree(real)  # a test may let Python see there what the link leads to
+        elif os.path.isdir(real) and not os.path.islink(real):
             os.rmdir(real)
         else:
             os.unlink(real)
@@ -648,8 +653,11 @@ class Files:
         return 1
 
     def _GetFinalPathNameByHandleW(self, handle, buffer, size, flags):
-        assert flags == 0
-        path = PREFIX + "C:" + self._open[handle].path.replace("/", "\\")
+        assert flags in (0, 2)
+        if self.unmanaged and not flags:
+            self.rule("a disk without a mount manager")
+            return self._fail(self.unmanaged)
+        path = (DEVICE if flags else PREFIX + "C:") + self._open[handle].path.replace("/", "\\")
         if len(path) >= size:
             return len(path) + 1
         ctypes.memmove(

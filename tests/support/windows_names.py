@@ -12,11 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PREFIX = "\\\\?\\"
+DEVICE = "\\Device\\Disk1"
 LONGEST_PATH, LONGEST_NAME = 260, 255
 NOT_FOUND, PATH_NOT_FOUND, INVALID_NAME, TOO_LONG = 2, 3, 123, 206
 _DRIVE = re.compile(r"[A-Za-z]:(?=\\|$)")
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>"|?*/]')
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]) *(\..*)?", re.IGNORECASE)
+_DEVICE = re.compile(
+    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|con(in|out)\$) *(\..*)?", re.IGNORECASE
+)
 
 
 class Refused(Exception):
@@ -58,12 +61,14 @@ def split(path: str, rule: Callable[[str], object]) -> tuple[list[str], bool]:
     """Return the parts of a path below the drive, and whether the last one is a device."""
     if path.startswith(PREFIX):
         rule("prefix is literal")
-        rest = _DRIVE.sub("", path[len(PREFIX) :], count=1).removeprefix("\\")
+        rest = _DRIVE.sub(
+            "", path[len(PREFIX) :].removeprefix(f"GLOBALROOT{DEVICE}"), count=1
+        ).removeprefix("\\")
         parts = rest.split("\\")
         if any(part in ("", ".", "..") for part in parts):
             raise Refused(INVALID_NAME)
         return parts, False
-    if len(path) >= LONGEST_PATH:
+    if len(path.encode("utf-16-le", "surrogatepass")) >= 2 * LONGEST_PATH:
         rule("longest path")
         raise Refused(TOO_LONG)
     parts = []

@@ -23,7 +23,7 @@ from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import disk_errors, sync_folder
+from mcp_notarium.files.private_files import disk_errors, files_below, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.journal_table import JournalTable
@@ -188,7 +188,7 @@ def _files(folder: AccountFolder) -> Iterator[Path]:
 
     So the cache opens until the last of them goes, and nothing opens after that.
     """
-    found = [path for path in folder.path.rglob("*") if path.is_symlink() or path.is_file()]
+    found = files_below(folder.path)
     ours = sorted(path for path in found if path.parent != folder.path or path.suffix != ".lock")
     # defence: keys-removed-first =False
     keys = [path for path in ours if "notarium_keys" in path.name]

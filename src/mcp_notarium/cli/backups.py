@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +20,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.keys import keychain, secret_places
+from mcp_notarium.system import SYSTEM
 
 _LONGEST_COPY = 3600.0
 _NEW_KEY = "Servers have no key yet: `mcp-notarium keys --ask-key add` adds one that they use."
@@ -128,8 +128,8 @@ def _run_backup(args: argparse.Namespace) -> int:
             "WARNING: no recovery key does. Make one on paper (`mcp-notarium keys recovery create`), then "
             "back up again: without a key nobody can read the backup."
         )
-    talk(f"To restore it: mcp-notarium restore --backup {shlex.quote(str(to))} --ask-key")
-    named = f"--account {shlex.quote(args.account)} " if args.account else ""
+    talk(f"To restore it: mcp-notarium restore --backup {SYSTEM.quote(str(to))} --ask-key")
+    named = f"--account {SYSTEM.quote(args.account)} " if args.account else ""
     talk(f"On another machine run this before: mcp-notarium {named}setup {_options_of(config)}")
     if args.json:
         print_data({"path": str(to), "bytes": size, "recovery_key": recovers}, "", as_json=True)
@@ -141,7 +141,7 @@ def _options_of(config: Config) -> str:
     own = {one.name: config.store_settings.text(one.name) for one in config.store.variables}
     usual = {one.name: one.default for one in config.store.variables}
     given = [f"{name}={text}" for name, text in own.items() if text and text != usual[name]]
-    named = (f"--set {shlex.quote(one)}" for one in given)
+    named = (f"--set {SYSTEM.quote(one)}" for one in given)
     return " ".join((f"--store {config.store.name}", *named, "--no-recovery"))
 
 

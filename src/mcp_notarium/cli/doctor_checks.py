@@ -5,7 +5,6 @@ Needs no key and changes nothing, so that it works for a locked account, too.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -110,7 +109,7 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check
 
 
 def _private_command(path: Path) -> str:
-    quoted, folder = shlex.quote(str(path)), path.is_dir()
+    quoted, folder = SYSTEM.quote(str(path)), path.is_dir()
     return SYSTEM.explain_privacy(path, quoted, folder=folder, reading=True)
 
 

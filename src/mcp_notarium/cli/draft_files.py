@@ -7,12 +7,10 @@ for as long as this program or the editor runs.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -172,7 +170,7 @@ def describe_kept(account_dir: Path) -> list[str]:
             found = json.loads(record.read_bytes())
             text = (record.parent / found["file"]).read_bytes()
             if text != found["base"].encode():
-                note = f"edit {shlex.quote(found['id'])}" if "id" in found else "new"
+                note = f"edit {SYSTEM.quote(found['id'])}" if "id" in found else "new"
                 said.append(
                     f"A text that you have typed is not saved yet: `mcp-notarium {note}` goes on with it."
                 )
@@ -187,10 +185,11 @@ def _lock(path: Path) -> int:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
                     return descriptor
-        except OSError as error:
+        except BlockingIOError:
             os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DraftInUse("this note is being edited in another window") from None
+            raise DraftInUse("this note is being edited in another window") from None
+        except BaseException:
+            os.close(descriptor)
             raise
         os.close(descriptor)  # its owner has just removed it
 
@@ -232,8 +231,8 @@ def editor_command() -> list[str]:
         if words := os.environ.get(name, "").strip():
             return _split(name, words)
     for name in SYSTEM.editors:
-        if shutil.which(name):
-            return [name]
+        if found := shutil.which(name):
+            return [found]
     raise ConfigError("no editor is set, and none was found", resolution_hint=_HOW)
 
 
@@ -243,11 +242,12 @@ def _split(name: str, words: str) -> list[str]:
         command = SYSTEM.split_command(words)
     except ValueError as error:
         raise ConfigError(f"{name} is no command: {error}", resolution_hint=_HOW) from None
-    if not command or shutil.which(os.path.expanduser(command[0])) is None:  # noqa: PTH111 - '~' alone is a name
+    found = shutil.which(os.path.expanduser(command[0])) if command else None  # noqa: PTH111 - '~' alone is a name
+    if found is None:
         raise ConfigError(
             f"there is no editor `{one_line(words)}`, which {name} names", resolution_hint=_HOW
         )
-    return [os.path.expanduser(command[0]), *command[1:]]  # noqa: PTH111 - as above
+    return [found, *command[1:]]  # its whole name: Windows starts no `code.cmd` by `code`
 
 
 def _content(draft: Draft) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,6 +35,7 @@ from mcp_notarium.domain.merge import merge
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError, NoteNotFound
 from mcp_notarium.logs.redaction import one_line
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools import save
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import PathSaveRequest, SaveRequest, TitledSaveRequest
@@ -103,7 +103,7 @@ def edit_note(config: Config, args: argparse.Namespace) -> int:
             draft.begin(note.text, {"base": note.text, "id": note.id}, title=_title(note))
         talk(f"{one_line(_title(note))}  {one_line(note.id)}")
         base = str((draft.made_from or {})["base"])
-        with _kept(draft, f"mcp-notarium edit {shlex.quote(note.id)}"):
+        with _kept(draft, f"mcp-notarium edit {SYSTEM.quote(note.id)}"):
             text = _typed(draft, base=base)
             if text is None:
                 return _say_unchanged(args, {"id": note.id, "changed": ""})

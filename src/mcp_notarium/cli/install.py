@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +35,7 @@ from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import listed
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.quoting import quote_posix, quote_windows
 
 NONE = "none"
 _ONLY_PRINTED = ("cline", "goose", "other")
@@ -53,13 +52,6 @@ _TAKE_OUT_BY_HAND = (
 )
 _ADDED = "What was added so far stays; `mcp-notarium uninstall` takes it out."
 _TAKEN_OUT = "What was taken out so far stays so; `mcp-notarium install` adds it again."
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9_./:\\+=-]*[A-Za-z0-9_./:\\+=]")
-"""A word of these needs no quotes in either shell of Windows; a word of dashes alone does."""
-_SPECIAL = re.compile(r'["$`%\u201c-\u201e]')
-"""What means something within double quotes in PowerShell or cmd; typographic quotes end a word in PowerShell."""
-_SINGLE = re.compile("(['\u2018-\u201b])")
 
 
 def _add_install_arguments(parser: argparse.ArgumentParser) -> None:
@@ -361,16 +353,5 @@ COMMANDS = {
 
 
 def command_line(words: list[str], platform: str) -> str:
-    """Return the line. On Windows it is for both shells, or for PowerShell alone if a word cannot be written for both."""
-    if platform == "win32":
-        return " ".join(map(_windows_word, words))
-    # zsh takes a word that begins with `=` for a program's path.
-    return " ".join(f"'{word}'" if word[:1] == "=" else shlex.quote(word) for word in words)
-
-
-def _windows_word(word: str) -> str:
-    if _PLAIN.fullmatch(word):
-        return word
-    if not _SPECIAL.search(word):
-        return f'"{word}"'
-    return "'" + _SINGLE.sub(r"\1\1", word) + "'"
+    """Return the line for the shells of a system, which need not be this one."""
+    return " ".join(map(quote_windows if platform == "win32" else quote_posix, words))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -173,7 +172,7 @@ def _read_file(path: Path, option: str) -> Secret:
             resolution_hint="Check its path and its permissions.",
         ) from error
     if stat.S_ISREG(status.st_mode) and access.others_read:
-        quoted = shlex.quote(str(path))
+        quoted = SYSTEM.quote(str(path))
         command = SYSTEM.explain_privacy(path, quoted, folder=False, reading=True)
         talk(f"note: others on this machine can read {path}; `{command}` keeps them out.")
     return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.search import parser
 from mcp_notarium.stores.contract import Changes
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools.list import check_query, explain
 from mcp_notarium.tools.tags import spell_query
 from mcp_notarium.tools.tasks import day_of
@@ -113,7 +113,7 @@ def _say_count(found: Found, words: list[str]) -> None:
         console.say("No note has all of these words." if words else "There are no notes yet.")
         return
     console.say(
-        f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {shlex.quote(found.notes[0].id)}` shows "
+        f"{len(found.notes):,} of {counted(found.total, 'note')}. `mcp-notarium show {SYSTEM.quote(found.notes[0].id)}` shows "
         "the first one."
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
@@ -55,6 +54,7 @@ from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.kind import StoreKind
 from mcp_notarium.sync.status import read_status
+from mcp_notarium.system import SYSTEM
 
 _DEFAULT = "default"
 
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         found = base.of_account(loaded.config.store, args.profile)
     except ConfigError as error:
         if args.action == "check" and args.file is not None:
-            named = f"`mcp-notarium policy check {shlex.quote(str(args.file))}`"
+            named = f"`mcp-notarium policy check {SYSTEM.quote(str(args.file))}`"
             error.resolution_hint = error.person_hint.replace("`mcp-notarium policy check`", named)
         suits = []
         if isinstance(error, UnfitPolicy):

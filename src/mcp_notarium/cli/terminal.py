@@ -10,7 +10,6 @@ import json
 import os
 import re
 import select
-import shlex
 import signal
 import sys
 import textwrap
@@ -43,7 +42,7 @@ def talk(text: str) -> None:
 def name_account(text: str, name: str = "") -> str:
     """Add ``--account`` with this name to the commands of a message; '': that of ``account``, if there are several."""
     name = name or account
-    named = f"mcp-notarium --account {shlex.quote(name)} "
+    named = f"mcp-notarium --account {SYSTEM.quote(name)} "
     return _OF_AN_ACCOUNT.sub(lambda _: named, text) if name else text
 
 

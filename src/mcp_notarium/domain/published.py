@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +16,11 @@ class Published:
 
     ids: frozenset[str]
     place: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Return what tells these notes from others at the same place."""
+        return hashlib.sha256("\n".join(sorted(self.ids)).encode("utf-8", "replace")).hexdigest()
 
     def is_within(self, agreed: Published | None) -> bool:
         """Tell whether an answer about ``agreed`` holds for this."""

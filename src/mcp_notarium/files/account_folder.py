@@ -231,7 +231,7 @@ def _check_length(path: Path) -> Problem | None:
 
 def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
     """Check a folder above: nobody but root and the user may replace it."""
-    if SYSTEM.is_link(found):
+    if SYSTEM.is_link(path, found):
         # defence: no-link-above-folder =True
         return None if _system_link(path, found) else _link(path)
     if not stat.S_ISDIR(found.st_mode):
@@ -256,7 +256,7 @@ def _check_parent(path: Path, found: os.stat_result) -> Problem | None:
 
 def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
     """Check the account folder or the quarantine: a folder, and the user's alone."""
-    if SYSTEM.is_link(found):
+    if SYSTEM.is_link(path, found):
         return _link(path)  # defence: own-folder-is-no-link =None
     if not stat.S_ISDIR(found.st_mode):
         return Problem("the cache folder is not a folder", f"Move it away: {move_command(path)}.")
@@ -265,7 +265,7 @@ def _check_folder(path: Path, found: os.stat_result) -> Problem | None:
 
 def _check_file(path: Path, found: os.stat_result) -> Problem | None:
     """Check a file of ours: a plain one with one name, and the user's alone."""
-    if SYSTEM.is_link(found):
+    if SYSTEM.is_link(path, found):
         return _link(path)  # defence: own-file-is-no-link =None
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         return Problem(

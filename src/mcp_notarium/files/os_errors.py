@@ -30,15 +30,13 @@ _FOLDER, _FILE = 0o700, 0o600
 
 def display_path(path: Path) -> str:
     """Quote the path for a shell, with the home folder as `~`."""
-    import shlex  # noqa: PLC0415 - not every start shows a path
-
     try:
         home = Path.home()
     except RuntimeError:  # neither HOME nor an entry for this user
-        return shlex.quote(str(path))
+        return SYSTEM.quote(str(path))
     if path.is_relative_to(home) and path != home:
-        return "~/" + shlex.quote(path.relative_to(home).as_posix())
-    return shlex.quote(str(path))
+        return "~/" + SYSTEM.quote(path.relative_to(home).as_posix())
+    return SYSTEM.quote(str(path))
 
 
 def describe(error: OSError) -> str:

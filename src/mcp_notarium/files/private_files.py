@@ -104,12 +104,23 @@ def remove_unfinished(path: Path) -> None:
 
 def remove_tree(place: Path) -> None:
     """Remove a file or a link, or a folder with all that is in it. Raises ``OSError``."""
-    if place.is_dir() and not place.is_symlink():
+    # defence: removed-tree-has-no-link -is_link
+    if place.is_dir() and not SYSTEM.is_link(place, place.lstat()):
         for path in place.iterdir():
             remove_tree(path)
         place.rmdir()
     else:
         SYSTEM.remove(place)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield what is below a folder and is none: files, and links, which are not followed."""
+    for at, folders, files in os.walk(folder):
+        paths = [Path(at, name) for name in folders]
+        # defence: purged-tree-has-no-link =()
+        links = [path for path in paths if SYSTEM.is_link(path, path.lstat())]
+        folders[:] = [path.name for path in paths if path not in links]
+        yield from (*(Path(at, name) for name in files), *links)
 
 
 def copy_private(path: Path, to: Path) -> None:

@@ -110,9 +110,7 @@ def create_work_folder(folder: AccountFolder) -> Path:
 
 def remove_work_folder(folder: AccountFolder) -> None:
     """Remove the work folder with its content, also what a killed ``repair`` has left."""
-    place = work_folder(folder)
-    if place.is_dir() and not place.is_symlink():
-        remove_tree(place)
+    remove_tree(work_folder(folder))
 
 
 def create_folder(folder: AccountFolder, now: float) -> Path:

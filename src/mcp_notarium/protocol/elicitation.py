@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from pydantic import ValidationError
 from mcp_notarium.audit.chain import Decision, clean_client_name
 from mcp_notarium.protocol.call_audit import PassOn
 from mcp_notarium.storage.approval_table import Answer, ApprovalTable, Asked
+from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools.consent import (
     ConsentMode,
     approval_error,
@@ -217,7 +217,7 @@ async def ask_at_terminal(call: Call, question: Question, app: App) -> bool:
 
 def _command(app: App) -> str:
     name = app.config.account_name
-    return f"mcp-notarium{f' --account {shlex.quote(name)}' if name else ''} approve"
+    return f"mcp-notarium{f' --account {SYSTEM.quote(name)}' if name else ''} approve"
 
 
 async def _describe(call: Call, question: Question, app: App) -> Asked:
@@ -231,6 +231,7 @@ async def _describe(call: Call, question: Question, app: App) -> Asked:
         call.tool,
         arguments,  # defence: approval-bound-to-arguments
         question.text,
+        [one.about for one in question.asks],  # defence: approval-bound-to-what-is-asked
         shown.digest,  # defence: approval-bound-to-notes
     ]
     bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")

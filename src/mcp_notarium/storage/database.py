@@ -192,23 +192,26 @@ class Database:
         changed: int = self._do(lambda c, p: c.execute(sql, p).rowcount, parameters)
         return changed
 
-    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement once per row of parameters; an ``INSERT ... VALUES`` of many rows in portions."""
-        rest = list(rows)
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run a statement once per row of parameters, an ``INSERT ... VALUES`` of many rows in portions.
+
+        Return the number of rows it changed.
+        """
+        rest, changed = list(rows), 0
         for size in _PORTIONS:
             whole = len(rest) - len(rest) % size
             portion = portion_of(sql, size) if whole else sql
             if portion != sql:
                 cuts = range(0, whole, size)
-                self._run_each(
+                changed += self._run_each(
                     portion, [[*chain.from_iterable(rest[at : at + size])] for at in cuts]
                 )
                 rest = rest[whole:]
-        if rest:
-            self._run_each(sql, rest)
+        return changed + (self._run_each(sql, rest) if rest else 0)
 
-    def _run_each(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        self._do(lambda c, p: c.executemany(sql, p), rows)
+    def _run_each(self, sql: str, rows: list[Sequence[Any]]) -> int:
+        changed: int = self._do(lambda c, p: c.executemany(sql, p).rowcount, rows)
+        return changed
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:

@@ -206,7 +206,7 @@ def _require_private(path: Path) -> None:
 
 
 def _unsafe(path: Path, found: os.stat_result) -> str | None:
-    if SYSTEM.is_link(found):
+    if SYSTEM.is_link(path, found):
         return "is a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"

@@ -20,6 +20,8 @@ _MOST_UNMERGED = 16
 """Notes that are indexed before their words are merged at rest. Each write adds a segment that searches look into."""
 _SLICE_PAGES = 200
 _MOST_RECORDED = 100
+_REMEMBERED = 192
+_FORGOTTEN_TOGETHER = 64
 
 
 class _MergeState(IntEnum):
@@ -47,15 +49,10 @@ class FtsIndex:
         yield
         if written:
             self._db.run(_ADD_TERMS, (json.dumps(written),))
-            self._record_changes(written)
         self._db.run("INSERT INTO notes_fts(notes_fts) VALUES ('flush')")
         # defence: deleted-words-leave -difference
-        if len(written) > BULK_SIZE or set(replaced).difference(written):
-            self._set_merge_state(_MergeState.WHOLE)
-        elif replaced:
-            self._db.run("UPDATE search_index SET left_behind = 1 WHERE NOT left_behind")
-        if written:
-            self._db.run(_OWE_MERGE, (_MOST_UNMERGED, len(written)))
+        whole = len(written) > BULK_SIZE or bool(set(replaced).difference(written))
+        self._record_changes(written, whole=whole, left=bool(replaced) and not whole)
 
     def empty(self) -> None:
         """Remove every term, those of deleted notes included."""
@@ -81,11 +78,14 @@ class FtsIndex:
         """Make every copy of the terms be read again: words may have gone."""
         self._db.run("UPDATE search_index SET changes = changes + 1000")
 
-    def _record_changes(self, written: Sequence[int]) -> None:
-        self._db.run("UPDATE search_index SET changes = changes + ?", (len(written),))
-        if len(written) <= _MOST_RECORDED:
-            self._db.run(_RECORD_CHANGES, (json.dumps(written),))
-            self._db.run(_FORGET_CHANGES)
+    def _record_changes(self, written: Sequence[int], *, whole: bool, left: bool) -> None:
+        """Count what was written, and set which merge is due: ``whole`` now, of words ``left`` behind later."""
+        counted = {"written": len(written), "whole": whole, "left": left, "most": _MOST_UNMERGED}
+        change = self._db.number(_COUNT_CHANGES, counted)
+        if 0 < len(written) <= _MOST_RECORDED:
+            self._db.run(_RECORD_CHANGES, (json.dumps(written), change))
+            if change % _FORGOTTEN_TOGETHER < len(written):
+                self._db.run("DELETE FROM index_changes WHERE change <= ?", (change - _REMEMBERED,))
 
     @property
     def tidy_due(self) -> bool:
@@ -152,7 +152,15 @@ FROM notes_fts_data WHERE id = 10
 
 The list of parts ends with the last level: how many of its parts are being merged, and how many it has. Two zeros: none.
 """
-_OWE_MERGE = "UPDATE search_index SET owed = 2 WHERE owed = 0 AND changes % ? < ?"
+_COUNT_CHANGES = """
+UPDATE search_index SET
+  changes = changes + :written,
+  left_behind = left_behind OR :left,
+  owed = CASE WHEN :whole THEN 1
+              WHEN owed = 0 AND (changes + :written) % :most < :written THEN 2
+              ELSE owed END
+RETURNING changes
+"""
 _REMOVE_TERMS = """
 INSERT INTO notes_fts(notes_fts, rowid, text, heading, tag_words, supplement)
 SELECT 'delete', n.pk, n.text, n.heading, n.tag_words, n.supplement
@@ -165,10 +173,6 @@ FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value
 """
 _RECORD_CHANGES = """
 INSERT INTO index_changes(change, pk)
-SELECT i.changes - written.key, written.value FROM json_each(?) AS written, search_index AS i
-ORDER BY written.key DESC
+SELECT ?2 - written.key, written.value FROM json_each(?1) AS written ORDER BY written.key DESC
 """
-_FORGET_CHANGES = (
-    "DELETE FROM index_changes WHERE change <= (SELECT changes - 256 FROM search_index)"
-)
 _CHANGED_SINCE = "SELECT pk FROM index_changes WHERE change > ?"

@@ -40,9 +40,9 @@ class MergeBases:
         One that is a version already is left out: then a write of ours replaces it.
         """
         rows = [(pk,) for pk in pks]
-        self._db.run_many(_KEEP, rows)
-        self._db.run_many(_LIMIT_EACH, rows)
-        self._db.run(_LIMIT_ALL, (TOTAL_BYTES,))
+        if self._db.run_many(_KEEP, rows):
+            self._db.run_many(_LIMIT_EACH, rows)
+            self._db.run(_LIMIT_ALL, (TOTAL_BYTES,))
 
     def clear(self) -> None:
         """Remove all bases."""

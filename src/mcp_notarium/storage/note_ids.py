@@ -131,9 +131,7 @@ class NoteNames:
         """
         if identity is None:
             return False
-        base = self._db.row(_IDENTITY_OF, (note_id,))
-        found = [one for one in (identity, base[0] if base else None) if one is not None]
-        return any(self._db.row(_ELSEWHERE, (one, note_id)) is not None for one in found)
+        return self._db.row(_ELSEWHERE, {"id": note_id, "identity": identity}) is not None
 
     def add_alias(self, alias: str, note_id: str) -> None:
         """Let another id mean the note, too, if it is there; inside a transaction."""
@@ -188,13 +186,16 @@ SELECT a.alias, b.identity FROM note_aliases a JOIN note_base b ON b.pk = a.pk
 _ALL = """
 SELECT id FROM notes UNION SELECT alias FROM note_aliases UNION SELECT note_id FROM note_versions
 """
-_IDENTITY_OF = """
-SELECT b.identity FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = ?
-"""
 _ELSEWHERE = """
-SELECT 1 FROM note_base b JOIN notes n ON n.pk = b.pk WHERE b.identity = ?1 AND n.id <> ?2
+WITH seen(identity) AS (
+  SELECT :identity UNION
+  SELECT b.identity FROM note_base b JOIN notes n ON n.pk = b.pk WHERE n.id = :id
+)
+SELECT 1 FROM seen CROSS JOIN note_base b ON b.identity = seen.identity JOIN notes n ON n.pk = b.pk
+WHERE n.id <> :id
 UNION ALL
-SELECT 1 FROM hidden_notes WHERE identity = ?1 AND id <> ?2
+SELECT 1 FROM seen CROSS JOIN hidden_notes h ON h.identity = seen.identity WHERE h.id <> :id
+LIMIT 1
 """
 _SET_IDENTITY = """
 UPDATE note_base SET identity = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)

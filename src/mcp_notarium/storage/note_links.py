@@ -62,12 +62,6 @@ class NoteLinks:
         self._db.run_many(_PUT_NAME, names)
         self._db.run_many(_PUT_LINK, links)
 
-    def drop(self, pks: Sequence[int]) -> None:
-        """Forget names and links of these notes."""
-        keys = [(pk,) for pk in pks]
-        self._db.run_many("DELETE FROM note_names WHERE pk = ?", keys)
-        self._db.run_many("DELETE FROM note_links WHERE pk = ?", keys)
-
     def clear(self) -> None:
         """Forget all."""
         self._db.run("DELETE FROM note_names")

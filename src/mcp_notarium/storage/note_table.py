@@ -49,6 +49,8 @@ class _ExistingNote:
     local_version: int
     etag: str
     written_here: bool
+    has_parts: tuple[bool, ...]
+    """Whether rows of it are in each of the tables of ``_DROP_PARTS``."""
 
 
 class NoteTable:
@@ -214,8 +216,7 @@ class NoteTable:
         held = self._db.number("SELECT local_version FROM notes WHERE id = ?", (note_id,))
         version = max(held, self._db.number(_HIGHEST)) + 1
         self._db.run("UPDATE notes SET local_version = ? WHERE id = ?", (version, note_id))
-        self._db.run(_RECORD_HIGHEST, (str(version),))
-        self._db.run(COUNT, CHANGED)
+        self._db.run(_RECORD_CHANGE, {"highest": version})
 
     def raise_version_floor(self, *, least: int = 0) -> None:
         """Let the versions of notes stored from now on begin above ``least`` and all given here."""
@@ -269,24 +270,30 @@ class NoteTable:
             for revision in revisions
             if (old := existing.get(revision.id)) and old.etag != revision.etag
         ]
-        made = (rows_of(revision) for revision in revisions if revision.id not in existing)
-        new = list(enumerate(made, self._db.number("SELECT max(pk) FROM notes") + 1))
+        made = [rows_of(revision) for revision in revisions if revision.id not in existing]
+        if not (made or changed or gone):
+            return Applied(0, 0, len(batch))
+        last, floor = (self._db.row(_LAST) if made else None) or (0, 0)
+        new = list(enumerate(made, last + 1))
         rewritten = [old.pk for old, _ in changed]
         with self._index.update(
             replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
         ):
-            self._update(changed)
-            self._insert(new)
+            given = [*self._update(changed), *self._insert(new, floor)]
             # Last, as in a sweep: it raises the versions of notes that come after it.
             self._remove(gone)
         stored = len(new) + len(changed)
-        if stored or gone:
-            self._db.run(COUNT, CHANGED)
+        # The highest version that is ours and not the store's survives the index.
+        ours = [version for version, one in given if version > (one.revision.server_version or 0)]
+        self._db.run(_RECORD_CHANGE, {"highest": max(ours, default=0)})
         return Applied(stored, len(gone), len(batch) - stored - len(gone))
 
     def _find_existing(self, ids: Iterable[str]) -> dict[str, _ExistingNote]:
         rows = self._db.rows(_EXISTING, (json.dumps(list(ids)),))
-        return {row[0]: _ExistingNote(*row[1:]) for row in rows}
+        return {
+            note_id: _ExistingNote(pk, version, etag, written, tuple(parts))
+            for note_id, pk, version, etag, written, *parts in rows
+        }
 
     def _remove(self, pks: list[int]) -> None:
         if pks:
@@ -294,20 +301,21 @@ class NoteTable:
             self._db.run(_DROP_QUESTIONS, (json.dumps(pks),))
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
 
-    def _insert(self, new: list[tuple[int, Rows]]) -> None:
+    def _insert(self, new: list[tuple[int, Rows]], floor: int) -> list[tuple[int, Rows]]:
+        """Store new notes; return the version of each with its rows."""
         if not new:
-            return
-        floor = self._db.number(_FLOOR)
+            return []
         numbered = [(pk, max(one.revision.server_version or 1, floor), one) for pk, one in new]
         self._db.run_many(_INSERT, [(pk, version, *one.note) for pk, version, one in numbered])
         trashed = sum(one.revision.content.trash for _, one in new)
         self._db.run(_COUNT_NEW, (len(new) - trashed, trashed))
-        self._record_versions((version, one) for _, version, one in numbered)
         self._store_parts(new)
+        return [(version, one) for _, version, one in numbered]
 
-    def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> None:
+    def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> list[tuple[int, Rows]]:
+        """Store what has changed; return the new version of each note with its rows."""
         if not changed:
-            return
+            return []
         ours = self._versions.keep_ours(  # defence: replaced-own-text-kept =False
             (old.pk, one.revision) for old, one in changed if old.written_here
         )
@@ -317,19 +325,13 @@ class NoteTable:
             for old, one in changed
         ]
         self._db.run_many(_UPDATE, [(version, *one.note, pk) for version, pk, one in numbered])
-        self._record_versions((version, one) for version, _, one in numbered)
         rows_by_pk = [(old.pk, one) for old, one in changed]
         for statement in _DROP_PARTS:
-            self._db.run_many(statement, [(pk,) for pk, _ in rows_by_pk])
-        self.links.drop([pk for pk, _ in rows_by_pk])
+            place = _DROP_PARTS.index(statement)
+            self._db.run_many(statement, [(old.pk,) for old, _ in changed if old.has_parts[place]])
         self._store_parts(rows_by_pk)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
-
-    def _record_versions(self, given: Iterable[tuple[int, Rows]]) -> None:
-        """Record the highest version that is ours and not the store's, so that it survives the index."""
-        ours = [version for version, one in given if version > (one.revision.server_version or 0)]
-        if ours and max(ours) > self._db.number(_HIGHEST):
-            self._db.run(_RECORD_HIGHEST, (str(max(ours)),))
+        return [(version, one) for version, _, one in numbered]
 
     def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
         self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
@@ -370,9 +372,17 @@ _DROP_PARTS = (
     "DELETE FROM note_tags WHERE pk = ?",
     "DELETE FROM note_properties WHERE pk = ?",
     "DELETE FROM note_tasks WHERE pk = ?",
+    "DELETE FROM note_names WHERE pk = ?",
+    "DELETE FROM note_links WHERE pk = ?",
 )
+# At the end in the order of _DROP_PARTS.
 _EXISTING = """
-SELECT n.id, n.pk, n.local_version, b.etag, b.written_here
+SELECT n.id, n.pk, n.local_version, b.etag, b.written_here,
+       EXISTS (SELECT 1 FROM note_tags p WHERE p.pk = n.pk),
+       EXISTS (SELECT 1 FROM note_properties p WHERE p.pk = n.pk),
+       EXISTS (SELECT 1 FROM note_tasks p WHERE p.pk = n.pk),
+       EXISTS (SELECT 1 FROM note_names p WHERE p.pk = n.pk),
+       EXISTS (SELECT 1 FROM note_links p WHERE p.pk = n.pk)
 FROM json_each(?) AS wanted
 CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
@@ -384,11 +394,18 @@ SELECT n.id FROM json_each(?1) AS wanted
 CROSS JOIN note_base b ON b.identity = wanted.value CROSS JOIN notes n ON n.pk = b.pk
 """
 _CHANGES = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'notes.changes'"
-_FLOOR = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'"
+_LAST = """
+SELECT coalesce((SELECT max(pk) FROM notes), 0),
+       coalesce((SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_floor'), 0)
+"""
 _HIGHEST = "SELECT CAST(value AS INTEGER) FROM sync_metadata WHERE key = 'local_version_highest'"
-_RECORD_HIGHEST = """
-INSERT INTO sync_metadata(key, value) VALUES ('local_version_highest', ?)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value
+_RECORD_CHANGE = """
+INSERT INTO sync_metadata(key, value)
+SELECT 'notes.changes', '1' UNION ALL
+SELECT 'local_version_highest', CAST(:highest AS TEXT) WHERE :highest > 0
+ON CONFLICT (key) DO UPDATE SET value = CAST(
+  CASE key WHEN 'notes.changes' THEN CAST(value AS INTEGER) + 1
+           ELSE max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) END AS TEXT)
 """
 _HIGHEST_OF = """
 SELECT max(n.local_version) FROM json_each(?) AS wanted CROSS JOIN notes n ON n.pk = wanted.value

@@ -155,10 +155,10 @@ class VersionTable:
         """
         if not self.limits.days:
             return False
-        room = self.limits.size - ROW_BYTES - size - self._db.number(_COST_TO_COME)
-        if room >= self._db.number(_COST_SINCE, (now - DAY,)):
+        room, since = self.limits.size - ROW_BYTES - size, {"since": now - DAY}
+        if room >= self._db.number(_COST_OF_DAY, since):
             return True  # beside all of this day
-        return room >= self._db.number(_COST_OF_STAYING, {"since": now - DAY})
+        return room >= self._db.number(_COST_OF_STAYING, since)
 
     def removed(self, note_id: str) -> list[Removed]:
         """Return what is kept of the notes of this id that were removed from here, the last one first."""
@@ -354,12 +354,10 @@ WHERE n.pk = ?3
 _KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
-_COST_SINCE = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > ?"  # noqa: S608 - as above
 _BY_AGE = f"SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age ORDER BY replaced_at, pk"  # noqa: S608 - as above
 _STAY = "FROM note_versions INDEXED BY note_versions_age WHERE replaced_at > :since AND stays"
 """Those that stay."""
 _STAYING = f"SELECT pk {_STAY}"
-_COST_OF_STAYING = f"SELECT coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
 _COST_TO_COME = f"""
 SELECT coalesce(sum({ROW_BYTES} + length(CAST(n.text AS BLOB)) + iif(j.kind = 'delete', length(j.body),
        coalesce(length(j.replaced), length(b.raw), 0))), 0)
@@ -367,6 +365,10 @@ FROM journal j JOIN notes n ON n.id = j.note_id JOIN note_base b ON b.pk = n.pk
 WHERE j.state = 'in_flight' AND j.kind <> 'create'
 """  # noqa: S608 - as above
 """What the unfinished writes may need: of those that only add, too."""
+_COST_OF_DAY = f"""
+SELECT ({_COST_TO_COME}) + coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions WHERE replaced_at > :since
+"""  # noqa: S608 - as above
+_COST_OF_STAYING = f"SELECT ({_COST_TO_COME}) + coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
 _IS_LAST = """
 SELECT 1 FROM note_versions AS one WHERE pk = ? AND text IS NOT NULL AND keepsake IS NULL
 AND number = (SELECT max(number) FROM note_versions WHERE note_id = one.note_id)

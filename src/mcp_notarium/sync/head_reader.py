@@ -321,12 +321,14 @@ class HeadReader:
 
     async def redraft(self, view: View, head: Revision, wanted: Content) -> View:
         """Let the entry make ``wanted`` of ``head``; the journal does not say so yet."""
-        body = self._journal.compose(head, wanted)
+        body = b""
         if move := move_of(self._store, view.write.body):
             moving = self._journal.compose(head, replace(wanted, native=move))
             with suppress(VersionConflict):  # another one has followed
                 await find_native(self._store, head.id, moving)
                 body = moving
+        # Without the move the note must keep the labels of where it stands, which a moved one does not say.
+        body = body or self._journal.compose(head, wanted)
         replaced = await find_native(self._store, head.id, body)
         write = replace(
             view.write, base_etag=head.etag, content=wanted, body=body, replaced=replaced

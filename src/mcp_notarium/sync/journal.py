@@ -124,7 +124,7 @@ class Journal:
         holds the revision ``seen`` that it held when the caller looked.
         """
         # Another revision gets a version with it, which must not be given again after a loss of power.
-        is_news = base is not None and self._cache.notes.etag(write.note_id) != base.etag
+        is_news = base is not None and seen != base.etag
         begun = (
             self._cache.transaction(durable=is_news)
             if act is None  # defence: write-recorded-first =True

@@ -523,14 +523,14 @@ class Pusher:
         try:
             head = await get_newest(self._store, write.note_id)
         except (StoreError, LoginRequired) as error:
-            if isinstance(error, NOT_STORED):
-                raise
             if isinstance(error, NoteUnreadable):
                 if write.base_etag is None:
                     raise IdTaken("something else has this name", details=about) from None
                 raise StoreUnavailable(
                     error.message, resolution_hint=error.resolution_hint
                 ) from None
+            if isinstance(error, NOT_STORED):
+                raise
             raise StoreUnavailable("the note store did not answer before the write") from error
         if isinstance(head, Tombstone):
             if write.base_etag is not None:

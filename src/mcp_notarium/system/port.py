@@ -52,8 +52,8 @@ class PrivateFiles(Protocol):
         """Tell who may use an open file, or what is at a path. ``found``: its ``fstat`` or ``lstat``."""
         ...
 
-    def is_link(self, found: os.stat_result) -> bool:
-        """Tell from its ``lstat`` whether something stands for another name."""
+    def is_link(self, path: Path, found: os.stat_result) -> bool:
+        """Tell whether what is at a path stands for another name. ``found``: its ``lstat``. Raises ``OSError``."""
         ...
 
     def make_private(self, descriptor: int) -> None:
@@ -452,6 +452,10 @@ class Desktop(Protocol):
     @property
     def can_select_streams(self) -> bool:
         """Tell whether ``select`` waits for streams that are no sockets."""
+        ...
+
+    def quote(self, word: str) -> str:
+        """Quote a word of a command that a person is told to run, for the system's shells."""
         ...
 
     def split_command(self, words: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
+from mcp_notarium.system.quoting import quote_posix
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 
@@ -72,7 +73,7 @@ class Posix(Common):
             others_replace=changed and not mode & stat.S_ISVTX,
         )
 
-    def is_link(self, found: os.stat_result) -> bool:
+    def is_link(self, _path: Path, found: os.stat_result) -> bool:
         """Tell a symbolic link."""
         return stat.S_ISLNK(found.st_mode)
 
@@ -176,6 +177,10 @@ class Posix(Common):
         except (PermissionError, OverflowError):
             return False
         return False
+
+    def quote(self, word: str) -> str:
+        """Quote it for every shell of POSIX, and zsh."""
+        return quote_posix(word)
 
     def split_command(self, words: str) -> list[str]:
         """Split as a POSIX shell does."""

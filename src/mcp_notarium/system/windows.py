@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp_notarium.system.port import FolderEvents
+from mcp_notarium.system.quoting import quote_windows
 from mcp_notarium.system.windows_files import WindowsFiles
 from mcp_notarium.system.windows_kernel import INVALID_PARAMETER, MemoryCounters
 from mcp_notarium.system.windows_private import WindowsPrivateFiles
@@ -93,6 +94,10 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
             if time.monotonic() > end:
                 return bytes(parts), False
         return bytes(parts), True
+
+    def quote(self, word: str) -> str:
+        """Quote it for PowerShell, and for cmd where that can be."""
+        return quote_windows(word)
 
     def split_command(self, words: str) -> list[str]:
         """Split at blanks outside quotes; a backslash is part of a path."""

@@ -4,7 +4,7 @@ A link is opened itself and refused. Longer paths than Windows takes begin with 
 
 Sources (Microsoft Learn): "CreateFileW function", "GetFinalPathNameByHandleW function", "GetFileType function",
 "GetFileInformationByHandleEx function", "FILE_ATTRIBUTE_TAG_INFO structure", "FILE_ID_INFO structure", "Reparse Point Tags",
-"Maximum Path Length Limitation", "_open_osfhandle".
+"Maximum Path Length Limitation", "_open_osfhandle", "RtlIsDosDeviceName_U function", "Naming Files, Paths, and Namespaces" (GLOBALROOT).
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ STANDS_FOR_ANOTHER_NAME = 0x20000000
 _TYPE_DISK = 1
 _TAG_INFO, _ID_INFO = 9, 18
 _ROOM, _MOST_PATH = 240, 0x8000
+_OF_DEVICE, _ROOT_OF_DEVICES = 0x2, "\\\\?\\GLOBALROOT"  # VOLUME_NAME_NT
+_NO_DRIVE = {errno.EINVAL, errno.ENOENT, errno.ENXIO}
+"""Errors for a disk that Windows' mount manager does not know, such as one of WinFsp (Cryptomator, rclone)."""
 TRIES, FEW_TRIES, PAUSE = 20, 5, 0.05
 BUSY = {errno.EBUSY, errno.EAGAIN}
 HELD = BUSY | {errno.EACCES}
@@ -56,7 +59,9 @@ HELD = BUSY | {errno.EACCES}
 
 _LONGEST_NAME = 255
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
-_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]) *(\..*)?", re.IGNORECASE)
+_DEVICES = re.compile(
+    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|con(in|out)\$) *(\..*)?", re.IGNORECASE
+)
 
 
 class Elsewhere(FileNotFoundError):
@@ -111,10 +116,18 @@ class WindowsHandles:
             raise
 
     def _final_path(self, handle: int) -> str:
+        try:
+            return self._told_path(handle, 0)
+        except OSError as error:
+            if error.errno not in _NO_DRIVE:
+                raise
+        return _ROOT_OF_DEVICES + self._told_path(handle, _OF_DEVICE)
+
+    def _told_path(self, handle: int, flags: int) -> str:
         size = _ROOM
         while True:
             room = ctypes.create_unicode_buffer(size)
-            length = self._kernel.demand("GetFinalPathNameByHandleW", handle, room, size, 0)
+            length = self._kernel.demand("GetFinalPathNameByHandleW", handle, room, size, flags)
             if length < size:
                 return room.value.rstrip("\\")
             size = min(length + 1, _MOST_PATH)
@@ -219,7 +232,7 @@ class WindowsHandles:
 def long_path(path: str | Path) -> str:
     r"""Return the path as Windows takes it however long it is: ``\\?\`` before an absolute one with backslashes."""
     text = str(path)
-    if len(text) < _ROOM or text.startswith("\\\\?\\"):
+    if len(text.encode("utf-16-le", "surrogatepass")) < 2 * _ROOM or text.startswith("\\\\?\\"):
         return text
     text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
     return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"

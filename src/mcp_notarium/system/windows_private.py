@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access
+from mcp_notarium.system.quoting import quote_windows
 from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_handles import (
     BUSY,
@@ -95,20 +96,28 @@ class WindowsPrivateFiles(WindowsMoves, Common):
         """Read its list of rights: modes mean nothing here."""
         if isinstance(place, int):
             return self._lists.read(self._kernel.libraries.handle(place))
+        with self._looked_at(place, READ_CONTROL) as handle:
+            return self._lists.read(handle, is_drive=place.parent == place)
+
+    @contextmanager
+    def _looked_at(self, path: Path, access: int) -> Iterator[int]:
+        """Open what is at a path, and no content of it. What is being deleted is not found."""
         try:
-            handle = self.create(place, READ_CONTROL, OPEN_EXISTING, LOOK_FLAGS)
+            handle = self.create(path, access, OPEN_EXISTING, LOOK_FLAGS)
         except OSError as error:
             if error.errno == errno.EBUSY:
-                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(place)) from None
+                raise FileNotFoundError(errno.ENOENT, "it is being deleted", str(path)) from None
             raise
         try:
-            return self._lists.read(handle, is_drive=place.parent == place)
+            yield handle
         finally:
             self._kernel.call("CloseHandle", handle)
 
-    def is_link(self, found: os.stat_result) -> bool:
-        """Tell a symbolic link, and a folder that is another's mount point (a junction)."""
-        return bool(getattr(found, "st_reparse_tag", 0) & STANDS_FOR_ANOTHER_NAME)
+    def is_link(self, path: Path, _found: os.stat_result) -> bool:
+        """Tell a symbolic link, and a folder that is another's mount point (a junction): Python takes that for a folder."""
+        with self._looked_at(path, LOOK) as handle:
+            tag = self._tag(handle, path)
+            return bool(tag.FileAttributes & REPARSE and tag.ReparseTag & STANDS_FOR_ANOTHER_NAME)
 
     def make_private(self, descriptor: int) -> None:
         """Give it the list of rights of a new file."""
@@ -116,16 +125,17 @@ class WindowsPrivateFiles(WindowsMoves, Common):
 
     def explain_privacy(self, path: Path, _quoted: str, *, folder: bool, reading: bool) -> str:
         """Return ``icacls`` with what a new one would get, or without the groups that hold everybody."""
+        name = quote_windows(str(path))
         if not reading:
             groups = " ".join(f'"*{sid}"' for sid in EVERYBODY)
-            return f'icacls "{path}" /inheritance:d /remove:g {groups}'
+            return f"icacls {name} /inheritance:d /remove:g {groups}"
         inherited = "(OI)(CI)" if folder else ""
         mine, systems = (f'"*{sid}:{inherited}F"' for sid in (self._lists.user, SYSTEM_SID))
-        return f'icacls "{path}" /inheritance:r /grant:r {mine} {systems}'
+        return f"icacls {name} /inheritance:r /grant:r {mine} {systems}"
 
     def explain_ownership(self, path: Path, _quoted: str) -> str:
         """Return ``icacls`` as an administrator runs it."""
-        return f'icacls "{path}" /setowner "*{self._lists.user}"'
+        return f'icacls {quote_windows(str(path))} /setowner "*{self._lists.user}"'
 
     def lock(self, descriptor: int, *, exclusive: bool) -> None:
         """Lock one byte far behind the end. A lock that is held already is given up first."""

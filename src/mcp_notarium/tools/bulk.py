@@ -37,7 +37,13 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
-from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss
+from mcp_notarium.tools.bulk_losses import (
+    BulkLoss,
+    ask_about,
+    describe,
+    find_bulk_loss,
+    name_notes,
+)
 from mcp_notarium.tools.consent import (
     ask_before_publishing,
     describe_published,
@@ -223,20 +229,21 @@ async def carry_out(
     if dry_run or not (plan.todo or after.files):
         asked_again = digest and undoable and not dry_run
         earlier = app.library.find_change(digest) if asked_again else None
-        back = _describe_back(app, earlier, plan.unchanged) if earlier else ""
+        back = _describe_earlier(app, earlier, plan.unchanged) if earlier else ""
         return _answer(
             plan,
             dict.fromkeys([*plan.losses, *plan.todo], "would change") if dry_run else {},
             _file_results(map(after.place_of, after.files), "would move along") if dry_run else (),
             status="dry_run" if dry_run else "unchanged",
             notes=len(plan.todo),
-            change_id=None if back == _NOT_BACK else earlier,
+            change_id=None if back in ("", _NOT_BACK) else earlier,
             note=_unwritten(app, plan, after, asks, more=more, said=said) + back,
         )
     app.usage_limits.require_write()
     now = plan.todo[: app.usage_limits.writes_left]
     losses = {one: plan.losses[one] for one in now if one in plan.losses}
-    published = join_published(plan.published[one] for one in now if one in plan.published)
+    public = {one: plan.published[one] for one in now if one in plan.published}
+    published = join_published(public.values())
     question = f"{asks}?{_only_now(len(now), plan)}{more}{_describe_shares(plan)}"
     # defence: bulk-asks
     await require_consent(
@@ -244,7 +251,11 @@ async def carry_out(
         [
             Ask(question, irreversible=bool(plan.addresses)),
             *ask_about(app, losses, of=len(now)),
-            *(ask for one in published for ask in ask_before_publishing(app, "", one)),
+            *(
+                ask
+                for one in published
+                for ask in ask_before_publishing(app, *_name_published(app, public, one), one)
+            ),
         ],
         changes=partial(_changes, app, now, draft),
     )
@@ -297,6 +308,13 @@ def _describe_back(app: App, change_id: str, done: Collection[str]) -> str:
     if restorable.issuperset(done):
         return _BACK
     return _PARTLY_BACK if restorable else _NOT_BACK
+
+
+def _describe_earlier(app: App, change_id: str, unchanged: Collection[str]) -> str:
+    """Return what to say of an undo of the same change, made before; its notes may not be found by what was asked any more."""
+    if unchanged:
+        return _describe_back(app, change_id, unchanged)
+    return _PARTLY_BACK if app.library.history.find_restorable(change_id) else ""
 
 
 def _unwritten(app: App, plan: Plan, after: After, asks: str, *, more: str, said: str) -> str:
@@ -406,10 +424,18 @@ def _public(app: App, plan: Plan) -> str:
     """Return what a dry run says of notes that everybody may read then."""
     told = []
     for one in join_published(plan.published.values()):
-        notes, why = describe_published(app, "", one)
+        notes, why = describe_published(app, *_name_published(app, plan.published, one), one)
         said = "be public" if one.place else "have other readers"
         told.append(f" {notes} would {said} on the web; the user is asked about that. {why}")
     return "".join(told)
+
+
+def _name_published(
+    app: App, public: Mapping[str, Published], joined: Published
+) -> tuple[str, int]:
+    """Return the names of the changed notes that everybody may read then, and how many they are."""
+    ids = [note_id for note_id, one in public.items() if one.place == joined.place]
+    return name_notes(app, ids), len(ids)
 
 
 def _only_now(now: int, plan: Plan) -> str:

@@ -98,12 +98,10 @@ class Change:
         said += [f"remove {_properties(gone)}"] if gone else []
         if self.folder is not None:
             said.append(
-                f"move them to the folder {quote(self.folder)}"
-                if self.folder
-                else "move them to the top"
+                f"move to the folder {quote(self.folder)}" if self.folder else "move to the top"
             )
         if self.trash is not None:
-            said.append(f"{'move them to' if self.trash else 'take them out of'} the trash")
+            said.append(f"{'move to' if self.trash else 'take out of'} the trash")
         return ", ".join(said)
 
 

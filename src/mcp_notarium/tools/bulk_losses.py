@@ -91,7 +91,7 @@ def ask_about(app: App, losses: Mapping[str, BulkLoss], *, of: int) -> tuple[Ask
         return links
     count = sum(map(len, groups.values()))
     told = [
-        f"{', '.join(parts)} of {_named(app, ids)}: {why}."
+        f"{', '.join(parts)} of {name_notes(app, ids)}: {why}."
         for (parts, why), ids in islice(groups.items(), _MOST_GROUPS)
     ]
     if (unnamed := sum(len(ids) for ids in islice(groups.values(), _MOST_GROUPS, None))) > 0:
@@ -101,7 +101,8 @@ def ask_about(app: App, losses: Mapping[str, BulkLoss], *, of: int) -> tuple[Ask
     return (Ask(said, irreversible=True), *links)
 
 
-def _named(app: App, ids: list[str]) -> str:
+def name_notes(app: App, ids: list[str]) -> str:
+    """Return the names of the first of these notes, and how many more there are."""
     found = [(one, app.library.get(one)) for one in ids[:_MOST_NAMED]]
     names = [
         name_note(app, note.title or note.text if note else "", note_id=note_id)

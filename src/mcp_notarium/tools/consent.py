@@ -236,19 +236,21 @@ def ask_before_save(
     return tuple(asks)
 
 
-def ask_before_publishing(app: App, what: str, published: Published) -> tuple[Ask, ...]:
-    """Return the question about notes that everybody may read after a change; ``what`` names the one that is changed, '' names none."""
-    notes, why = describe_published(app, what, published)
+def ask_before_publishing(
+    app: App, what: str, changed: int, published: Published
+) -> tuple[Ask, ...]:
+    """Return the question about notes that everybody may read after a change; ``what`` names the ones that are changed, so many."""
+    notes, why = describe_published(app, what, changed, published)
     does = f"Make {notes} public" if published.place else f"Change who can read {notes}"
-    return (Ask(f"{does} on the web? {why}", irreversible=True),)
+    return (Ask(f"{does} on the web? {why}", irreversible=True, about=published.digest),)
 
 
-def describe_published(app: App, what: str, published: Published) -> tuple[str, str]:
+def describe_published(app: App, what: str, changed: int, published: Published) -> tuple[str, str]:
     """Return which notes everybody may read after a change, and why; see :func:`ask_before_publishing`."""
     count = len(published.ids)
-    notes = f"{count} note{'' if count == 1 else 's'}"
-    if what:
-        notes = f"the {what}" if count == 1 else f"{notes} (the {what} and what stands below it)"
+    named = f"the {what}" if changed == 1 else what
+    below = f" and what stands below {'it' if changed == 1 else 'them'}" if count > changed else ""
+    notes = named if count == 1 else f"{count} notes ({named}{below})"
     they = "It" if count == 1 else "They"
     if not published.place:
         return (
@@ -294,7 +296,7 @@ async def find_questions(
         name = name_note(app, note.title or note.text, note_id=note.id)
         gone = f"What this replaces ({', '.join(loss.parts)}) cannot be brought back: {loss.why}."
         said = f"Change the {name}? {gone}"
-        asks.append(Ask(said, irreversible=True, replaced=loss.replaced))
+        asks.append(Ask(said, irreversible=True, about=loss.replaced))
     return (*asks, *ask_about_links(others))
 
 

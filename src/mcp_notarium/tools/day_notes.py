@@ -122,7 +122,8 @@ async def _ask_if_public(app: App, day: date, call: CallContext) -> None:
     app.usage_limits.require_write()
     published = Published(frozenset({""}), place)
     # defence: public-day-asks
-    await require_consent(call, ask_before_publishing(app, f"note of {day.isoformat()}", published))
+    asks = ask_before_publishing(app, f"note of {day.isoformat()}", 1, published)
+    await require_consent(call, asks)
     if await app.library.days.find_public(day) not in ("", place):
         raise VersionConflict(
             "The note of this day would stand below another shared note by now; nothing was saved."

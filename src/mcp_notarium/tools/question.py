@@ -38,8 +38,8 @@ class Ask:
     text: str
     irreversible: bool = False
     """No history has what it takes away, or others may have read it."""
-    replaced: str = ""
-    """See ``Loss``."""
+    about: str = ""
+    """A digest of what it is about and does not say; an answer is for that alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,7 @@ async def with_questions(app: App, draft: Draft, call: CallContext) -> Draft:
         note = draft.note
         old = draft.content if note is None else note.content
         what = name_note(app, old.title or old.text, note_id=note.id if note else None)
-        asks = ask_before_publishing(app, what, published)
+        asks = ask_before_publishing(app, what, 1, published)
         draft = replace(draft, asks=(*draft.asks, *asks), published=published)
     if draft.note is None:
         return draft

@@ -439,7 +439,8 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
     left = LARGEST_FOLDER
     # defence: unreadable-folder-told -_raise
     for folder, below, files in os.walk(root, onerror=_raise):
-        below[:] = sorted(one for one in below if not one.startswith("."))
+        inner = [Path(folder, one) for one in sorted(below) if not one.startswith(".")]
+        below[:] = [one.name for one in inner if not SYSTEM.is_link(one, one.lstat())]
         if below and folder.count(os.sep, len(str(root))) >= DEEPEST:  # defence: folder-depth
             raise unreadable(f"it has more than {DEEPEST} folders, one in another")
         for name in sorted(files):

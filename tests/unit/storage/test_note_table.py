@@ -178,7 +178,7 @@ def parts_of_index(cache):
 
 def test_words_of_a_failed_write_are_not_in_the_index(cache, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(cache.notes._index, "_record_changes", lambda _written: 1 / 0)
+        patched.setattr(cache.notes._index, "_record_changes", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(cache, *[note(number, "wombat") for number in range(300)])
     apply(cache, *[note(number, "platypus") for number in range(3)])

@@ -295,6 +295,27 @@ async def test_an_undo_is_promised_of_what_versions_are_kept_of(
     ],
     ids=lambda one: one["action"],
 )
+@pytest.mark.parametrize("kept", [6, 3, 0])
+async def test_a_repeated_change_whose_notes_are_not_found_any_more_promises_only_what_is_kept(
+    make_harness, asked, kept
+):
+    harness = await filled(make_harness())
+    limits = {6: VersionLimits(), 3: VersionLimits(size=2 * ROW_BYTES + 50)}
+    harness.app.cache.versions.limits = limits.get(kept, VersionLimits(days=0))
+    done, again = await act(harness, **asked), await act(harness, **asked)
+    assert (done.notes, again.notes, "all of it" in again.note) == (6, 0, False)
+    assert ("takes back what versions are kept of" in again.note) == (kept > 0)
+    assert again.change_id == done.change_id
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"action": "change", "query": "tag:work", "remove_tags": ["work"]},
+        {"action": "rename_tag", "tag": "work", "new_tag": "job"},
+    ],
+    ids=lambda one: one["action"],
+)
 async def test_a_question_about_many_losses_is_bounded_and_tells_how_many(make_harness, asked):
     harness = make_harness()
     await filled(harness, ids=[f"n{number:03}" for number in range(60)])

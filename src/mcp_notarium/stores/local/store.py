@@ -244,8 +244,7 @@ class LocalStore:
         return self._db.row(f"SELECT {_COLUMNS} FROM notebook_notes WHERE id = ?", (note_id,))  # noqa: S608 - a constant
 
     def _next_change(self) -> int:
-        self._db.run("UPDATE notebook SET change = change + 1")
-        return self._db.number("SELECT change FROM notebook")
+        return self._db.number("UPDATE notebook SET change = change + 1 RETURNING change")
 
     def _forget_old_removals(self) -> None:
         oldest = self._db.number(_OLDEST_REMOVAL, (MOST_REMOVED,))

@@ -172,12 +172,12 @@ class NativeTrilium:
         return content if there is None else placing.content_back(base, content, kept, there)
 
     async def _find_placed(self, note_id: str) -> tuple[TreeNote, Revision]:
-        """Return a note, and what the index has of it at the same place. Raises ``VersionConflict``."""
+        """Return a note, and what the index has of the same version of it. Raises ``VersionConflict``."""
         row = await self._find(note_id)
         base = self._index.base(note_id)
-        if base is None or {*note_codec.places_of(base)} != {*placing.of_people(row.parents)}:
+        if base is None or base.etag != row.etag:  # defence: moved-as-it-was-shown
             await self.refresh(note_id)
-            raise VersionConflict("The note has got another place meanwhile.")
+            raise VersionConflict("The note has changed or has got another place meanwhile.")
         return row, base
 
     async def search(self, query: str) -> list[TreeNote]:

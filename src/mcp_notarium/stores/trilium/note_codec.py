@@ -110,13 +110,14 @@ class TreeNote:
     ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``. ``passed_on``: names and values of the labels that a
     note gets which is made below it. ``attributes`` name their owner as ``noteId``, and as ``value`` a note
     if their ``type`` is ``relation``. ``properties``: the rest, by the service's own names; ``version``
-    changes with the text.
+    changes with the text, ``etag`` as that of a ``Revision``.
     """
 
     id: str
     title: str
     kind: str
     version: str
+    etag: str
     tags: tuple[str, ...]
     tags_understood: bool
     passed_on: tuple[tuple[str, str], ...]
@@ -235,6 +236,7 @@ def tree_note(value: Any) -> TreeNote:
         title=note.title,
         kind=note.kind,
         version=note.blob_id,
+        etag=note.etag,
         tags=tags_of(note),
         tags_understood=note.tags_understood,
         passed_on=tuple(dict.fromkeys((one["name"], one["value"]) for one in passed_on)),
@@ -410,11 +412,6 @@ def _moved(
 def moved_content(base: Revision, content: Content, move: Mapping[str, Any]) -> Content:
     """Return what a note becomes that also gets another place: see ``moves``."""
     return _moved(json.loads(base.raw), content, move)[1]
-
-
-def places_of(revision: Revision) -> tuple[str, ...]:
-    """Return the ids of the notes right above a note."""
-    return tuple(json.loads(revision.raw)["places"])
 
 
 def content_of(body: dict[str, Any]) -> Content:
