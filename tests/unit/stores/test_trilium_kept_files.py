@@ -142,7 +142,8 @@ async def test_only_the_own_file_with_these_bytes_goes(sim, store):
     sim.write("Other1234567", "Other", "<p>b</p>")
     theirs = sim.document.attach("Other1234567", "image", "image/png", "a.png", PNG)
     kept, digest = await keep(store), hashlib.sha256(PNG).hexdigest()
-    assert not await store.discard_file(f"{ID}/{theirs.id}", digest)
+    with pytest.raises(NoteNotFound):
+        await store.discard_file(f"{ID}/{theirs.id}", digest)
     sim.faults.cut_after(method="DELETE", times=1)
     assert await store.discard_file(kept.id, digest)
     assert held(sim) == []
