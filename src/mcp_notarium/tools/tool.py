@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel
-
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.tools.question import Question
 
@@ -43,7 +43,7 @@ class CallContext(Protocol):
         """Report progress to the client; does nothing if the client did not ask for that."""
 
 
-Handler = Callable[..., Awaitable[BaseModel]]
+Handler = Callable[..., "Awaitable[BaseModel]"]
 
 
 @dataclass(frozen=True, slots=True)
