@@ -483,7 +483,9 @@ class Library:
             if shown != was and (shown or (undone and not one.discarded)):
                 yield one, shown
 
-    async def settle_files(self, old: str, note: Note, *, undone: bool, act: Act) -> FilesSettled:
+    async def settle_files(
+        self, old: str, note: Note, *, undone: bool, act: Act | None
+    ) -> FilesSettled:
         """Let files that were kept from here follow the text of a note, which was ``old``: bring discarded ones back that it shows again.
 
         ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same. ``act`` then names
@@ -503,7 +505,8 @@ class Library:
                 except NoteNotFound:
                     missing, done = missing + 1, False
             followed += [one.digest] if done else []
-        act.files = tuple(followed)
+        if act is not None:
+            act.files = tuple(followed)
         unsure = self._cache.notes.visibility.rules.has_rules
         return FilesSettled(gone, stays, back, lost, missing, unsure=unsure)
 

@@ -321,7 +321,7 @@ async def _save(
 
     async def named() -> Draft:
         made = await draft()
-        if made.note is not None:
+        if made.note is not None and call.act is not None:
             old, new = made.note.text, made.content.text
             files = app.library.find_following(old, new, undone=undone)
             call.act.files = tuple(one.digest for one, _ in files)
