@@ -47,12 +47,15 @@ GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
         "unit/domain/test_visibility.py",
         "property/test_policy_differential.py",
     ),
-    ("sync/*_decisions.py",): tuple(
-        f"unit/sync/test_{name}.py"
-        for name in (
-            *("pull_decisions", "write_decisions", "properties", "news_and_sweeps"),
-            *("journal_replay", "writer_saves", "conflict_copy", "renamed_notes"),
-        )
+    ("sync/*_decisions.py",): (
+        "unit/domain/test_conflict_copy.py",
+        *(
+            f"unit/sync/test_{name}.py"
+            for name in (
+                *("pull_decisions", "write_decisions", "properties", "news_and_sweeps"),
+                *("journal_replay", "writer_saves", "renamed_notes"),
+            )
+        ),
     ),
     ("sync/journal*.py", "storage/journal_table.py"): ("unit/sync", "unit/storage"),
 }
