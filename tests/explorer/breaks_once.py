@@ -34,7 +34,13 @@ def _credited_with_others_text(set_attribute: Set) -> None:
 
 
 def _ours_not_kept(set_attribute: Set) -> None:
-    set_attribute(NoteTable, "mark_written", lambda _self, _note_id, **_how: None)
+    apply = NoteTable.apply
+
+    def applied(self: NoteTable, changes: Any, *, kept: bool = False, **_how: bool) -> Any:
+        return apply(self, changes, kept=kept)
+
+    set_attribute(NoteTable, "apply", applied)
+    set_attribute(NoteTable, "mark_written", lambda _self, _note_id: None)
 
 
 # Replay.
@@ -79,10 +85,10 @@ def _replay_not_flushed(set_attribute: Set) -> None:
 def _kept_by_each(set_attribute: Set) -> None:
     keep = Journal.keep_replaced
 
-    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> None:
+    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> bool:
         base = self._cache.notes.base(write.note_id)
         known = write if base is None else replace(write, base_etag=base.etag)
-        keep(self, known, storing, own=own)
+        return keep(self, known, storing, own=own)
 
     set_attribute(Journal, "keep_replaced", kept)
 

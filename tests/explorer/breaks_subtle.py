@@ -34,10 +34,10 @@ def _hidden_while_it_was_fetched(set_attribute: Set) -> None:
 def _direct_removal_ignored(set_attribute: Set) -> None:
     apply = NoteTable.apply
 
-    def applied(self: NoteTable, changes: Any) -> Any:
+    def applied(self: NoteTable, changes: Any, **how: bool) -> Any:
         kept = list(changes)
         alone = len(kept) == 1 and isinstance(kept[0], Tombstone)
-        return apply(self, [] if alone else kept)
+        return apply(self, [] if alone else kept, **how)
 
     set_attribute(NoteTable, "apply", applied)
 

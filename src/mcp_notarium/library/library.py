@@ -753,8 +753,10 @@ class Library:
 
     def form_of(self, note: Note) -> Form:
         """Return what the text of a note is: lines, or Markdown, where lines below each other may be one block."""
-        base = self._cache.notes.base(note.id)
-        markdown = "markdown" in note.properties or (base and self.traits.is_markdown(base))
+        markdown = "markdown" in note.properties or self.traits.is_markdown is True
+        if not markdown and callable(self.traits.is_markdown):
+            base = self._cache.notes.base(note.id)
+            markdown = base is not None and self.traits.is_markdown(base)
         if not markdown:
             return Form.LINES
         return Form.FILE if self.traits.tags_in_text else Form.MARKDOWN
@@ -819,16 +821,16 @@ class Library:
         self._look()
         return self._scheduler.status()
 
-    def writing(self, key: str) -> AbstractAsyncContextManager[None]:
+    def writing(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
         call = self._writer.call(key)
         return call if self._cache.stored is self._cache else self._looking(call)
 
     @asynccontextmanager
-    async def _looking(self, call: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-        async with call:
+    async def _looking(self, call: AbstractAsyncContextManager[bool]) -> AsyncIterator[bool]:
+        async with call as waited:
             self._look()  # others have written while it waited
-            yield
+            yield waited
 
     def _look(self) -> None:
         """Bring the view of a profile in step with what is stored."""
@@ -944,20 +946,30 @@ class Library:
 
         ``after``: the room that versions take which the same change needs before.
         """
-        base, found = self._cache.notes.base(note.id), Replaced()
-        native = len(self.traits.own_form(base).encode()) if base is not None else 0
+        native, found = 0, Replaced()
         beside: tuple[str, ...] = ()
-        if (made := await self._find_replaced(note, base, content, now=now)) is not None:
-            body, replaced = made
-            found = replaced or found
-            native = native if replaced is None else len(found.native)
-            lost = () if base is None else self.traits.form_losses(base, body)
-            beside = (*lost, *found.names)
+        if self.traits.revives or self.traits.moves:
+            native, found, beside = await self._find_beside(note, content, now=now)
         if not (beside or find_taken(note.content, content)):
             return None
         keeping = self._keeping(note, native + after, now=now)
         loss = find_loss(note.content, content, keeping, beside=beside)
         return loss and replace(loss, replaced=_digest(found.native))
+
+    async def _find_beside(
+        self, note: Note, content: Content, *, now: float
+    ) -> tuple[int, Replaced, tuple[str, ...]]:
+        """Return the bytes and the parts that no content says of what a change replaces, and the names of what it takes from these."""
+        base, found = self._cache.notes.base(note.id), Replaced()
+        native = len(self.traits.own_form(base).encode()) if base is not None else 0
+        made = await self._find_replaced(note, base, content, now=now)
+        if made is None:
+            return native, found, ()
+        body, replaced = made
+        found = replaced or found
+        native = native if replaced is None else len(found.native)
+        lost = () if base is None else self.traits.form_losses(base, body)
+        return native, found, (*lost, *found.names)
 
     async def _find_replaced(
         self, note: Note, base: Revision | None, content: Content, *, now: float

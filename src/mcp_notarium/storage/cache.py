@@ -55,6 +55,11 @@ class Cache:
         """Return the epoch seconds that are stored now."""
         return self.versions.clock()
 
+    def standing(self, note_id: str) -> tuple[str | None, bool]:
+        """Return the etag of a note, None if it is not stored, and whether a write of it is unfinished."""
+        etag, busy = self.database.row(_STANDING, (note_id,)) or (None, 0)
+        return etag, bool(busy)
+
     async def flush(self) -> None:
         """Wait until the disk has what was committed. Raises ``CacheError``."""
         if not self.database.in_memory:
@@ -71,9 +76,9 @@ class Cache:
         """
         lost = []
         for note_id in filter(self.notes.is_written_here, note_ids):
-            note, base = self.notes.get(note_id), self.notes.base(note_id)
-            if note is not None and base is not None and not note.trash:
-                lost.append((note.local_version, base))
+            held = self.notes.numbered_base(note_id)
+            if held is not None and not held[1].content.trash:
+                lost.append(held)
         return lost
 
     def keep_lost(self, lost: Iterable[tuple[int, Revision]]) -> None:
@@ -131,3 +136,9 @@ def apply_rules(cache: Cache) -> int:
         pass
     cache.database.checkpoint()
     return len(hidden)
+
+
+_STANDING = """
+SELECT (SELECT b.etag FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?1),
+       EXISTS (SELECT 1 FROM journal WHERE note_id = ?1 AND state = 'in_flight')
+"""

@@ -85,14 +85,19 @@ class NoteTable:
 
     def base(self, note_id: str) -> Revision | None:
         """Return the revision the store acknowledged last, or None."""
+        held = self.numbered_base(note_id)
+        return None if held is None else held[1]
+
+    def numbered_base(self, note_id: str) -> tuple[int, Revision] | None:
+        """Return the revision the store acknowledged last with its ``local_version``, or None."""
         row = self._db.row(_BASE, (note_id,))
         if row is None:
             return None
-        text, tags, trash, title, properties = row[:5]
-        etag, made, changed, raw, number, understood, identity = row[5:]
+        ours, text, tags, trash, title, properties = row[:6]
+        etag, made, changed, raw, number, understood, identity = row[6:]
         known, are_set = tuple(json.loads(tags)), Properties.from_json(properties)
         content = Content(text, known, bool(trash), title, are_set)
-        return Revision(
+        return ours, Revision(
             note_id, etag, content, made, changed, raw, number, bool(understood), identity
         )
 
@@ -123,10 +128,13 @@ class NoteTable:
         row = self._db.row("SELECT active, trashed FROM note_counts")
         return Counts(*row) if row else Counts(0, 0)
 
-    def apply(self, changes: Iterable[Change]) -> Applied:
+    def apply(
+        self, changes: Iterable[Change], *, written_here: bool = False, kept: bool = False
+    ) -> Applied:
         """Store revisions and remove notes with a tombstone, in the order given.
 
-        A revision whose etag is stored already changes nothing; one that the rules hide is removed.
+        ``written_here``: writes from here have made them; see :meth:`mark_written`. ``kept``: what they replace is a version
+        already. A revision whose etag is stored already changes nothing; one that the rules hide is removed.
         Raises ``PolicyChanged`` if the index is under other rules by now, and ``RuntimeError`` outside
         a transaction: the notes and the cursor that covers them belong together.
         """
@@ -134,7 +142,7 @@ class NoteTable:
         self.visibility.require_match()
         done = Applied()
         for batch in batches(changes):
-            done += self._apply_batch(batch)
+            done += self._apply_batch(batch, written_here=written_here, kept=kept)
         return done
 
     def find_hidden(self, note_ids: Iterable[str]) -> dict[str, HiddenNote]:
@@ -184,9 +192,9 @@ class NoteTable:
         self._db.run(COUNT, CLEARED)
         self._db.run(COUNT, CHANGED)
 
-    def mark_written(self, note_id: str, *, written: bool = True) -> None:
-        """Record whether the note is what a write from here has made of it; inside a transaction."""
-        self._db.run(_MARK_WRITTEN, (int(written), note_id))
+    def mark_written(self, note_id: str) -> None:
+        """Record that the note is what a write from here has made of it; inside a transaction."""
+        self._db.run(_MARK_WRITTEN, (note_id,))
 
     def is_written_here(self, note_id: str) -> bool:
         """Tell whether the note is what a write from here has made of it."""
@@ -248,17 +256,19 @@ class NoteTable:
             msg = "notes are written inside a transaction"
             raise RuntimeError(msg)
 
-    def _apply_batch(self, batch: dict[str, Change]) -> Applied:
+    def _apply_batch(self, batch: dict[str, Change], *, written_here: bool, kept: bool) -> Applied:
         revisions = (one for one in batch.values() if isinstance(one, Revision))
         if named := [(one.id, one.identity) for one in revisions if one.identity]:
             self.follow(named)
         admitted = self.visibility.filter_changes(batch)
-        done = self._apply_admitted(admitted)
+        done = self._apply_admitted(admitted, written_here=written_here, kept=kept)
         if done.removed and admitted != batch:
             self._index.mark_terms_stale()
         return done
 
-    def _apply_admitted(self, batch: Mapping[str, Change]) -> Applied:
+    def _apply_admitted(
+        self, batch: Mapping[str, Change], *, written_here: bool = False, kept: bool = False
+    ) -> Applied:
         existing = self._find_existing(batch)
         revisions = [change for change in batch.values() if isinstance(change, Revision)]
         gone = [old.pk for id_, old in existing.items() if isinstance(batch[id_], Tombstone)]
@@ -279,7 +289,10 @@ class NoteTable:
         with self._index.update(
             replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
         ):
-            given = [*self._update(changed), *self._insert(new, floor)]
+            given = [
+                *self._update(changed, written_here=written_here, kept=kept),
+                *self._insert(new, floor, written_here=written_here),
+            ]
             # Last, as in a sweep: it raises the versions of notes that come after it.
             self._remove(gone)
         stored = len(new) + len(changed)
@@ -301,7 +314,9 @@ class NoteTable:
             self._db.run(_DROP_QUESTIONS, (json.dumps(pks),))
         self._db.run_many("DELETE FROM notes WHERE pk = ?", [(pk,) for pk in pks])
 
-    def _insert(self, new: list[tuple[int, Rows]], floor: int) -> list[tuple[int, Rows]]:
+    def _insert(
+        self, new: list[tuple[int, Rows]], floor: int, *, written_here: bool
+    ) -> list[tuple[int, Rows]]:
         """Store new notes; return the version of each with its rows."""
         if not new:
             return []
@@ -309,17 +324,21 @@ class NoteTable:
         self._db.run_many(_INSERT, [(pk, version, *one.note) for pk, version, one in numbered])
         trashed = sum(one.revision.content.trash for _, one in new)
         self._db.run(_COUNT_NEW, (len(new) - trashed, trashed))
-        self._store_parts(new)
+        self._store_parts(new, written_here=written_here)
         return [(version, one) for _, version, one in numbered]
 
-    def _update(self, changed: list[tuple[_ExistingNote, Rows]]) -> list[tuple[int, Rows]]:
+    def _update(
+        self, changed: list[tuple[_ExistingNote, Rows]], *, written_here: bool, kept: bool
+    ) -> list[tuple[int, Rows]]:
         """Store what has changed; return the new version of each note with its rows."""
         if not changed:
             return []
-        ours = self._versions.keep_ours(  # defence: replaced-own-text-kept =False
-            (old.pk, one.revision) for old, one in changed if old.written_here
-        )
-        self.merge_bases.keep(old.pk for old, _ in changed)
+        ours: list[tuple[int]] = []
+        if not kept:
+            ours = self._versions.keep_ours(  # defence: replaced-own-text-kept =False
+                (old.pk, one.revision) for old, one in changed if old.written_here
+            )
+            self.merge_bases.keep(old.pk for old, _ in changed)
         numbered = [
             (max(old.local_version + 1, one.revision.server_version or 0), old.pk, one)
             for old, one in changed
@@ -329,12 +348,13 @@ class NoteTable:
         for statement in _DROP_PARTS:
             place = _DROP_PARTS.index(statement)
             self._db.run_many(statement, [(old.pk,) for old, _ in changed if old.has_parts[place]])
-        self._store_parts(rows_by_pk)
+        self._store_parts(rows_by_pk, written_here=written_here)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
         return [(version, one) for version, _, one in numbered]
 
-    def _store_parts(self, rows_by_pk: list[tuple[int, Rows]]) -> None:
-        self._db.run_many(_PUT_BASE, [(pk, *one.base) for pk, one in rows_by_pk])
+    def _store_parts(self, rows_by_pk: list[tuple[int, Rows]], *, written_here: bool) -> None:
+        written = int(written_here)
+        self._db.run_many(_PUT_BASE, [(pk, *one.base, written) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
         if listed := [(pk, *row) for pk, one in rows_by_pk for row in one.properties]:
             self._db.run_many(PUT_PROPERTY, listed)
@@ -351,7 +371,7 @@ SELECT id, local_version, server_version, text, tags, trash, created_at, modifie
 FROM notes WHERE id = ?
 """
 _BASE = """
-SELECT n.text, n.tags, n.trash, n.title, n.properties, b.etag, b.created_at, b.modified_at,
+SELECT n.local_version, n.text, n.tags, n.trash, n.title, n.properties, b.etag, b.created_at, b.modified_at,
        b.raw, n.server_version, b.tags_understood, b.identity
 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ?
 """
@@ -363,7 +383,7 @@ CROSS JOIN notes n ON n.id = wanted.value
 CROSS JOIN note_base b ON b.pk = n.pk
 """
 _MARK_WRITTEN = """
-UPDATE note_base SET written_here = ? WHERE pk = (SELECT pk FROM notes WHERE id = ?)
+UPDATE note_base SET written_here = 1 WHERE pk = (SELECT pk FROM notes WHERE id = ?)
 """
 _IS_WRITTEN_HERE = """
 SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here
@@ -435,11 +455,11 @@ UPDATE notes SET local_version = ?, id = ?, server_version = ?, created_at = ?, 
 WHERE pk = ?
 """
 _PUT_BASE = """
-INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, identity, raw)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO note_base(pk, etag, created_at, modified_at, tags_understood, identity, raw, written_here)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (pk) DO UPDATE SET
   etag = excluded.etag, created_at = excluded.created_at, modified_at = excluded.modified_at,
   tags_understood = excluded.tags_understood, identity = excluded.identity, raw = excluded.raw,
-  written_here = 0
+  written_here = excluded.written_here
 """
 _PUT_TAG = "INSERT OR IGNORE INTO note_tags(pk, tag, key) VALUES (?, ?, ?)"

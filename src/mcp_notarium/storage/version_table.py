@@ -191,34 +191,34 @@ class VersionTable:
         native: bytes = b"",
         stays: bool = False,
         change_id: str = "",
-    ) -> None:
-        """Keep a revision that a write has replaced (or made), and remove what is over the limits.
+    ) -> bool:
+        """Keep a revision that a write has replaced (or made), and remove what is over the size; True if that is nothing.
 
         ``number``: its ``local_version``, or ``CREATION``. ``in_store``: the store keeps it under its etag.
         ``native``: what the write has replaced, in the store's own form. ``stays``: it has taken something away.
         """
-        if self.limits.days:
-            content = replaced.content
-            size = len(content.text.encode())
-            held = (0 if in_store else size) + len(keepsake or b"") + len(native)
-            self._db.run(
-                _KEEP,
-                (
-                    *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
-                    *(size, held, replaced.etag, made),
-                    int(replaced.tags_understood),
-                    *(json.dumps(content.tags), int(content.trash)),
-                    content.properties.json,
-                    *((None, None) if in_store else (content.title, content.text)),
-                    keepsake,
-                    native or None,
-                    int(stays or keepsake is not None),
-                    change_id,
-                ),
-            )
-            self._uncounted += ROW_BYTES + held
-        self.expire(at)
-        self._limit_size(at)
+        if not self.limits.days:
+            return False
+        content = replaced.content
+        size = len(content.text.encode())
+        held = (0 if in_store else size) + len(keepsake or b"") + len(native)
+        self._db.run(
+            _KEEP,
+            (
+                *(replaced.id, number, replaced.server_version, replaced.modified_at, at, by),
+                *(size, held, replaced.etag, made),
+                int(replaced.tags_understood),
+                *(json.dumps(content.tags), int(content.trash)),
+                content.properties.json,
+                *((None, None) if in_store else (content.title, content.text)),
+                keepsake,
+                native or None,
+                int(stays or keepsake is not None),
+                change_id,
+            ),
+        )
+        self._uncounted += ROW_BYTES + held
+        return self._limit_size(at)
 
     def keep_ours(self, notes: Iterable[tuple[int, Revision]]) -> list[tuple[int]]:
         """Keep what these notes (by their keys) say, and return those that these revisions leave saying it.
@@ -251,21 +251,22 @@ class VersionTable:
         """Keep a note that went elsewhere with what a write from here has made; it can be made again from that."""
         self.keep(base, number=number, at=at, by="", made=None, in_store=False, keepsake=b"")
 
-    def _limit_size(self, now: float) -> None:
-        """Remove versions beyond the size, where enough was kept since they were counted.
+    def _limit_size(self, now: float) -> bool:
+        """Remove versions beyond the size, where enough was kept since they were counted; True if there are none.
 
         What has no room beside those that stay goes first, then the oldest of the others.
         """
         if self._uncounted <= self.limits.size // _COUNTED_AGAIN:
-            return
+            return True
         self._uncounted = 0
         if self._db.number(_COST) <= self.limits.size:
-            return
+            return True
         staying = {pk for (pk,) in self._db.rows(_STAYING, {"since": now - DAY})}
         gone = _find_excess(self._db.rows(_BY_AGE), staying, self.limits.size)
         last = [key for key in gone if self._db.row(_IS_LAST, key) is not None]
         self._db.run_many(_EMPTY, last)
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", {*gone} - {*last})
+        return False
 
     def expire(self, now: float) -> None:
         """Remove the versions that were replaced too long ago."""

@@ -93,10 +93,6 @@ class Days(Enum):
     MADE = "by what the service writes into it, which makes it when it is asked for the first time"
 
 
-def _is_lines(_revision: Revision) -> bool:
-    return False
-
-
 def _no_forms(_base: Revision, _body: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return {}, {}
 
@@ -131,7 +127,7 @@ class Traits:
     """Take tags of several words."""
     titles: bool = False
     """Keep a title of its own for each note (``Content.title``)."""
-    is_markdown: Callable[[Revision], bool] = _is_lines
+    is_markdown: Callable[[Revision], bool] | bool = False
     """Tell whether the text of a note is Markdown whatever its properties are; else it is lines, each for itself."""
     properties: frozenset[str] = frozenset()
     """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""

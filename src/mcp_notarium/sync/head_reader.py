@@ -454,8 +454,8 @@ class HeadReader:
         new_id = self._store.revision_of(write.note_id, write.body).id
         if new_id == write.note_id:
             return True
-        known = self._cache.notes.etag(new_id) is not None or self._journal.in_flight(new_id)
         # defence: hidden-id-not-taken -sees
+        known = self._cache.standing(new_id) != (None, False)
         return not known and self._journal.sees(new_id, write.content)
 
 

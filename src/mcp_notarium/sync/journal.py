@@ -131,35 +131,37 @@ class Journal:
             else act.transaction(durable=is_news)
         )
         with begun:
-            if self.in_flight(write.note_id):
+            held, busy = self._cache.standing(write.note_id)
+            if busy or held not in (seen, base.etag if base else seen):
                 return False
-            if self._cache.notes.etag(write.note_id) not in (seen, base.etag if base else seen):
-                return False
-            if base is not None:
+            if base is not None and held != base.etag:
                 self._cache.notes.apply([base])
-            self.require_room(write, *following)
+            self.require_room(write, *following, base=base)
             for entry in (write, *following):
                 made = replace(entry, client=act.client) if act else entry
                 self._cache.journal.add(made, flushed_next=True)
         return True
 
-    def require_room(self, *writes: PendingWrite) -> None:
+    def require_room(self, *writes: PendingWrite, base: Revision | None = None) -> None:
         """Raise ``InvalidRequest`` if what these take away has no room as versions, and one of them ``keeps`` that.
 
-        In the transaction that begins them: a write at the same moment, of any process, has its room or asks for it later.
+        ``base``: what the first one replaces, if that is known. In the transaction that begins them: a write at the same moment, of any process, has its room or asks for it later.
         """
         if not any(write.keeps for write in writes):
             return
-        sizes = [size for write in writes if (size := self._size_of_taken(write)) is not None]
+        bases = [base, *(None for _ in writes[1:])]
+        sizes = [size for size in map(self._size_of_taken, writes, bases) if size is not None]
         size = sum(sizes) + ROW_BYTES * (len(sizes) - 1)
         # defence: last-room-counted-once
         if sizes and not self._cache.versions.has_room(size, now=self._cache.clock()):
             raise no_room_error(writes[0].note_id)
 
-    def _size_of_taken(self, write: PendingWrite) -> int | None:
+    def _size_of_taken(self, write: PendingWrite, base: Revision | None) -> int | None:
         """Return the size of the version that this write replaces; None if it takes nothing away."""
-        base = self._cache.notes.base(write.note_id)
-        if base is None or write.kind is WriteKind.CREATE:
+        if write.kind is WriteKind.CREATE:
+            return None
+        base = base or self._cache.notes.base(write.note_id)
+        if base is None:
             return None
         size = len(base.content.text.encode())
         if write.kind is WriteKind.DELETE:
@@ -197,9 +199,9 @@ class Journal:
     def adopt(self, head: Revision | Tombstone, *, seen: str | None) -> None:
         """Store the store's revision of a note, unless the note has changed here or is being saved."""
         with self._cache.transaction(durable=True):
-            held = self._cache.notes.etag(head.id)
+            held, busy = self._cache.standing(head.id)
             etag = head.etag if isinstance(head, Revision) else seen
-            if held in (seen, etag) and not self.in_flight(head.id):
+            if held in (seen, etag) and not busy:
                 self._cache.adopt(head, keeps_lost=self._traits.versions is Versions.NONE)
 
     def rebase(
@@ -210,11 +212,10 @@ class Journal:
         ``in_part``: what ``base`` has of its own is ours, so what the index has is what the write replaces. None, and nothing is recorded, if another process has finished it or taken it over.
         """
         with self._cache.transaction(durable=True):
-            entry = self._cache.journal.get(write.write_id)
-            if entry is None or entry.owner != self._owner:
+            entry = self._cache.journal.take(write.write_id, owner=self._owner)
+            if entry is None:
                 self._claimed.discard(write.write_id)
                 return None
-            self._cache.journal.drop(write.write_id)
             if base is not None and not in_part:
                 self._cache.notes.apply([base])
             rebased = replace(
@@ -253,17 +254,15 @@ class Journal:
         claimed = write.write_id in self._claimed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
         with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
-            entry = self._cache.journal.get(write.write_id)
+            taken = self._cache.journal.take(write.write_id, owner=self._owner)
+            entry = taken or self._cache.journal.get(write.write_id)
             if entry is None:
                 self._claimed.discard(write.write_id)
                 return False
-            ours = entry.owner == self._owner
-            if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
-                if stored:
-                    self.keep_replaced(entry, storing, own=own)
-                self._apply_answer(entry, storing)
-            if ours:
-                self._cache.journal.drop(write.write_id)
+            if taken or self._cache.notes.etag(write.note_id) == write.base_etag:
+                kept = stored and self.keep_replaced(entry, storing, own=own)
+                self._apply_answer(entry, storing, kept=kept)
+            if taken:
                 if not (stored and any(isinstance(made, Revision) for made in storing)):
                     self._cache.journal.drop_following(write.write_id)
                 if differs:
@@ -273,9 +272,11 @@ class Journal:
         if claimed:
             self._claimed.update(follow_up.write_id for follow_up in follow_ups)
         self._claimed.discard(write.write_id)
-        return ours
+        return taken is not None
 
-    def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+    def _apply_answer(
+        self, entry: PendingWrite, storing: Sequence[Revision | Tombstone], *, kept: bool
+    ) -> None:
         """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
         if entry.kind is WriteKind.DELETE and entry.body:
             self._apply_removal(entry, storing)
@@ -283,25 +284,23 @@ class Journal:
         renamed = [made.id for made in storing if made.id != entry.note_id]
         if renamed and entry.kind is WriteKind.UPDATE:
             self._rename(entry.note_id, renamed[0])
-            # What it said before is kept already, under the number that it had before it was renamed.
-            self._cache.notes.mark_written(renamed[0], written=False)
-        self._cache.notes.apply(storing)
-        for made in storing if self._keeps_ours else ():
-            self._cache.notes.mark_written(made.id)
+        done = self._cache.notes.apply(storing, written_here=self._keeps_ours, kept=kept)
+        for made in storing if self._keeps_ours and done.unchanged else ():
+            self._cache.notes.mark_written(made.id)  # it came as somebody else's meanwhile
         if renamed and entry.kind is WriteKind.CREATE:
             self._cache.notes.names.add_alias(entry.note_id, renamed[0])
 
     def _apply_removal(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
         """Store the answer to a removal. The entry's keepsake stays, and those of earlier notes of its id."""
         earlier = self._cache.versions.keepsakes(entry.note_id)
-        note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
+        held = self._cache.notes.numbered_base(entry.note_id)
         self._cache.notes.apply(storing)
         removed = self._cache.notes.etag(entry.note_id) is None
-        if removed and note is not None and base is not None:
+        if removed and held is not None:
             self._cache.versions.put_back(earlier)  # defence: kept-outlives-same-id
             self._cache.versions.keep(
-                base,
-                number=note.local_version,
+                held[1],
+                number=held[0],
                 at=self._cache.clock(),
                 by=entry.client,
                 made=None,
@@ -315,8 +314,10 @@ class Journal:
         storing: Sequence[Revision | Tombstone],
         *,
         own: bool,
-    ) -> None:
+    ) -> bool:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
+
+        True if what it replaces is kept now.
 
         If the note has got another id, the title of the version is its path, so that an undo brings it back there.
         ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
@@ -328,39 +329,42 @@ class Journal:
                     self._cache.versions.keep(
                         new, number=CREATION, at=self._cache.clock(), by=write.client, made=new.etag, in_store=True
                     )  # fmt: skip
-        if write.kind is not WriteKind.UPDATE:
-            return
-        note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
-        if storing and note is not None and base is not None:
-            stored, made, same = storing[0], None, False
-            native = write.replaced or self._replaced_form(base, stored)
-            stays = True
-            if isinstance(stored, Revision):
-                stays = self._takes(base, stored.content, write.body, native)
-                same = (stored.id, stored.etag) == (base.id, base.etag)
-                made = stored.etag if own and not write.repair else None
-            if same and (not own or base.etag != write.base_etag):
-                return  # nothing was replaced, or another process that had the entry has kept that
-            old_id = write.from_id or write.note_id
-            if stored.id != old_id:
-                folder, _, name = old_id.rpartition("/")
-                # The index may know the new id already: then the title is the new one, too.
-                title = base.content.title if base.id == old_id else ENDING.sub("", name)
-                base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
-            self._cache.versions.keep(
-                base,
-                number=note.local_version,
-                at=self._cache.clock(),
-                by=write.client,
-                made=made,
-                # defence: dropped-text-kept -stays
-                in_store=self._store_has_versions and not stays,
-                native=native,
-                stays=stays,
-                change_id=write.change_id,
-            )
-            if same:  # what the etag does not show has changed
-                self._cache.notes.renumber(base.id)
+        if write.kind is not WriteKind.UPDATE or not storing:
+            return False
+        held = self._cache.notes.numbered_base(write.note_id)
+        if held is None:
+            return False
+        number, base = held
+        stored, made, same = storing[0], None, False
+        native = write.replaced or self._replaced_form(base, stored)
+        stays = True
+        if isinstance(stored, Revision):
+            stays = self._takes(base, stored.content, write.body, native)
+            same = (stored.id, stored.etag) == (base.id, base.etag)
+            made = stored.etag if own and not write.repair else None
+        if same and (not own or base.etag != write.base_etag):
+            return False  # nothing was replaced, or another process that had the entry has kept that
+        old_id = write.from_id or write.note_id
+        if stored.id != old_id:
+            folder, _, name = old_id.rpartition("/")
+            # The index may know the new id already: then the title is the new one, too.
+            title = base.content.title if base.id == old_id else ENDING.sub("", name)
+            base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
+        kept = self._cache.versions.keep(
+            base,
+            number=number,
+            at=self._cache.clock(),
+            by=write.client,
+            made=made,
+            # defence: dropped-text-kept -stays
+            in_store=self._store_has_versions and not stays,
+            native=native,
+            stays=stays,
+            change_id=write.change_id,
+        )
+        if same:  # what the etag does not show has changed
+            self._cache.notes.renumber(base.id)
+        return kept
 
     def _takes(self, base: Revision, content: Content, body: bytes, native: bytes) -> bool:
         """Tell whether a write has taken something away that this version has."""

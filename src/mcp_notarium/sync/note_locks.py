@@ -63,7 +63,7 @@ class _Call:
         self.held: list[asyncio.Lock | asyncio.Semaphore] = []
         self.ended = asyncio.Event()
 
-    def end(self, _: object = None) -> None:
+    def end(self) -> None:
         """Let the next ones begin."""
         for one in self.held:
             one.release()
@@ -79,26 +79,31 @@ class NoteLocks:
         self._queues: _Locks = WeakValueDictionary()
         self._locks: _Locks = WeakValueDictionary()
         self._running: set[asyncio.Task[Any]] = set()
+        self._ended = 0
 
     @asynccontextmanager
-    async def call(self, key: str) -> AsyncIterator[None]:
+    async def call(self, key: str) -> AsyncIterator[bool]:
         """Serve a writing call beside others, but those of the same key one by one, in order of arrival.
 
-        The next one begins when this one and every request it has begun to send have ended.
+        It is given whether another one has ended while it waited. The next one begins when this one and every request it has begun to send have ended.
         """
-        task, call = asyncio.current_task(), _Call()
+        task, call, ended = asyncio.current_task(), _Call(), self._ended
         self._calls[task] = call
         try:
             for wanted in (_lock_of(self._queues, key), self._places):
                 await wanted.acquire()
                 call.held.append(wanted)
-            yield
+            yield self._ended != ended
         finally:
             del self._calls[task]
             if call.sent is None or call.sent.done():
-                call.end()
+                self._end(call)
             else:
-                call.sent.add_done_callback(call.end)
+                call.sent.add_done_callback(lambda _: self._end(call))
+
+    def _end(self, call: _Call) -> None:
+        self._ended += 1
+        call.end()
 
     async def await_calls(self) -> None:
         """Wait until the calls that came so far have ended."""

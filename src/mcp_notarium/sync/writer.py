@@ -118,8 +118,8 @@ class Writer:
             sleep=sleep,
         )
 
-    def call(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Serve a writing call; drafting belongs inside. Calls of the same ``key`` go one by one, as they came.
+    def call(self, key: str) -> AbstractAsyncContextManager[bool]:
+        """Serve a writing call; see :meth:`NoteLocks.call`. Calls of the same ``key`` go one by one, as they came.
 
         The key is the id of the note, or the text of a new one. A cancelled call keeps its place until the
         request that it has sent is answered.

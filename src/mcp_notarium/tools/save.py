@@ -185,12 +185,12 @@ async def carry_out(
             note_id=note.id if note else "",
             changes=changes_of(note, agreed.content, lambda: relinked(app, links)),
         )
-    async with app.library.writing(agreed.key):
+    async with app.library.writing(agreed.key) as waited:
         for attempt in range(1, _ATTEMPTS + 1):
-            # Draft again if the index has changed while the user was asked or another write ran, or what a version would
-            # have kept may have. What else has changed at the store alone is found before the write.
-            looks = agreed.loses or agreed.published is not None
-            if attempt > 1 or looks or app.library.stamp() != stamp:
+            # Draft again if another write ran, the index has changed while the user was asked, or what a version would
+            # have kept may have. What else has changed is found before the write.
+            looks = waited or agreed.loses or agreed.published is not None
+            if attempt > 1 or looks or (agreed.asks and app.library.stamp() != stamp):
                 draft = await _draft_in_step(app, drafting, call)
             if draft.note is not None and draft.changes_nothing:
                 await app.library.require_writable(draft.note)

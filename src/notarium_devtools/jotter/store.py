@@ -59,7 +59,7 @@ class Jotter:
         tags=False,
         titles=KIND.titles,
         fields=KIND.fields,
-        is_markdown=lambda _revision: True,
+        is_markdown=True,
         keeps_dates=True,
         beside=codec.describe,
     )

@@ -95,7 +95,7 @@ class VaultStore:
         tags_in_text=True,
         titles=KIND.titles,
         other_properties=KIND.other_properties,
-        is_markdown=lambda _revision: True,
+        is_markdown=True,
         dates=False,
         days=Days.PLACED,
         templates=True,
