@@ -25,7 +25,7 @@ store's package sends one again only with a renewed token, or after a failure th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum, auto
@@ -47,6 +47,16 @@ WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lamb
 A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
 be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.
 """
+
+
+async def _at_once() -> None:
+    pass
+
+
+LET_CALLS_PASS: ContextVar[Callable[[], Awaitable[None]]] = ContextVar(
+    "let_calls_pass", default=_at_once
+)
+"""Await what goes before an answer that is read in this task. The starter of the task sets it."""
 
 
 class Changes(Flag):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_notarium import __version__
 from mcp_notarium.errors import ConfigError, OutcomeUnknown, StoreProtocolError
-from mcp_notarium.stores.contract import check_not_withdrawn
+from mcp_notarium.stores.contract import LET_CALLS_PASS, check_not_withdrawn
 from mcp_notarium.stores.http_rules import (
     Origin,
     Outcome,
@@ -229,6 +229,7 @@ class HttpSession:
             response = await transport.handle_async_request(request_sent)
             try:
                 sent.begun = True
+                await LET_CALLS_PASS.get()()
                 good = response.status_code in _GOOD_STATUSES
                 largest = request.largest if good else LARGEST_ERROR
                 # The form of an answer must not hide that a write was done.

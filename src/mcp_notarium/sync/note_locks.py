@@ -105,6 +105,11 @@ class NoteLocks:
         self._ended += 1
         call.end()
 
+    @property
+    def is_called(self) -> bool:
+        """Tell whether any call is being served."""
+        return bool(self._calls)
+
     async def await_calls(self) -> None:
         """Wait until the calls that came so far have ended."""
         for call in list(self._calls.values()):

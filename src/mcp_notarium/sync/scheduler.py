@@ -19,7 +19,7 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheError, CacheFull
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Changes, Store
+from mcp_notarium.stores.contract import LET_CALLS_PASS, Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Effect, Event, State
 from mcp_notarium.sync.listing_pages import reload_index
@@ -45,6 +45,8 @@ MIN_RETRY_PAUSE = 1.0
 """Seconds after a failure during which no request starts another attempt."""
 CALLS_SECONDS = 1.0
 """Longest wait of news for calls that are writing."""
+ANSWER_SECONDS = 0.02
+"""Time that these get for their answers."""
 QUICK_ANSWER = 1.0
 """A change feed that answers an empty page faster than this is not really waiting."""
 ASK_AGAIN = 5.0
@@ -242,12 +244,13 @@ class Scheduler:
         pause = min(self._runner.backoff.pause, self._interval)
         if pause and await self._wait(pause, until=self._runner.write_retry_due):
             return Event.DUE
-        began = self._stopwatch()
+        began, before = self._stopwatch(), LET_CALLS_PASS.set(self._let_calls_pass)
         feed = (
-            asyncio.create_task(self._runner.listen())
+            asyncio.create_task(self._runner.listen())  # the task copies the variable
             if self._runner.sources.can_long_poll()
             else None
         )
+        LET_CALLS_PASS.reset(before)
         try:
             await self._wait(self._interval, until=self._retries_or_sweep_due, feed=feed)
             event = feed.result() if feed is not None and feed.done() else None
@@ -255,14 +258,20 @@ class Scheduler:
             await _stop(feed)
         waited = self._stopwatch() - began
         if event is Event.PAGE:
-            with suppress(TimeoutError):  # it is mostly what these calls write, and they go first
-                async with asyncio.timeout(CALLS_SECONDS):
-                    await self._writer.await_calls()
+            await self._let_calls_pass()
         if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
             self._runner.backoff.record_empty()
         elif event in (Event.NOTHING_NEW, None):
             self._runner.backoff.record_quiet(waited)
         return event or Event.DUE
+
+    async def _let_calls_pass(self) -> None:
+        """Wait a moment for calls that write: the news is mostly what these write, and they go first."""
+        if self._writer.is_called:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CALLS_SECONDS):
+                    await self._writer.await_calls()
+            await self._sleep(ANSWER_SECONDS)
 
     def _retries_or_sweep_due(self) -> bool:
         sources = self._runner.sources

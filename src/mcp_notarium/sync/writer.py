@@ -237,6 +237,11 @@ class Writer:
         if closed:
             raise self.scope.refusal("Links would change in notes that may only be read here.")
 
+    @property
+    def is_called(self) -> bool:
+        """Tell whether any writing call is being served."""
+        return self._locks.is_called
+
     async def await_calls(self) -> None:
         """Wait until the writing calls that came so far have ended."""
         await self._locks.await_calls()
