@@ -28,7 +28,7 @@ MOST = {
 
 The save in a vault is counted with its echo: the news that the system has of our own file, and the cycle that follows.
 """
-STATEMENTS = {"list": 4, "get": 5, "save": 33, "change": 47}
+STATEMENTS = {"list": 4, "get": 5, "save": 31, "change": 40}
 """As counted in the local notebook, where nothing else runs meanwhile; ``BEGIN`` and ``COMMIT`` count."""
 CALM_SECONDS = {"local": 0.0, "vault": 4.5}
 """Until sync, which counts in a vault, has nothing to do; the words of all notes are read after three seconds."""

@@ -343,17 +343,25 @@ async def reporting(call: Call, holder: AppHolder) -> AsyncIterator[None]:
     if not call.wants_progress:
         yield
         return
-    ticking = asyncio.ensure_future(_tick(call, holder))
+    ticking: list[asyncio.Future[None]] = []
+
+    def begin() -> None:
+        ticking.append(asyncio.ensure_future(_tick(call, holder)))
+
+    # Nearly every call ends before, and a task costs more than a timer.
+    beginning = asyncio.get_running_loop().call_later(PROGRESS_SECONDS, begin)
     try:
         yield
     finally:
-        ticking.cancel()
+        beginning.cancel()
+        for one in ticking:
+            one.cancel()
 
 
 async def _tick(call: Call, holder: AppHolder) -> None:
     while True:
-        await asyncio.sleep(PROGRESS_SECONDS)
         await call.tick(describe(holder))
+        await asyncio.sleep(PROGRESS_SECONDS)
 
 
 def describe(holder: AppHolder) -> str:

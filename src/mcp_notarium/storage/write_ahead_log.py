@@ -115,33 +115,43 @@ class WalFlusher:
     def __init__(self, database: Path, before: Callable[[], Callable[[], None]]) -> None:
         self._path = database.with_name(f"{database.name}-wal")
         self._before = before
-        self._next: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
         self._flushed_at = -_PAUSE
 
     async def flush(self) -> None:
         """Wait until the disk has what was committed before this call. Raises ``CacheError`` if it refuses."""
-        if self._next is None:
-            loop = asyncio.get_running_loop()
-            self._next = loop.create_future()
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
             pause = self._flushed_at + _PAUSE - loop.time()
-            loop.call_later(max(0.0, pause), self._flush, self._next)
-        await asyncio.shield(self._next)
+            loop.call_later(max(0.0, pause), self._flush)
+        done = loop.create_future()
+        self._waiting.append(done)
+        await done
 
-    def _flush(self, waited_for: asyncio.Future[None]) -> None:
-        self._next = None
-        self._flushed_at = waited_for.get_loop().time()
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._flushed_at = asyncio.get_running_loop().time()
+        problem = self._try_flush()
+        for one in waiting:
+            if one.done():  # its caller has left
+                continue
+            if problem is None:
+                one.set_result(None)
+            else:
+                one.set_exception(problem)
+
+    def _try_flush(self) -> CacheError | None:
         try:
             flushed = self._before()
             flush_file(self._path)
         except CacheError as error:
-            waited_for.set_exception(error)
+            return error
         except OSError as error:
             kind = CacheFull if error.errno in os_errors.FULL else CacheError
             said = os_errors.describe(error)
-            waited_for.set_exception(kind(f"what was written is not on the disk ({said})"))
-        else:
-            flushed()
-            waited_for.set_result(None)
+            return kind(f"what was written is not on the disk ({said})")
+        flushed()
+        return None
 
 
 _HEADER, _FRAME_HEADER = 32, 24

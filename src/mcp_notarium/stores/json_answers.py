@@ -36,12 +36,7 @@ def parse_json(body: bytes, *, deepest: int | None = DEEPEST, most: int = MOST_V
     if _values_in(body, most) > most:
         raise AnswerTooLarge("the note store answered more values than can be taken at once")
     try:
-        value = json.loads(
-            body.decode(),
-            parse_constant=_refuse,
-            parse_float=_finite,
-            object_pairs_hook=_without_repeats,
-        )
+        value = _DECODER.decode(body.decode())
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise StoreProtocolError("the note store answered something that is not JSON") from None
     except (ValueError, RecursionError):
@@ -104,6 +99,12 @@ def _finite(digits: str) -> float:
     if number - number != 0:
         raise ValueError("not a finite number")
     return number
+
+
+# Made once, as the encoders.
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_repeats
+)
 
 
 def deeper_than(value: Any, levels: int) -> bool:

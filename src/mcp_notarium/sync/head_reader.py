@@ -451,6 +451,8 @@ class HeadReader:
 
     def _is_name_free(self, write: PendingWrite) -> bool:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""
+        if not self._store.traits.ids.named:
+            return True
         new_id = self._store.revision_of(write.note_id, write.body).id
         if new_id == write.note_id:
             return True
