@@ -57,11 +57,6 @@ class JournalTable:
         """Remove an entry; do nothing if it is gone already."""
         self._db.run("DELETE FROM journal WHERE write_id = ?", (write_id,))
 
-    def take(self, write_id: str, *, owner: str) -> PendingWrite | None:
-        """Remove an entry of this owner, and return it; None: there is none."""
-        row = self._db.row(_TAKE, (write_id, owner))
-        return None if row is None else _write(row)
-
     def drop_following(self, write_id: str) -> None:
         """Remove the entries that were to be finished after this one."""
         # defence: links-stay-without-renaming
@@ -166,7 +161,6 @@ _COLUMNS = (
     "lease_until, state, reason, copied, client, repair, after, replaced, first_etag, change_id, from_id"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
-_TAKE = f"DELETE FROM journal WHERE write_id = ? AND owner = ? RETURNING {_COLUMNS}"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
 _ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constants only
 _ANY_IN_FLIGHT = "SELECT 1 FROM journal WHERE state = 'in_flight' LIMIT 1"

@@ -212,10 +212,11 @@ class Journal:
         ``in_part``: what ``base`` has of its own is ours, so what the index has is what the write replaces. None, and nothing is recorded, if another process has finished it or taken it over.
         """
         with self._cache.transaction(durable=True):
-            entry = self._cache.journal.take(write.write_id, owner=self._owner)
-            if entry is None:
+            entry = self._cache.journal.get(write.write_id)
+            if entry is None or entry.owner != self._owner:
                 self._claimed.discard(write.write_id)
                 return None
+            self._cache.journal.drop(write.write_id)
             if base is not None and not in_part:
                 self._cache.notes.apply([base])
             rebased = replace(
@@ -254,15 +255,16 @@ class Journal:
         claimed = write.write_id in self._claimed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
         with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
-            taken = self._cache.journal.take(write.write_id, owner=self._owner)
-            entry = taken or self._cache.journal.get(write.write_id)
+            entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 self._claimed.discard(write.write_id)
                 return False
-            if taken or self._cache.notes.etag(write.note_id) == write.base_etag:
+            ours = entry.owner == self._owner
+            if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
                 kept = stored and self.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing, kept=kept)
-            if taken:
+            if ours:
+                self._cache.journal.drop(write.write_id)
                 if not (stored and any(isinstance(made, Revision) for made in storing)):
                     self._cache.journal.drop_following(write.write_id)
                 if differs:
@@ -272,7 +274,7 @@ class Journal:
         if claimed:
             self._claimed.update(follow_up.write_id for follow_up in follow_ups)
         self._claimed.discard(write.write_id)
-        return taken is not None
+        return ours
 
     def _apply_answer(
         self, entry: PendingWrite, storing: Sequence[Revision | Tombstone], *, kept: bool

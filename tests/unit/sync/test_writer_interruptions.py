@@ -442,7 +442,7 @@ def test_a_refused_write_whose_intent_cannot_be_dropped_is_in_doubt(
     async def scenario():
         note = None if kind == "create" else await client.trash(await client.create("one\n"))
         client.faults.plan(Fault.UNAVAILABLE, on="delete" if kind == "delete" else "push")
-        busy = Busy(client, monkeypatch, "take")
+        busy = Busy(client, monkeypatch, "drop")
         deleting = kind == "delete"
         save = client.writer.save(note=note, content=Content("two\n")) if not deleting else None
         with pytest.raises(OutcomeUnknown) as caught:
