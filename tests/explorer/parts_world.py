@@ -18,8 +18,7 @@ from explorer.oracle import UNKNOWN, is_copy, words_of
 from explorer.registers import Change, Key, Registers, Value
 from explorer.server import Answer, Server
 from explorer.world import HEALING_SECONDS, World
-from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, Note, PropertyPlace
 from support.bulk_results import rows_of
 
 HEADING = re.compile(r"^# (\w+)$", re.MULTILINE)

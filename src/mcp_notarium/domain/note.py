@@ -17,11 +17,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_notarium.domain.characters import path_key, replace_surrogates
-from mcp_notarium.markup.obsidian_links import Links
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
@@ -29,6 +31,8 @@ LONGEST_PATH = 200
 """Characters of the titles that lead to a note of a tree, as they are shown."""
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
+MARKS: Final = ("pinned", "markdown", "archived")
+"""What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
@@ -127,6 +131,16 @@ def _clean(value: Value) -> Value:
 
 
 NONE: Final = Properties()
+
+
+class PropertyPlace(Enum):
+    """Name where a store keeps properties of any name; marks it keeps in its own way."""
+
+    NOWHERE = "only in a block at the top of the text, if there is one"
+    IN_TEXT = "in a block at the top of the text"
+    BESIDE = "beside the text"
+
+
 """No properties."""
 
 

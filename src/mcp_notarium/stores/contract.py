@@ -32,8 +32,7 @@ from enum import Enum, Flag, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, Revision, Tombstone
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
 from mcp_notarium.stores.kind import Ids
 
