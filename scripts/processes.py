@@ -90,7 +90,7 @@ PERMITTED = {
     "mcp_notarium.protocol.server: import_module(name)": _A_TABLE,
     "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
-    "mcp_notarium.clients.other_side: import subprocess": "setup asks wsl.exe, wslpath and cmd.exe for the folders of the other side",
+    "mcp_notarium.clients.wsl: import subprocess": "setup asks wsl.exe, wslpath and cmd.exe for the folders of the other side",
 }
 """``module: source text`` -> why it is permitted."""
 
