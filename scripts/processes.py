@@ -79,7 +79,7 @@ PERMITTED = {
     "mcp_notarium.system.windows_files: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_handles: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_private: import ctypes": _KERNEL,
-    "mcp_notarium.system.windows_states: import ctypes": _KERNEL,
+    "mcp_notarium.system.windows_stat: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,
