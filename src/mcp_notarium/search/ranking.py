@@ -143,7 +143,7 @@ def strict_conditions(query: Query) -> tuple[Condition, ...]:
 
 
 def significant_words(words: Sequence[Word]) -> list[Sought]:
-    """Return what is looked for, without function words, unless there are no others."""
+    """Return what is looked for, without stop words, unless there are no others."""
     sought = list(_sought(words))
     idle = stop_words([word.text for word in words])
     return [one for one in sought if one.text not in idle] or sought
