@@ -162,6 +162,8 @@ class Traits:
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
     attachments: bool = False
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
+    asks_attachments: bool = False
+    """Have files that only the service knows: see ``AskingStore``."""
     keeps_files: bool = False
     """Take files for notes: see ``KeepingStore``."""
     adds_pictures: bool = False

@@ -200,6 +200,16 @@ class AttachmentStore(Store, Protocol):
         """Return the id of the file to which a link in the text of a note leads; '' if it leads to none. Pure."""
 
 
+class AskingStore(AttachmentStore, Protocol):
+    """Reach a store with the trait ``asks_attachments``: no text shows some of its files, or how large one is."""
+
+    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """Ask the service once for the files that a note shows or has, for at most so many seconds.
+
+        Raises ``NoteNotFound``, and what a request raises.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class KeptFile:
     """Hold where a store has put a file."""
