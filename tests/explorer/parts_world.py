@@ -286,7 +286,8 @@ class PartsWorld(World):
 
     async def _remove_tag(self, server: Server) -> None:
         found = self._noted(server)
-        tags = sorted({*found[1].tags} - {FIRST_TAG}) if found else []
+        # A property may count as a tag, and somebody may set it again.
+        tags = sorted({*found[1].tags} - {FIRST_TAG, *self._names()}) if found else []
         if found and tags:
             tag = tags[self.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
             self.oracle.forgive(tag)
