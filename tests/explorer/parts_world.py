@@ -378,6 +378,12 @@ class PartsWorld(World):
             undone = server.saves[-1] if server.saves[-1] is not made else None
             self.oracle.require_undone(server, made, undone)
 
+    def forget_labels(self, note_id: str) -> None:
+        """See ``World.forget_labels``."""
+        super().forget_labels(note_id)
+        if note_id in self.place.contents():
+            self._forget_values(self._mark_of(self.place.contents()[note_id]))
+
     def _forget_values(self, mark: str) -> None:
         """Expect any value in a note: perhaps another change was taken back."""
         for key in self._registers.of(mark):

@@ -565,7 +565,7 @@ class World:
             word, version = self.word("tag"), read.value["local_version"]
             tags = [*read.value["tags"], word]
             answer = await server.call("save", id=note, tags=tags, local_version=version)
-            if answer.ok:
+            if answer.ok and not answer.value.get("conflict_copy_id"):
                 self.oracle.tags.given.setdefault(note, set()).add(word)
 
     async def _trash(self, server: Server) -> None:
@@ -748,6 +748,11 @@ class World:
         self.note(f"another device: {name} {note_id} ({word})")
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
+
+    def forget_labels(self, note_id: str) -> None:
+        """Expect any tags of a note: a write that nobody waits for changes them."""
+        self.oracle.tags.forget(note_id)
+        self.oracle.tags.dropped.add(note_id)
 
     def act_between(self, what: str, *, note: str = "") -> None:
         """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
