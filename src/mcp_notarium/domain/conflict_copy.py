@@ -119,13 +119,11 @@ def compare_stored(*, base: Content, sent: Content, stored: Content) -> StoredAs
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Hold what the note should be instead of what the store made of it.
-
-    ``copies``: our text is not in that, and needs a note of its own.
-    """
+    """Hold what the note should be instead of what the store made of it."""
 
     content: Content
     copies: bool
+    """Our text is not in ``content``, and needs a note of its own."""
 
 
 def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Repair | None:
@@ -198,6 +196,7 @@ class Settlement:
 
     content: Content
     ours: Content | None = None
+    """None: ours needs none. So it is with the next."""
     theirs: Content | None = None
 
 

@@ -32,10 +32,12 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold the parts of a note that a change would take away for good, and why."""
+    """Hold what a change would take from a note for good."""
 
     parts: tuple[str, ...]
+    """The names of the parts."""
     why: str
+    """Why it could not be brought back."""
     replaced: str = ""
     """A digest of what the store's own form has now, where no version of the note tells; '' elsewhere."""
 

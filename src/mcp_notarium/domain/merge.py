@@ -98,9 +98,10 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Hold lines that both sides changed, as each has them; ``line`` is the first of them in theirs."""
+    """Hold lines that both sides changed, as each has them."""
 
     line: int
+    """Where theirs begin in their text, from 1."""
     mine: str
     theirs: str
 

@@ -89,11 +89,13 @@ _PAIRS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Hold one step of a patch. Every kind but a deletion needs a ``value``."""
+    """Hold one step of a patch."""
 
     kind: Kind
     line: int
+    """From 1."""
     value: str | None = None
+    """None: a deletion, which needs none."""
 
 
 def apply_patch(text: str, operations: Sequence[Operation], *, form: Form = Form.LINES) -> str:
@@ -314,11 +316,13 @@ def _join(lines: list[str], *, final_end: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """Hold the nearest line (from 1), its text, and which character differs first there."""
+    """Hold the line that says nearly what was looked for."""
 
     line: int
+    """Its number, from 1."""
     text: str
     differs: str
+    """Which character differs first, in words."""
 
 
 def find_near_miss(text: str, wanted: str) -> NearMiss | None:
