@@ -107,14 +107,17 @@ def _digest(native: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Hold numbers about one account. ``pending`` writes are unanswered, ``rejected`` ones refused."""
+    """Hold numbers about one account."""
 
     counts: Counts
     metrics: Metrics
     cursor: str | None
     pending: int
+    """Writes without an answer."""
     rejected: int
+    """Writes that the store refused."""
     feed_usable: bool
+    """Changes elsewhere show within seconds, by the change feed."""
     encrypted: bool
     cipher_version: str | None
     size_bytes: int
@@ -142,26 +145,31 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``; ``missing``: gone before.
-
-    ``unsure``: a file that is gone may be shown by what nobody may tell of.
-    """
+    """Count the files that followed a text, or did not."""
 
     gone: int = 0
+    """Discarded with the text that showed them."""
     stays: int = 0
+    """To be discarded, and still there."""
     back: int = 0
+    """Brought back with the text."""
     lost: int = 0
+    """They could not be brought back."""
     missing: int = 0
+    """Gone before."""
     unsure: bool = False
+    """A file that counts as gone may be there: notes that nobody may tell of may show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Hold a file that a note shows. ``digest``: the SHA-256 of its bytes; '', with nothing decoded: it is larger than what is read."""
+    """Hold a file that a note shows."""
 
     facts: Attachment
     digest: str
+    """The SHA-256 of its bytes; '' if it is larger than what is read."""
     decoded: Decoded | None
+    """None: it is larger than that, so nothing is decoded."""
 
 
 class Library:

@@ -37,18 +37,18 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Hold what is known of the server at one moment.
-
-    ``count``: its changes; None: it does not tell. ``totals``: see ``_TOTALS``; empty: it does not tell. ``newest``: the
-    newest date of a note. ``listed``: when everything was listed last. ``whole``: what has changed since was found by
-    nothing but such a listing.
-    """
+    """Hold what is known of the server at one moment."""
 
     count: str | None
+    """Its changes. None: it does not tell."""
     totals: tuple[int, ...] = ()
+    """See ``_TOTALS``. Empty: it does not tell."""
     newest: float = 0.0
+    """The newest date of a note, in epoch seconds."""
     listed: float | None = None
+    """When everything was listed last, in epoch seconds."""
     whole: bool = True
+    """What has changed since was found by nothing but such a listing."""
 
     def cursor(self) -> str:
         """Return it as a cursor."""

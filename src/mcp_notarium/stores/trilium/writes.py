@@ -52,13 +52,14 @@ class _CarriedOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NoteWrites:
-    """Write notes for the store. ``sleep`` is for tests."""
+    """Write notes for the store."""
 
     session: TriliumSession
     urls: Urls
     reader: NoteReader
     moves: Moves
     sleep: Callable[[float], Awaitable[None]]
+    """For tests."""
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. Raises ``VersionConflict`` if the note is not the base any more."""
