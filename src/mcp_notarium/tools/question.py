@@ -87,10 +87,12 @@ Forms = Callable[["Note | None", "Content | None"], Awaitable[tuple[Form, Form]]
 
 @dataclass(frozen=True, slots=True)
 class ShownChanges:
-    """Hold what would change, as lines, and a digest of the notes before and after."""
+    """Hold what would change."""
 
     diff: str
+    """As lines."""
     digest: str
+    """Of the notes before and after."""
 
 
 async def show_changes(question: Question, find_forms: Forms) -> ShownChanges:

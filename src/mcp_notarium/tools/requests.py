@@ -40,9 +40,10 @@ from mcp_notarium.search.parser import day_start
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Mark a field whose emptiness is a value; ``null``: so is ``null``."""
+    """Mark a field whose emptiness is a value."""
 
     null: bool = False
+    """So is ``null``."""
 
 
 @dataclass(frozen=True, slots=True)

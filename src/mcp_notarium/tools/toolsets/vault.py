@@ -42,13 +42,14 @@ class ReadNoteRequest(Wire):
 
 
 class ReadNoteAnswer(FromNotes):
-    """Name the fields of the structured content. ``content`` is the older name of ``text``."""
+    """Name the fields of the structured content."""
 
     path: str
     start_index: int
     max_chars: int
     text: str
     content: str
+    """The older name of ``text``."""
     truncated: bool
     next_start_index: int | None
     change_token: str
