@@ -64,10 +64,12 @@ _VERIFYING = 1.6
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
-    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds)."""
+    """Describe a copy of a database."""
 
     change: int
+    """The number of the notes' last change in it."""
     at: float
+    """When it was made, in epoch seconds."""
     path: Path
     kept: bool = False
     """Later copies do not push it out."""
@@ -401,11 +403,12 @@ def _give_up_after(seconds: float) -> Callable[[int, int], object]:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Find the copy of a local notebook (``tables``) that has what its database lacks; other stores have none."""
+    """Find the copy of a local notebook that has what its database lacks."""
 
     folder: AccountFolder
     data_key: DataKey | None
     tables: LentTables | None
+    """Those of the notebook. None: another store, which has no copies."""
 
     @property
     def fetched(self) -> bool:

@@ -74,21 +74,22 @@ class NewCache:
 
 @dataclass(frozen=True, slots=True)
 class OpenedCache:
-    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
-
-    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another. ``had_log``: a log lay
-    beside the file when it was opened.
-    """
+    """Hold an open cache."""
 
     database: Database
     data_key: DataKey | None
+    """None: it is not encrypted."""
     generation: str
+    """'': it is not encrypted."""
     created: bool
     notices: tuple[str, ...]
     server_lock: ServerLock
     anchor: Anchor
+    """Keeps the end of the audit chain."""
     rebuilt: bool = False
+    """It has replaced another."""
     had_log: bool = False
+    """A log lay next to the file when it was opened."""
 
     def close(self) -> None:
         """Close the database, release the lock. Never raises."""

@@ -60,18 +60,20 @@ _UNUSABLE = "the key file cannot be changed"
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """Hold the options of every key-file change.
-
-    ``old`` replaces the key of the settings, ``system`` is the keychain. The others are for tests: limits of
-    the key derivation, the clock, and a hook to crash at a step.
-    """
+    """Hold the options of every key-file change."""
 
     old: Secret | None = None
+    """Replaces the key of the settings."""
     bounds: Bounds = PRODUCTION
+    """Limits of the key derivation, for tests."""
     timeout: float = KEY_LOCK_SECONDS
+    """Seconds to wait for the key lock."""
     system: Keychain | None = None
+    """The keychain."""
     clock: Callable[[], float] = time.time
+    """For tests, as the next."""
     at: StepHook = ignore_step
+    """Called at each step, so that a test can crash there."""
 
     def inspector(self, settings: Config) -> Inspector:
         """Return an inspector that tries ``old`` or, without it, the key of the settings."""

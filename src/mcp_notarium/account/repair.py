@@ -85,20 +85,22 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Hold what was saved and is active, and where the old files go; ``state``: whether all have."""
+    """Hold what was saved and is active."""
 
     salvaged: SalvageReport
     quarantine: Path | None
-    """None: the full-text index alone was wrong, and was rebuilt in place."""
+    """Where the old files go. None: the full-text index alone was wrong, and was rebuilt in place."""
     state: SwitchResult
+    """Whether all have gone there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Hold which copy was restored, those that were damaged, and how it ended."""
+    """Hold which copy was restored, and how it ended."""
 
     copy: DatabaseCopy
     unsound: tuple[DatabaseCopy, ...]
+    """Newer ones that were damaged."""
     result: RepairResult
 
 

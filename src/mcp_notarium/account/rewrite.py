@@ -67,6 +67,7 @@ class ReencryptionResult:
     """Hold what was done."""
 
     notes: int
+    """How many."""
     dropped: tuple[Slot, ...]
     """Slots whose secret is not known, so they are gone."""
     carried: tuple[Slot, ...]
@@ -78,6 +79,7 @@ class ReencryptionResult:
     state: SwitchResult
     """Whether the ``old`` database is gone."""
     old: Path
+    """The old database."""
     quarantined: tuple[Path, ...]
     """Folders of the quarantine with databases that old copies of the key file may open."""
 

@@ -48,14 +48,17 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Hold what is missing, in ``words`` that begin a sentence."""
+    """Hold what is missing."""
 
     words: str
+    """The beginning of a sentence."""
     anchor: Anchored
     missing: int = 0
-    """So many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them."""
+    """How many records; 0 if nobody can count them."""
     upto: int = 0
+    """The number of the last one that is there."""
     upto_at: int = 0
+    """When that was made, in epoch milliseconds."""
     mixed: bool = False
     """The database is a mixture of two states, or nobody can tell it from one."""
     readable: bool = True

@@ -33,13 +33,15 @@ _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
-    """Hold a policy, its file (None: there is none), and the lines of its rules."""
+    """Hold a policy and its file."""
 
     policy: Policy
     looked_at: Path
     """The path of the file, also if there is none."""
     path: Path | None = None
+    """None: there is no file."""
     lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each rule, from 1."""
     read_only: bool = False
     """The environment forbids writing, whatever the file says."""
     profiles: Mapping[str, Policy] = field(default_factory=dict)
