@@ -186,14 +186,14 @@ class Anchor:
                 self.write(table, database)
 
     def note_replaced(self, at: float, *, met: int = 0, met_at: int = 0) -> None:
-        """Note that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
+        """Record that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
 
         Never raises.
         """
         self.advance(Anchored(Head(), replaced=int(at * 1000), met=met, met_at=met_at))
 
     def advance(self, now: Anchored) -> None:
-        """Note what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
+        """Record what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
         with suppress(OSError):
             self._advance(now)
 

@@ -275,7 +275,7 @@ def read_salt(path: Path) -> bytes:
 
 
 def require_authentic(path: Path, data_key: DataKey) -> None:
-    """Demand that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
+    """Check that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
     found = integrity.sample(path, data_key.page_mac_key(), read_salt(path), every=True)
     if found.bad or found.torn or not found.good:
         raise CacheDamaged("a page of the copy is not authentic")

@@ -416,7 +416,7 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
 
 def compare(old: Database, new: Database) -> None:
-    """Demand that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
+    """Check that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
     old.require_authentic()
     require_undamaged(new)
     digests = [table_copy.content_digest(each, without=BINDING_KEYS) for each in (old, new)]
@@ -425,7 +425,7 @@ def compare(old: Database, new: Database) -> None:
 
 
 def require_undamaged(new: Database) -> None:
-    """Demand that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
+    """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
     wrong = integrity.check(new)
     if wrong:
         raise CacheDamaged(f"what was written is damaged: {wrong[0]}")

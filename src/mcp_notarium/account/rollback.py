@@ -223,7 +223,7 @@ def find_replaced(anchor: Anchor, copies: Copies) -> Rollback | None:
 
 
 def note_replaced(found: Rollback, anchor: Anchor, at: float) -> None:
-    """Note in the anchor that the database is a mixture: closing it stores it (epoch seconds). Never raises."""
+    """Record in the anchor that the database is a mixture: closing it stores it (epoch seconds). Never raises."""
     anchor.note_replaced(at, met=found.upto, met_at=found.upto_at)
 
 
@@ -335,7 +335,7 @@ def describe_unusable(error: AnchorUnusable) -> str:
 
 
 def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -> None:
-    """Put on record what is missing, once. Never raises.
+    """Record once what is missing. Never raises.
 
     If no change is missing, the anchor follows the chain again.
     """

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List, deny, or show one question or each in turn and take the answers."""
+    """List the questions, deny one, or show them in turn and take the answers."""
     if args.json and not args.list:
         raise InvalidRequest("--json goes with --list", resolution_hint="Add `--list`.")
     if args.id is not None and (args.list or args.deny is not None):

@@ -1109,7 +1109,7 @@ class Library:
         return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
-        """Note that nothing of this change is left to be done."""
+        """Record that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:

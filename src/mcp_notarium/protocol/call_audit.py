@@ -205,7 +205,7 @@ class Recording:
         )
 
     def allow(self, app: App, request: BaseModel) -> None:
-        """Note that the handler may be called."""
+        """Record that the handler may be called."""
         self._app, self._log = app, app.audit
         log = app.audit
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
@@ -243,7 +243,7 @@ class Recording:
         await self._call.progress(done, total, message)
 
     def answered(self, answer: CallResult) -> CallResult:
-        """Note what the caller gets."""
+        """Record what the caller gets."""
         self._bytes = answer.size
         self._notes, self._file = answer.notes, answer.file_digest
         if not answer.is_error:
@@ -251,7 +251,7 @@ class Recording:
         return answer
 
     def failed(self, error: NotariumError) -> NotariumError:
-        """Note why it did not come to that."""
+        """Record why the caller gets no answer."""
         self._outcome = (
             UNKNOWN
             if isinstance(error, OutcomeUnknown)

@@ -298,7 +298,7 @@ class Database:
         return self.number("PRAGMA user_version")
 
     def before_flush(self) -> Callable[[], None]:
-        """Note what a flush of the log puts on the disk; return what is called after it. Raises ``CacheError``."""
+        """Remember what a flush of the log puts on the disk; return what is called after it. Raises ``CacheError``."""
         return _nothing if self.witness is None else self.witness.before_flush(self)
 
     def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
@@ -321,7 +321,7 @@ class Database:
             self._moving_log = False
 
     def require_authentic(self) -> None:
-        """Demand that every page of the main file is authentic, also while others write to it.
+        """Check that every page of the main file is authentic, also while others write to it.
 
         SQLCipher reads a page that is not as zeros. That is no error for SQLite at the end of a long row, and
         with SQLCipher 4.19 none in a copy of all pages. Raises ``CacheDamaged``.

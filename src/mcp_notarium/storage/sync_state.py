@@ -158,7 +158,7 @@ class SyncState:
         return change_id
 
     def end_change(self, asked: str, *, at: float) -> None:
-        """Note that a change has nothing left to do."""
+        """Record that a change has nothing left to do."""
         with self._db.transaction():
             if known := self._find_change(asked, at):
                 self._put_change((asked, known[1], at, True))

@@ -69,7 +69,7 @@ class NoteVersion:
 
 @dataclass(frozen=True, slots=True)
 class Makers:
-    """Know who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
+    """Tell who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
 
     writes: list[tuple[Any, ...]] = field(default_factory=list)
 

@@ -28,7 +28,7 @@ _NUMBER = "SELECT number FROM checkpoints"
 
 
 class Witness(Protocol):
-    """Know outside the database what it must hold. A ``Database`` asks and tells it."""
+    """Remember outside the database what it must hold. A ``Database`` asks and tells it."""
 
     def require_same_file(self, *, writing: bool) -> None:
         """Raise ``CacheReplaced`` if the path no longer leads to the file that was opened, or it is older."""
@@ -42,10 +42,10 @@ class Witness(Protocol):
         """Tell whether the file that is open has lost its place to another one, and was not written over."""
 
     def before_flush(self, database: Database) -> Callable[[], None]:
-        """Note the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
+        """Remember the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
 
     def checkpointed(self, number: int) -> None:
-        """Note that the main file has all up to the checkpoint of this number. Never raises."""
+        """Record that the main file has all up to the checkpoint of this number. Never raises."""
 
 
 def read_number(database: Database) -> int:

@@ -125,7 +125,7 @@ def network_access(*ports: int) -> Access:
 
 
 class LoginDialog(Protocol):
-    """Talk with the user who logs in."""
+    """Ask the user who logs in."""
 
     by_password: bool
     """They asked for a password login."""

@@ -167,7 +167,7 @@ class Linux(Posix):
         memory: int,
         most: int,
     ) -> tuple[bytes, bool]:
-        """Fork; the kernel ends the copy with the thread that waits for it, and so with the process."""
+        """Run the function in a fork; the kernel ends it with the thread that waits for it, and so with the process."""
         import ctypes  # noqa: PLC0415 - the same
 
         prctl, parent = ctypes.CDLL(None).prctl, os.getpid()

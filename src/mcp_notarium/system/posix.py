@@ -208,7 +208,7 @@ class Posix(Common):
         memory: int,
         most: int,
     ) -> tuple[bytes, bool]:
-        """Fork."""
+        """Run the function in a fork."""
         from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
 
         return run_forked(work, confine=confine, seconds=seconds, memory=memory, most=most)

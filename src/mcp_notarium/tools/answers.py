@@ -271,7 +271,7 @@ class AttachmentAnswer(FromNotes):
         return self._digest
 
     def of(self, digest: str, picture: bytes = b"", kind: str = "") -> Self:
-        """Note of which bytes it is, and which picture is sent beside it; return it."""
+        """Remember of which bytes it is, and which picture is sent next to it; return it."""
         self._digest, self._picture = digest, (picture, kind)
         return self
 
@@ -316,7 +316,7 @@ class ChangedNotes(Answer):
         return self._changed
 
     def record_changed(self, ids: Iterable[str]) -> None:
-        """Note which notes were changed, if the answer does not name them all."""
+        """Record which notes were changed: the answer may not name them all."""
         self._changed = tuple(ids)
 
 

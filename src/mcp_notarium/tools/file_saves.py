@@ -70,7 +70,7 @@ class _File:
 async def save_with_file(
     app: App, request: SaveRequest, given: str, call: CallContext
 ) -> SavedAnswer:
-    """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
+    """Save a note with a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
     traits = app.library.traits
     if not traits.keeps_files and not traits.adds_pictures:
         raise InvalidRequest(

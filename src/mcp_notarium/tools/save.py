@@ -125,7 +125,7 @@ class Draft:
 
 
 async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save, and return what has changed in the note as the store holds it now.
+    """Save a note; return what has changed in it as the store holds it now.
 
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.

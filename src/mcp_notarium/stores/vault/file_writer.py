@@ -110,7 +110,7 @@ def read_created(file: int) -> float | None:
 
 
 def keep_created(file: int, created: float) -> None:
-    """Note when the note of an open file was made: the file itself is newer. Not where the drive takes no attributes."""
+    """Keep the date of making of an open file's note: the file itself is newer. A drive without attributes keeps none."""
     with suppress(OSError):
         SYSTEM.write_attribute(file, _CREATED, f"{created:.6f}".encode())
 

@@ -115,7 +115,7 @@ class KnownFiles:
         return base64.b64encode(zlib.compress(json.dumps(rows).encode(), 1)).decode()
 
     def load(self, text: str) -> None:
-        """Know what another process knew. A text of another form is ignored: the files are read again."""
+        """Load what another process knew. A text of another form is ignored: the files are read again."""
         try:
             rows = json.loads(zlib.decompress(base64.b64decode(text)))
             found = {
