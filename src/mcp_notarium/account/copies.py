@@ -4,7 +4,7 @@ A copy is a database under the same data key: every key of the account opens it.
 the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays until
 the user removes it.
 
-A copy is made beside the calls after the start and once a day, and when the server stops. A stop has little time: what
+A copy is made while calls are served, after the start and once a day, and when the server stops. A stop has little time: what
 it cannot copy is copied after the next start, so each change gets into a copy, however large the notebook is.
 """
 

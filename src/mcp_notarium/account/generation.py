@@ -286,7 +286,7 @@ class GenerationWriter:
         )
 
     def require_space(self, old: Database) -> None:
-        """Check for space for the new database beside the old one. Raises ``CacheFull``."""
+        """Check for space for a second database. Raises ``CacheFull``."""
         self.require_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
 
     def require_free(self, needed: int) -> None:

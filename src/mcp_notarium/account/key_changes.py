@@ -180,7 +180,7 @@ def find_account(settings: Config) -> AccountFolder:
 
 def require_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
-    # Whoever calls this never rebuilds, whatever the settings say.
+    # No caller of this rebuilds, whatever the settings say.
     decision = startup_table.decide(replace(inspection.seen, on_unreadable="refuse"))
     if isinstance(decision, Locked):
         raise decision.error()
@@ -267,7 +267,7 @@ class SlotList:
     opened_by: int | None
     """The id of the slot that the given key opens; None: no key was given, or it opens none."""
     uncertain: bool = False
-    """The copy beside it says that it is newer, and no key tells whether that is true."""
+    """The copy next to it says that it is newer, and no key tells whether that is true."""
 
 
 def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:

@@ -346,7 +346,7 @@ def _open_in_order(
             opened = actions.use(inspection, server_lock, decision.notices)
             undo.pop_all()
             return opened
-    # An inspection reads one file after the other, and whoever changes them holds the key lock. So
+    # An inspection reads one file after the other, and who changes them holds the key lock. So
     # nothing in a folder that may be trusted is refused on an inspection that was not under the lock.
     if isinstance(decision, Locked) and (locked or not _is_trusted(folder)):
         raise decision.error()

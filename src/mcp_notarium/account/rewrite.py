@@ -280,7 +280,7 @@ def _build(
 
 
 def _is_added_beside(current: ProvenKey) -> bool:
-    """Check whether a new key is added beside the one that was used, instead of replacing it."""
+    """Check whether a new key is added to the one that was used, instead of replacing it."""
     return current.by_keychain or current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}
 
 

@@ -121,7 +121,7 @@ class Rollback:
         )
 
     def locked(self) -> LockedError:
-        """Return the error for whoever opens or uses a mixture, and for ``status``."""
+        """Return the error for a process that opens or uses a mixture, and for ``status``."""
         return LockedError(
             Verdict.ROLLBACK_SEEN,
             self.words,
@@ -151,7 +151,7 @@ def find(
 ) -> Rollback | None:
     """Compare an open database with its anchor; None if nothing is missing.
 
-    ``had_log``: a log lay beside the main file when it was opened; alone the file is one state. ``copies``: None
+    ``had_log``: a log lay next to the main file when it was opened; alone the file is one state. ``copies``: None
     if there are none. Raises ``CacheError``, and ``AnchorUnusable`` if the anchor cannot tell.
     """
     copies = copies or Copies(anchor.folder, None, None)
@@ -252,7 +252,7 @@ def _read_end(database: Database) -> _End:
 def _find_older_main(
     main: _End | None, before: Anchored, noted: _End | None, copies: Copies
 ) -> Rollback | None:
-    """Return what is missing if the main file is older than the log beside it.
+    """Return what is missing if the main file is older than the log next to it.
 
     What a start has ``noted`` there began on an older main file: it has the number of that one, or a later.
     """

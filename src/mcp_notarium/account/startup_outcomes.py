@@ -41,7 +41,7 @@ class Unwrap(StrEnum):
 class Opening(StrEnum):
     """Name what happened when the database was opened with a key that is proven right.
 
-    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or beside its log.
+    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or next to its log.
     """
 
     NOT_TRIED = "not_tried"
@@ -63,7 +63,7 @@ class Files:
     """A whole key file that was never switched on."""
     plain: bool = False
     wal: bool = False
-    """A write-ahead log that is not empty lies beside the database in question."""
+    """A write-ahead log that is not empty lies next to the database in question."""
 
 
 @dataclass(frozen=True, slots=True)

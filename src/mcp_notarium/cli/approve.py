@@ -1,6 +1,6 @@
 """Run ``mcp-notarium approve``: show what waits for a person, with what would change, and take their yes or no.
 
-It works beside running servers and needs the key, as every command does. A yes is typed at a terminal that shows the
+It works while servers run and needs the key, as every command does. A yes is typed at a terminal that shows the
 question: no option gives it. Each decision is in the audit log.
 """
 

@@ -150,7 +150,7 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
 def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | None:
     """Merge a repair with what the note holds by now; None if both changed the same lines.
 
-    Its lines are those of others. Whoever else has repaired the note has put the same ones there, perhaps in another
+    Its lines are those of others. Another process that has repaired the note has put the same ones there, perhaps in another
     order: a line that both have added stands once.
     """
     common = inserted_lines(base.text, sent.text) & inserted_lines(base.text, theirs.text)

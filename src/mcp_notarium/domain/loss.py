@@ -3,7 +3,7 @@
 This is the one rule; every path that changes or removes a note asks it (``tools/consent.py``). A way back is a version that
 is kept here. What the store itself keeps is none: it keeps the last so many revisions, and later saves push it out.
 What has no way back is lost for good: people have to agree to that under every setting, and the policy's mode ``write``
-forbids it. A mark (pinned, Markdown) that goes is no loss: it can be set again by whoever misses it.
+forbids it. A mark (pinned, Markdown) that goes is no loss: a person who misses it can set it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Keeping:
     days: int
     """How long versions are kept here; 0: there are none."""
     fits: bool
-    """A version with all parts has room beside those that stay."""
+    """A version with all parts has room, and others can stay."""
     revives: bool = True
     """False: the store cannot make a removed note again."""
 

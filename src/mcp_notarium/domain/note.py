@@ -141,7 +141,7 @@ class Content:
     title: str | None = None
     """None where the store has none: there the first line of the text is the title."""
     properties: Properties = NONE
-    """Those that stand beside the text; which there can be, says ``Traits.properties``."""
+    """Those that stand outside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
     """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
 

@@ -16,7 +16,7 @@ several additions at one line. The edges:
 * Deleting every line gives the empty text.
 
 ``append`` and ``prepend`` are additions; neither stands above front matter, nor above a block of properties in other
-texts. ``replace_once`` is exact; new lines get the note's own line end, and ``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks beside them (:mod:`block_gaps`), but for
+texts. ``replace_once`` is exact; new lines get the note's own line end, and ``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks next to them (:mod:`block_gaps`), but for
 those at a line that is deleted or modified, or right below one; none stands above front matter.
 
 Versions are not compared here; the caller makes sure that the numbers refer to this text.

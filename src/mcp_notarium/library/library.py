@@ -638,7 +638,7 @@ class Library:
         cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
-        # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
+        # Before the file: the process that goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
         if not there:
@@ -775,7 +775,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows beside the content of a note, by its own names."""
+        """Return what the store's app shows besides the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 

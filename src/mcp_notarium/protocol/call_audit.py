@@ -153,7 +153,7 @@ class Recorder:
         self._timer = None
         log = self.log
         if log is None:
-            return  # whoever closed the account has stored what waited
+            return  # closing the account has stored what waited
         if not log.flush():
             self.wake(_AGAIN)
         log.tidy()

@@ -40,7 +40,7 @@ BUSY_SECONDS = 5
 
 _PORTIONS = (1000, 50)
 """Rows that one statement inserts, of 32 columns at most. After each statement another thread may take Python for
-a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
+a millisecond, so a load that does this row by row takes twice as long while another one is busy."""
 
 _PAGE_SIZE = 4096
 _NO_CACHE = 64 << 10

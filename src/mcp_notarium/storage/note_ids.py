@@ -126,7 +126,7 @@ class NoteNames:
     def is_taken(self, note_id: str, identity: str | None) -> bool:
         """Tell whether another note than the one of this id is behind the id now.
 
-        ``identity`` is what the store says of the id now. A note that was written anew has another one, too;
+        ``identity`` is what the store says of the id now. A note that was rewritten has another one, too;
         one that is known to be another note's is proof.
         """
         if identity is None:

@@ -408,7 +408,7 @@ SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
-# SQLite would plan a query with a bound pattern anew in each cycle.
+# SQLite would plan a query with a bound pattern again in each cycle.
 _ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB 'cards.*' ORDER BY key"
 _ALL_FILES = "SELECT key, value FROM sync_metadata WHERE key GLOB 'kept_file.*' ORDER BY key"
 _DROP_OLD_FILES = (

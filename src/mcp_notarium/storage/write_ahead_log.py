@@ -2,7 +2,7 @@
 
 The log moves into the main file only behind a transaction that raises the number. So each state of the main
 file has a number of its own, which is on one page and can be read there without the log. A transaction
-after the move raises it again and begins the log anew: what is left of a log that was cut inside the part
+after the move raises it again and restarts the log: what is left of a log that was cut inside the part
 that the main file has already shows a lower number than that.
 
 The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat2.html, "The Write-Ahead Log").
@@ -79,7 +79,7 @@ def move_what_can_be(database: Database) -> None:
         found = database.row("PRAGMA wal_checkpoint(PASSIVE)")
         if found is not None and found[0] == 0 and found[1] == found[2]:
             note_done(database, number)
-            number_next(database)  # begins the log anew
+            number_next(database)  # restarts the log
 
 
 def number_next(database: Database) -> int:

@@ -303,7 +303,7 @@ class FolderStore(Store, Protocol):
         """Return those of these notes that the store marks as ones that may only be read: a write of them is refused."""
 
     async def list_beside(self) -> Beside:
-        """Return the files beside the notes; not those in the trash."""
+        """Return the files next to the notes; not those in the trash."""
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""

@@ -264,7 +264,7 @@ class BatchApplier:
         return await self._fetcher.fetch(allowed)
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
-        """Store the batch in one transaction; many notes in a thread beside the event loop.
+        """Store the batch in one transaction; many notes in a thread.
 
         Raises ``Superseded``.
         """

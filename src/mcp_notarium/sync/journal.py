@@ -27,7 +27,7 @@ from mcp_notarium.sync.write_errors import no_room_error
 
 FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
 """Whether a write is made for a caller who waits, so that the rules of this process's profile judge it. An entry that is finished
-later, of whoever it was, is judged by those of the index."""
+later, by any client, is judged by those of the index."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 

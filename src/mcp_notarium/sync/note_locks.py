@@ -82,7 +82,7 @@ class NoteLocks:
 
     @asynccontextmanager
     async def call(self, key: str) -> AsyncIterator[None]:
-        """Serve a writing call beside others, but those of the same key one by one, in order of arrival.
+        """Serve a writing call while others run, but those of the same key one by one, in order of arrival.
 
         The next one begins when this one and every request it has begun to send have ended.
         """

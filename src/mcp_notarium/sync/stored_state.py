@@ -146,7 +146,7 @@ class HeadReader:
         return await self._draft(view, head, wanted)
 
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
-        """Make what is to be sent over ``head``, and look what that meets beside the content."""
+        """Make what is to be sent over ``head``, and look what that meets besides the content."""
         write, body = view.write, self._journal.compose(head, wanted)
         await self._require_result(write.note_id, body, new=False)
         try:

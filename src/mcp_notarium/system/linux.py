@@ -123,7 +123,7 @@ class Linux(Posix):
         import fcntl  # noqa: PLC0415 - seldom needed
 
         try:
-            # Whoever opens the file meanwhile makes the system send a signal: one that nothing comes of.
+            # Opening the file meanwhile makes the system send a signal: one that nothing comes of.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)

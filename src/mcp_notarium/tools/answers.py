@@ -234,7 +234,7 @@ class LinkedNoteAnswer(NoteAnswer):
 
 
 class AppNoteAnswer(LinkedNoteAnswer):
-    """Hold a note with what the app of its store shows beside title, text, tags and properties."""
+    """Hold a note with what the app of its store shows besides title, text, tags and properties."""
 
     in_app: dict[str, Any] | None = None
 
@@ -262,7 +262,7 @@ class AttachmentAnswer(FromNotes):
 
     @property
     def picture(self) -> tuple[bytes, str]:
-        """Return the bytes of the picture that is sent beside it, and their kind; b"" if there is none."""
+        """Return the bytes of the picture that is sent next to it, and their kind; b"" if there is none."""
         return self._picture
 
     @property

@@ -52,7 +52,7 @@ _DATA = re.compile(
 )
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", "title")
-"""Changes of a note beside which no file is added."""
+"""Changes of a note with which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
 """Stands for the link while nothing is kept yet."""
 _HOW = (

@@ -1,6 +1,6 @@
 """Hold a question for a person, with what its answer is about: the notes before and after.
 
-Whoever phrases a question says whether what is agreed to can be taken back. What would change is read only where somebody at
+The phrasing of a question says whether what is agreed to can be taken back. What would change is read only where somebody at
 a terminal has to decide about it (``protocol/elicitation.py``), for it may be of thousands of notes.
 """
 

@@ -322,7 +322,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
 
 
 async def _meant(app: App, request: SaveRequest) -> SaveRequest:
-    """Return the request without empty values beside another change.
+    """Return the request without empty values if there is another change.
 
     Raises ``InvalidRequest`` if one of these would remove something.
     """
@@ -558,7 +558,7 @@ def _rewrites_links(request: SaveRequest) -> bool | None:
 
 
 def _changed_text(app: App, request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
-    """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
+    """Return the new text; ``titles``: the store keeps the title apart, ``form``: what the text is."""
     if request.task is not None:
         return with_task(old, request.task, done=request.done is not False, now=app.clock())
     if request.section is None:

@@ -1,7 +1,7 @@
 """Put files into the attachments of a Trilium note, and remove them.
 
 ETAPI makes an attachment under an id of the server's, and takes its bytes in another request. So the first request promises them: the
-attachment's content is a line with their digest. Whoever finds that after a cut or a lost answer goes on there, and makes no second one.
+attachment's content is a line with their digest. A later call that finds it after a cut or a lost answer goes on there, and makes no second one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_NAMES = 1000
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 """What Trilium's own upload makes an image; anything else is a file."""
 _TEXTS = frozenset({"application/javascript", "application/x-javascript", "application/json", "application/x-sql", "image/svg+xml"})  # fmt: skip
-"""Kinds beside ``text/`` of which the server keeps characters: bytes that are no UTF-8 would be replaced."""
+"""Kinds other than ``text/`` of which the server keeps characters: bytes that are no UTF-8 would be replaced."""
 _TOO_LARGE = 413
 
 

@@ -77,7 +77,7 @@ class NoteWrites:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            # Whoever writes from here on is overwritten: compared again, as late as can be.
+            # A change from here on is overwritten: compared again, as late as can be.
             note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 

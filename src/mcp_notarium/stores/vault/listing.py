@@ -134,7 +134,7 @@ class Listing:
     def __init__(self) -> None:
         self.files = KnownFiles()
         self._inherited: dict[Place, tuple[str | None, str]] = {}
-        """Where a file has been written anew -> its own identity, and that of the note it goes on with."""
+        """Where a file has been rewritten -> its own identity, and that of the note it goes on with."""
         self._written: Mark | None = None
 
     def list_all(self, root: int, table: FileTable) -> FullListing:

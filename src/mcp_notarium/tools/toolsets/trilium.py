@@ -87,7 +87,7 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
 
 
 async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
-    """Return the content as the server has it, and nothing beside it."""
+    """Return the content as the server has it, and nothing else."""
     del call
     note, text = await _server(app).text(_checked(request.noteId))
     if app.config.policy.hides(Field.TEXT):

@@ -2,7 +2,7 @@
 
 A published contract, extended: each answer has a token of the version that it was cut from, and a page that is
 asked for with the token of another version is refused. The text is a part of its own, as it was before there
-were tokens; the facts beside it are the structured content.
+were tokens; the other facts are the structured content.
 """
 
 from __future__ import annotations
