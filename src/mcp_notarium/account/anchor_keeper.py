@@ -107,7 +107,7 @@ class AnchorWitness:
     """Watch one open database; see ``storage.write_ahead_log.Witness``.
 
     ``on_replaced`` is called once, when another file was met in its place. ``fits``: the chain continues what
-    the anchor says. If not, the anchor is evidence, and nothing is written to it.
+    the anchor says. The anchor is evidence if not, and nothing is written to it.
     """
 
     def __init__(

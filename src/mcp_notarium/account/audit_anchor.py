@@ -268,7 +268,7 @@ class Anchor:
 def _flush(table: AuditTable, database: Database) -> Anchored:
     """Flush the chain, whose records of reads were not flushed, and return its end.
 
-    If the anchor reached the disk before what it names, a power cut would look like a cut tail.
+    A power cut would look like a cut tail if the anchor reached the disk before what it names.
     """
     with database.transaction(durable=True):
         head, at = table.end()

@@ -118,10 +118,7 @@ class Inspector:
     _unwrapped_before: dict[str, DataKey | Unwrap] = field(default_factory=dict)
 
     def inspect(self, *, now: float, opens: bool = True) -> Inspection:
-        """Inspect once; ``opens`` False: from outside only.
-
-        The caller closes the inspection, or takes over its database.
-        """
+        """Inspect once; ``opens`` False: from outside only. The caller closes the inspection, or takes over its database."""
         settings = self.settings
         folder = AccountFolder(settings.account_dir)
         seen = _check_driver(

@@ -290,10 +290,7 @@ def _open(actions: StartupActions) -> OpenedCache:
 
 
 def _open_and_heal(actions: StartupActions) -> OpenedCache:
-    """Open; if the database is damaged, repair it and open it again.
-
-    What cannot be repaired is decided as always.
-    """
+    """Open; if the database is damaged, repair it and open it again. What cannot be repaired is decided as always."""
     careful = replace(actions.settings, on_unreadable="refuse")
     inspector = replace(actions.inspector, settings=careful)
     try:

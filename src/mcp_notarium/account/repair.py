@@ -2,7 +2,7 @@
 
 Either way a new generation gets the state, and the old files go to the quarantine, byte for byte, with their key file.
 A repair leaves the index empty: the next sync fetches the notes again. It opens only a copy of the old files, because
-opening a damaged file may change it. If the full-text index alone is wrong, it is rebuilt in place.
+opening a damaged file may change it. The full-text index is rebuilt in place if it alone is wrong.
 
 A server repairs without being asked where that loses nothing: the notes can be fetched again, every row that
 only this database has can be read, nobody else has it open, and the disk has not damaged it again and again.

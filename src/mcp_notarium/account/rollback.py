@@ -335,10 +335,7 @@ def describe_unusable(error: AnchorUnusable) -> str:
 
 
 def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -> None:
-    """Record once what is missing. Never raises.
-
-    If no change is missing, the anchor follows the chain again.
-    """
+    """Record once what is missing. Never raises. The anchor follows the chain again if no change is missing."""
     if found.mixed or not found.missing or _read_note(database, found.anchor) is not None:
         return
     facts = {

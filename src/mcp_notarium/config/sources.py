@@ -235,10 +235,7 @@ def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
 def _reject(
     variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
 ) -> Pick:
-    """Return the pick for a value that cannot be used.
-
-    In a ``.env`` that nobody named such a value only causes a warning.
-    """
+    """Return the pick for a value that cannot be used. In a ``.env`` that nobody named such a value only causes a warning."""
     if found is None:
         return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
     message = f"{problem.message} (from {found.source.place})"

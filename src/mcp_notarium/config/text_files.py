@@ -45,10 +45,7 @@ class TextFile:
 
 
 def read_text_file(path: Path, *, follow: bool) -> TextFile:
-    """Read a file, through a symbolic link only if ``follow``. Does not check modes.
-
-    Raises ``OSError`` or ``ValueError``.
-    """
+    """Read a file, through a symbolic link only if ``follow``. Does not check modes. Raises ``OSError`` or ``ValueError``."""
     with open_regular(path, follow=follow) as file:
         status = os.fstat(file.fileno())
         access = SYSTEM.access(file.fileno(), status)

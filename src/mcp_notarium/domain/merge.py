@@ -107,10 +107,7 @@ class Overlap:
 
 
 def merge(base: str, mine: str, theirs: str) -> str | None:
-    """Return the text with both changes; None if both concern the same lines.
-
-    Equal sides, or one unchanged, always merge.
-    """
+    """Return the text with both changes; None if both concern the same lines. Equal sides, or one unchanged, always merge."""
     if mine in (base, theirs):
         return theirs
     if theirs == base:
@@ -385,7 +382,7 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     """Merge two changes of the tags; tags are the same if only case or composition differs.
 
     Keeps the order and spelling of theirs, removes what mine removed, appends what mine added.
-    If only one side changed anything (order and spelling included), that side is the result.
+    One side is the result if the other changed nothing, order and spelling included.
     """
     if list(theirs) == list(base):
         return tuple(mine)

@@ -794,10 +794,7 @@ class Library:
         return not (watched or self._cache.notes.visibility.rules.has_rules)
 
     async def fetch(self, note_id: str) -> Note | None:
-        """Fetch a note from the store that the index lacks; None if there is none.
-
-        Raises what the store raises.
-        """
+        """Fetch a note from the store that the index lacks; None if there is none. Raises what the store raises."""
         return await NativeIndex(self._cache, self._store).refresh(note_id)
 
     def find_place(self, content: Content) -> str:

@@ -91,10 +91,7 @@ class IncomingCall(Protocol):
     """The id of the question that waits, or was answered, at a terminal; '' if none does."""
 
     async def ask(self, question: Question, *, app: App) -> bool:
-        """Return whether the user agrees.
-
-        Raises ``ConfirmationRequired`` if nobody can say.
-        """
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress; see ``CallContext``."""

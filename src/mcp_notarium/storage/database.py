@@ -351,10 +351,7 @@ class Database:
         return total
 
     def close(self) -> None:
-        """Close the file. Idempotent; never raises.
-
-        The last connection of all moves the log into the main file.
-        """
+        """Close the file. Idempotent; never raises. The last connection of all moves the log into the main file."""
         number = 0
         if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():

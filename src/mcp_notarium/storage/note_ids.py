@@ -49,10 +49,7 @@ class HiddenNames:
         return bool(self._spread(seen))
 
     def follow(self, seen: Iterable[Named]) -> set[str]:
-        """Record the names of notes that were seen under a hidden one; return those that are new.
-
-        Inside a transaction.
-        """
+        """Record the names of notes that were seen under a hidden one; return those that are new. Inside a transaction."""
         added = self._spread(seen)
         self._db.run_many(_ADD, sorted(added))
         return {name for _, name, _ in added}

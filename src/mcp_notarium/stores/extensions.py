@@ -390,10 +390,7 @@ class DayMakingStore(Store, Protocol):
     """Name the tag that the note of each day has."""
 
     def day_of(self, revision: Revision) -> str:
-        """Return the day that this is the note of; '' for any other note. Pure.
-
-        The day stands in ``Revision.raw`` as it is.
-        """
+        """Return the day that this is the note of; '' for any other note. Pure. The day stands in ``Revision.raw`` as it is."""
 
     async def find_day(self, day: str) -> str | None:
         """Ask the service for the note of this day, without making it. Return its id; None if there is none."""

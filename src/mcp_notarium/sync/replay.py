@@ -139,7 +139,7 @@ class Replay:
         return None
 
     async def finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry. If this raises, the entry remains and is free for the next attempt.
+        """Finish the entry. The entry remains if this raises, free for the next attempt.
 
         ``listed``: a full listing was compared since the note was not found under its name. Raises
         ``PerhapsRenamed`` if one is needed.

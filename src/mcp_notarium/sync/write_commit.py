@@ -340,7 +340,7 @@ class WriteCommit:
     ) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.
 
-        If the policy hides it, what is put back is hidden under whatever id, and ours is gone to its caller.
+        What is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
         """
         sent = self._sent(write)
         hidden = not self._journal.sees_revision(displaced)

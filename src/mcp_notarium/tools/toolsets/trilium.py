@@ -153,10 +153,7 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
 async def update_content(
     app: App, request: UpdateNoteContentRequest, call: CallContext
 ) -> PlainAnswer:
-    """Replace the content of a note.
-
-    Raises ``VersionConflict`` if it has changed since ``get_note_content`` gave it.
-    """
+    """Replace the content of a note. Raises ``VersionConflict`` if it has changed since ``get_note_content`` gave it."""
     note_id = _checked(request.noteId)
     app.config.policy.require_edit(Field.TEXT)
 
