@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Hold which notes everybody may read after a write, and could not before; '' is a new one.
-
-    ``place``: the note below which they come to stand, and which everybody may read; '' where they stand there already.
-    """
+    """Hold which notes everybody may read after a write, and could not before."""
 
     ids: frozenset[str]
+    """'' is a new note."""
     place: str = ""
+    """The note below which they come to stand, and which everybody may read; '' where they stand there already."""
 
     @property
     def digest(self) -> str:

@@ -111,14 +111,17 @@ def _digest(native: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Hold numbers about one account. ``pending`` writes are unanswered, ``rejected`` ones refused."""
+    """Hold numbers about one account."""
 
     counts: Counts
     metrics: Metrics
     cursor: str | None
     pending: int
+    """Writes without an answer."""
     rejected: int
+    """Writes that the store refused."""
     feed_usable: bool
+    """Changes elsewhere show within seconds, by the change feed."""
     encrypted: bool
     cipher_version: str | None
     size_bytes: int
@@ -146,26 +149,31 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``; ``missing``: gone before.
-
-    ``unsure``: a file that is gone may be shown by what nobody may tell of.
-    """
+    """Count the files that followed a text, or did not."""
 
     gone: int = 0
+    """Discarded with the text that showed them."""
     stays: int = 0
+    """To be discarded, and still there."""
     back: int = 0
+    """Brought back with the text."""
     lost: int = 0
+    """They could not be brought back."""
     missing: int = 0
+    """Gone before."""
     unsure: bool = False
+    """A file that counts as gone may be there: notes that nobody may tell of may show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Hold a file that a note shows. ``digest``: the SHA-256 of its bytes; '', with nothing decoded: it is larger than what is read."""
+    """Hold a file that a note shows."""
 
     facts: Attachment
     digest: str
+    """The SHA-256 of its bytes; '' if it is larger than what is read."""
     decoded: Decoded | None
+    """None: it is larger than that, so nothing is decoded."""
 
 
 class Library:
@@ -657,7 +665,7 @@ class Library:
         cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
-        # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
+        # Before the file: the process that goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
         if not there:
@@ -794,7 +802,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows beside the content of a note, by its own names."""
+        """Return what the store's app shows besides the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 
@@ -813,10 +821,7 @@ class Library:
         return not (watched or self._cache.notes.visibility.rules.has_rules)
 
     async def fetch(self, note_id: str) -> Note | None:
-        """Fetch a note from the store that the index lacks; None if there is none.
-
-        Raises what the store raises.
-        """
+        """Fetch a note from the store that the index lacks; None if there is none. Raises what the store raises."""
         return await NativeIndex(self._cache, self._store).refresh(note_id)
 
     def find_place(self, content: Content) -> str:
@@ -1132,7 +1137,7 @@ class Library:
         return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
-        """Note that nothing of this change is left to be done."""
+        """Record that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:

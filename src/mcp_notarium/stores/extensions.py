@@ -313,7 +313,7 @@ class FolderStore(Store, Protocol):
         """Return those of these notes that the store marks as ones that may only be read: a write of them is refused."""
 
     async def list_beside(self) -> Beside:
-        """Return the files beside the notes; not those in the trash."""
+        """Return the files next to the notes; not those in the trash."""
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""
@@ -400,10 +400,7 @@ class DayMakingStore(Store, Protocol):
     """Name the tag that the note of each day has."""
 
     def day_of(self, revision: Revision) -> str:
-        """Return the day that this is the note of; '' for any other note. Pure.
-
-        The day stands in ``Revision.raw`` as it is.
-        """
+        """Return the day that this is the note of; '' for any other note. Pure. The day stands in ``Revision.raw`` as it is."""
 
     async def find_day(self, day: str) -> str | None:
         """Ask the service for the note of this day, without making it. Return its id; None if there is none."""

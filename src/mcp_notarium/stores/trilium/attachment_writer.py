@@ -1,7 +1,7 @@
 """Put files into the attachments of a Trilium note, and remove them.
 
 ETAPI makes an attachment under an id of the server's, and takes its bytes in another request. So the first request promises them: the
-attachment's content is a line with their digest. Whoever finds that after a cut or a lost answer goes on there, and makes no second one.
+attachment's content is a line with their digest. A later call that finds it after a cut or a lost answer goes on there, and makes no second one.
 """
 
 from __future__ import annotations

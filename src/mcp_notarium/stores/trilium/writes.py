@@ -52,13 +52,14 @@ class _CarriedOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NoteWrites:
-    """Write notes for the store. ``sleep`` is for tests."""
+    """Write notes for the store."""
 
     session: TriliumSession
     urls: Urls
     reader: NoteReader
     moves: Moves
     sleep: Callable[[float], Awaitable[None]]
+    """For tests."""
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. Raises ``VersionConflict`` if the note is not the base any more."""
@@ -76,7 +77,7 @@ class NoteWrites:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            # Whoever writes from here on is overwritten: compared again, as late as can be.
+            # A change from here on is overwritten: compared again, as late as can be.
             note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
