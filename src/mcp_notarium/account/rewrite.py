@@ -27,9 +27,9 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.key_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.account.startup_hints import RESET_IF_FETCHED
 from mcp_notarium.account.startup_outcomes import Migrate
+from mcp_notarium.account.user_key_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey

@@ -20,10 +20,10 @@ from enum import IntEnum
 
 from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
-from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
 from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.snippets import Term, spelled
+from mcp_notarium.search.stop_words import stop_words
 
 MOST_RANKED = 1000
 """Notes that are ranked, about. Beyond that the newest come first."""
@@ -143,9 +143,9 @@ def strict_conditions(query: Query) -> tuple[Condition, ...]:
 
 
 def significant_words(words: Sequence[Word]) -> list[Sought]:
-    """Return what is looked for, without function words, unless there are no others."""
+    """Return what is looked for, without stop words, unless there are no others."""
     sought = list(_sought(words))
-    idle = function_words([word.text for word in words])
+    idle = stop_words([word.text for word in words])
     return [one for one in sought if one.text not in idle] or sought
 
 

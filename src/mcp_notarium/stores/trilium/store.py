@@ -40,9 +40,9 @@ from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Repl
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
+from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.attachments import AttachmentReader, id_of_link, list_attachments
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
-from mcp_notarium.stores.trilium.kept_files import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
