@@ -14,8 +14,7 @@ from datetime import date, datetime
 from typing import cast
 
 from mcp_notarium.domain.characters import path_key, tag_key
-from mcp_notarium.domain.note import Content, Note, Properties
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, Note, Properties, PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.markup.templates import TAG, Filling, find_template, name_templates
@@ -41,14 +40,13 @@ _SHOWN_SO = {"pinned", "archived"}
 
 @dataclass(frozen=True, slots=True)
 class NewDay:
-    """Hold what a note of a day begins as: its title, its path, and what the app's settings say.
-
-    ``path``: '' where ids are no paths, or where a name that is taken would betray a hidden note.
-    """
+    """Hold what a note of a day begins as."""
 
     title: str
     path: str = ""
+    """'' where ids are no paths, or where a name that is taken would betray a hidden note."""
     place: DayPlace | None = None
+    """What the app's settings say. None: nothing."""
 
 
 class DayNotes:

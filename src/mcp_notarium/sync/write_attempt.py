@@ -40,12 +40,12 @@ from mcp_notarium.stores.contract import (
     Store,
     WriteGuard,
 )
-from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import LinkWriter
 from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
+from mcp_notarium.sync.stored_state import HeadReader
 from mcp_notarium.sync.write_commit import NOTHING, Committed, WriteCommit
 from mcp_notarium.sync.write_decisions import (
     Asked,
