@@ -26,6 +26,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.stores import http
+from mcp_notarium.stores.contract import LET_CALLS_PASS
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import ConnectionDropped, RetryPolicy
 from mcp_notarium.stores.json_answers import AnswerTooLarge
@@ -299,6 +300,24 @@ def test_answer_packed_otherwise_than_asked_for_is_not_unpacked(packing: str) ->
         Script(packed()).send(READ)
     assert Script(packed()).send(WRITE).body == b""
     assert given == []
+
+
+def test_calls_pass_an_answer_before_it_is_read() -> None:
+    seen: list[str] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        seen.append("read")
+        yield b"[]"
+
+    async def calls() -> None:
+        seen.append("calls")
+
+    before = LET_CALLS_PASS.set(calls)
+    try:
+        assert Script(httpx.Response(200, content=parts())).send(READ).ok
+    finally:
+        LET_CALLS_PASS.reset(before)
+    assert seen == ["calls", "read"]
 
 
 def test_size_of_the_answer_does_not_hide_that_a_write_was_done() -> None:
