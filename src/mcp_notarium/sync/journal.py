@@ -158,9 +158,8 @@ class Journal:
 
     def _size_of_taken(self, write: PendingWrite, base: Revision | None) -> int | None:
         """Return the size of the version that this write replaces; None if it takes nothing away."""
-        if write.kind is not WriteKind.CREATE:
-            base = base or self._cache.notes.base(write.note_id)
-        if base is None:
+        base = base or self._cache.notes.base(write.note_id)
+        if base is None or write.kind is WriteKind.CREATE:
             return None
         size = len(base.content.text.encode())
         if write.kind is WriteKind.DELETE:
