@@ -380,10 +380,7 @@ class Policy:
 
     @property
     def meaning(self) -> dict[str, object]:
-        """Return all of it as JSON values, the same for every spelling of the same policy.
-
-        Rules on notes stand in it as a digest.
-        """
+        """Return all of it as JSON values, the same for every spelling. Rules on notes are a digest."""
         return {
             "mode": self.mode.value,
             "switched_off": sorted(self.switched_off),
