@@ -17,11 +17,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_notarium.domain.characters import path_key, replace_surrogates
-from mcp_notarium.markup.obsidian_links import Links
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
@@ -29,6 +31,8 @@ LONGEST_PATH = 200
 """Characters of the titles that lead to a note of a tree, as they are shown."""
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
+MARKS: Final = ("pinned", "markdown", "archived")
+"""What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
@@ -127,6 +131,16 @@ def _clean(value: Value) -> Value:
 
 
 NONE: Final = Properties()
+
+
+class PropertyPlace(Enum):
+    """Name where a store keeps properties of any name; marks it keeps in its own way."""
+
+    NOWHERE = "only in a block at the top of the text, if there is one"
+    IN_TEXT = "in a block at the top of the text"
+    BESIDE = "beside the text"
+
+
 """No properties."""
 
 
@@ -323,3 +337,30 @@ class PathPrefixes:
         return next(
             (self._typed[key[:end]] for end in (*ends, len(key)) if key[:end] in self._typed), None
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Hold which notes everybody may read after a write, and could not before."""
+
+    ids: frozenset[str]
+    """'' is a new note."""
+    place: str = ""
+    """The note below which they come to stand, and which everybody may read; '' where they stand there already."""
+
+    @property
+    def digest(self) -> str:
+        """Return what tells these notes from others at the same place."""
+        return hashlib.sha256("\n".join(sorted(self.ids)).encode("utf-8", "replace")).hexdigest()
+
+    def is_within(self, agreed: Published | None) -> bool:
+        """Tell whether an answer about ``agreed`` holds for this."""
+        return agreed is not None and self.place == agreed.place and self.ids <= agreed.ids
+
+
+def join_published(several: Iterable[Published]) -> list[Published]:
+    """Return one for each place, with all notes that come to stand there."""
+    ids: dict[str, frozenset[str]] = {}
+    for one in several:
+        ids[one.place] = ids.get(one.place, frozenset()) | one.ids
+    return [Published(those, place) for place, those in ids.items()]

@@ -35,6 +35,7 @@ from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
     CacheBusy,
+    LoginRequired,
     NoteNotFound,
     NoteReadOnly,
     NotPermitted,
@@ -64,8 +65,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
-    from mcp_notarium.domain.note import Revision
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published, Revision
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
+        AskingStore,
         Attachment,
         AttachmentStore,
         FolderStore,
@@ -97,6 +98,8 @@ _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
+_ASKED_SECONDS = 5.0
+"""For so long a service is asked for a file that no text shows."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
@@ -278,14 +281,31 @@ class Library:
         """Tell whether notes of the store can show files."""
         return self.traits.attachments or self.traits.ids.paths
 
-    async def find_attachments(self, note: Note) -> Sequence[Attachment]:
-        """Return the files that a note shows or links to, with their lines, but for those in closed places. Asks no network."""
+    async def find_attachments(
+        self, note: Note, *, seconds: float = 0
+    ) -> tuple[Sequence[Attachment], bool]:
+        """Return the files that a note shows or links to, with their lines, but for those in closed places.
+
+        A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
+        answered, or nobody need be asked.
+        """
         base = self._cache.notes.base(note.id)
-        if self.traits.attachments and base is not None:
-            found = await self._attaching.list_attachments(base)
-            seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
-            id_of = partial(self._attaching.id_of_link, note.id)
-            return [*_with_lines(seen, note.text, id_of)]
+        if not self.traits.attachments or base is None:
+            return await self._find_beside(note), True
+        found = await self._attaching.list_attachments(base)
+        answered = not self.traits.asks_attachments
+        if not answered and seconds and self.status().last_error is None:
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                there = await self._asking.ask_attachments(base, seconds=seconds)
+                # What an undo has taken is there for a while.
+                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
+                gone -= {one.id for one in found}
+                found, answered = [one for one in there if one.id not in gone], True
+        seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
+        id_of = partial(self._attaching.id_of_link, note.id)
+        return [*_with_lines(seen, note.text, id_of)], answered
+
+    async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self.traits.ids.paths:
             return []
         links = [
@@ -335,11 +355,17 @@ class Library:
         time of the answer would tell that there is one.
         """
         if self.traits.attachments:
-            note = self.get(name.partition("/")[0])
-            found = await self.find_attachments(note) if note is not None else ()
-            return next((one for one in found if one.id == name), None)
-        if not self.traits.ids.paths:
+            if (note := self.get(name.partition("/")[0])) is None:
+                return None
+            for seconds in (0, _ASKED_SECONDS):
+                found, known = await self.find_attachments(note, seconds=seconds)
+                facts = next((one for one in found if one.id == name), None)
+                if facts is not None or known:
+                    return facts
             return None
+        return await self._find_linked_file(name) if self.traits.ids.paths else None
+
+    async def _find_linked_file(self, name: str) -> Attachment | None:
         rules, asked = self._cache.notes.visibility.rules, (name, "")
         links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
         if rules.has_rules and not links:
@@ -933,6 +959,10 @@ class Library:
     @property
     def _attaching(self) -> AttachmentStore:
         return cast("AttachmentStore", self._store)  # the same
+
+    @property
+    def _asking(self) -> AskingStore:
+        return cast("AskingStore", self._store)  # its trait says so
 
     @property
     def _folders(self) -> FolderStore:

@@ -32,8 +32,7 @@ from enum import Enum, Flag, StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, Revision, Tombstone
 from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
 from mcp_notarium.stores.kind import Ids
 
@@ -163,6 +162,8 @@ class Traits:
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
     attachments: bool = False
     """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files next to the notes."""
+    asks_attachments: bool = False
+    """Have files that only the service knows: see ``AskingStore``."""
     keeps_files: bool = False
     """Take files for notes: see ``KeepingStore``."""
     adds_pictures: bool = False

@@ -13,9 +13,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_notarium.domain.note import Content, Note, Revision
+from mcp_notarium.domain.note import Content, Note, Published, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.published import Published
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
@@ -198,6 +197,16 @@ class AttachmentStore(Store, Protocol):
 
     def id_of_link(self, note_id: str, target: str) -> str:
         """Return the id of the file to which a link in the text of a note leads; '' if it leads to none. Pure."""
+
+
+class AskingStore(AttachmentStore, Protocol):
+    """Reach a store with the trait ``asks_attachments``: no text shows some of its files, or how large one is."""
+
+    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """Ask the service once for the files that a note shows or has, for at most so many seconds.
+
+        Raises ``NoteNotFound``, and what a request raises.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Content, Note, Value
+from mcp_notarium.domain.note import MARKS, Content, Note, Value
 from mcp_notarium.domain.policy import Field as Hideable
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.properties import MARKS, properties_of
+from mcp_notarium.domain.properties import properties_of
 
 
 class Answer(BaseModel):

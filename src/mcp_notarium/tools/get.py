@@ -96,6 +96,7 @@ async def handle(
     if app.library.shows_files:
         beside |= await attachments.list_rows(app, note)
     part = _part(app, note, request, beside)
+    part["note"] = " ".join(filter(None, (beside.pop("note", None), part.get("note")))) or None
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 
 

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import newline_of, shorten
-from mcp_notarium.domain.note import Content, Properties, Value, is_value
+from mcp_notarium.domain.note import Content, Properties, PropertyPlace, Value, is_value
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.properties import (
-    LONGEST_KEY,
-    LONGEST_VALUE,
-    MOST,
-    MOST_ITEMS,
-    PropertyPlace,
-)
+from mcp_notarium.domain.properties import LONGEST_KEY, LONGEST_VALUE, MOST, MOST_ITEMS
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.front_block import find_block
 from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow

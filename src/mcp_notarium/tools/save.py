@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, PropertyPlace
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.markup.section_edit import change_section
@@ -70,7 +69,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576

@@ -25,9 +25,8 @@ from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, PropertyPlace, Revision
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, NoteFile, format_date
-from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,

@@ -175,8 +175,8 @@ class NoteWrites:
                 reply = await self._send_once(
                     replace(step, withdrawable=not begun, before_again=again)
                 )
-                if reply is not None and not reply.ok:
-                    raise refusal_of(reply)
+                if reply is not None:
+                    _require_answer(step, reply)
                 begun = begun or step.write
             if reply is not None and steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
@@ -290,6 +290,15 @@ class NoteWrites:
                 await self.sleep(pause)
                 return True
         return False
+
+
+def _require_answer(step: Request, reply: Reply) -> None:
+    """Raise what keeps a write from going on after this answer."""
+    if not reply.ok:
+        raise refusal_of(reply)
+    if step.method in ("PUT", "DELETE") and reply.body.strip():
+        # The server answers these without a body; a page with text comes from a proxy in between.
+        raise OutcomeUnknown("what answered a write is not Trilium")
 
 
 def _changed_error(note: NoteObject) -> VersionConflict:

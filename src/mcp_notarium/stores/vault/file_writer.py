@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
@@ -360,18 +361,13 @@ def make_folders(root: int, parts: Sequence[str]) -> int:
     """Open a folder below another; what is missing is made, as open to others as the one above. Raises ``OSError``."""
     here = os.dup(root)
     for part in parts:
-        try:
+        with closing_descriptor(here):
             with suppress(FileExistsError):
                 SYSTEM.make_folder(here, part)
-                made = open_folder(here, [part])
-                try:
+                with closing_descriptor(open_folder(here, [part])) as made:
                     SYSTEM.permit_as(here, made, is_folder=True)
                     SYSTEM.flush_names(here)
-                finally:
-                    os.close(made)
             below = open_folder(here, [part])
-        finally:
-            os.close(here)
         here = below
     return here
 
@@ -453,10 +449,8 @@ def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:
 def _is_being_written(parent: int, name: str) -> bool:
     with suppress(OSError, NotANote):
         file, _ = open_file(parent, name, exact=False)
-        try:
+        with closing_descriptor(file):
             return is_being_written(file)
-        finally:
-            os.close(file)
     return False
 
 
@@ -515,10 +509,8 @@ def _flush(file: BinaryIO) -> None:
 
 def _copy_rights(parent: int, name: str, to: int) -> None:
     source, found = open_file(parent, name, exact=False)
-    try:
+    with closing_descriptor(source):
         SYSTEM.copy_rights(source, found, to)
-    finally:
-        os.close(source)
 
 
 def _remove(folder: int, name: str) -> None:
