@@ -333,8 +333,10 @@ class Policy:
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
+    """Names of tools."""
     visibility: Visibility = EVERYTHING
     hidden_fields: frozenset[Field] = frozenset()
+    """What agents see of no note."""
     limits: Limits = field(default_factory=Limits)
     writing: WriteScope = ANYTHING
     import_paths: tuple[tuple[str, ...], ...] = ()
