@@ -55,7 +55,7 @@ class Variable:
     has_file: bool = False
     """It can be set by ``NAME_FILE``, too."""
     value_beats_file: bool = False
-    """Where both are set, the value counts. False: that is an error."""
+    """The value counts where both are set. False: that is an error."""
     trust: Trust = Trust.ENV_FILE
     """Which sources may set it."""
     bound_to: str = ""

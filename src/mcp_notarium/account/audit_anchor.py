@@ -186,10 +186,7 @@ class Anchor:
                 self.write(table, database)
 
     def note_replaced(self, at: float, *, met: int = 0, met_at: int = 0) -> None:
-        """Record that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
-
-        Never raises.
-        """
+        """Record that another file was met in the database's place (epoch seconds); see :class:`Anchored`. Never raises."""
         self.advance(Anchored(Head(), replaced=int(at * 1000), met=met, met_at=met_at))
 
     def advance(self, now: Anchored) -> None:
@@ -198,10 +195,7 @@ class Anchor:
             self._advance(now)
 
     def accept(self, table: AuditTable, database: Database) -> None:
-        """Write the chain's end, whatever the anchor says. The caller records that first.
-
-        Raises ``CacheError`` and ``OSError``.
-        """
+        """Write the chain's end, which the caller has recorded. Raises ``CacheError`` and ``OSError``."""
         now = _flush(table, database)
         with database.transaction():
             self._replace(now, database)

@@ -71,10 +71,7 @@ def mark_damage(folder: AccountFolder) -> None:
 
 
 def unmark_damage(folder: AccountFolder) -> None:
-    """Remove the marker: the active cache is undamaged.
-
-    Never raises for the disk's sake: a marker that stays costs one examination.
-    """
+    """Remove the marker: the active cache is undamaged. Never raises: a marker that stays costs one examination."""
     if is_damage_marked(folder):
         with suppress(OSError):
             SYSTEM.remove(folder.damage_marker)

@@ -130,10 +130,7 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
 
 
 def _remove_locks(folder: AccountFolder) -> None:
-    """Remove the locks, and folders that are empty then. Who waits for a lock makes another file.
-
-    Windows keeps those that are held.
-    """
+    """Remove the locks and empty folders. Who waits for a lock makes another file. Windows keeps held ones."""
     with suppress(OSError):
         for lock in folder.path.glob("*.lock"):
             SYSTEM.remove(lock)

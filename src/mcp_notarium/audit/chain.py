@@ -92,23 +92,23 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Hold a stored entry: texts as they are in the table. ``previous`` and ``mac`` are hex digits.
-
-    ``at_ms``: epoch milliseconds; ``notes`` and ``facts`` are canonical JSON.
-    """
+    """Hold a stored entry: texts as they are in the table."""
 
     number: int
     at_ms: int
+    """Epoch milliseconds."""
     client: str
     act: str
     digest: str
     notes: str
+    """Canonical JSON; so are ``facts``."""
     decision: str
     outcome: str
     bytes_out: int
     refers: int
     facts: str
     previous: str
+    """Hex digits; so is ``mac``."""
     mac: str = ""
 
     def mac_input(self, *, number: int | None = None) -> bytes:
@@ -216,11 +216,14 @@ class ChainMac:
 
 @dataclass(frozen=True, slots=True)
 class AuditKeys:
-    """Hold the keys of a chain: its MACs, its digests, the anchor outside. None: plain mode."""
+    """Hold the keys of a chain. None: plain mode."""
 
     chain: Secret | None = None
+    """Of its MACs."""
     digests: Secret | None = None
+    """Of digests in its records."""
     anchor: Secret | None = None
+    """Of the anchor outside."""
     _digesting: hmac.HMAC | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -266,10 +266,7 @@ def _writing_config(args: argparse.Namespace) -> Config:
 def _goes_on(
     draft: Draft, args: argparse.Namespace, *, held: str, may_leave: bool = False
 ) -> bool | None:
-    """Return whether a kept text is what the editor begins with; None if the user leaves it for later.
-
-    One that says nothing new is dropped.
-    """
+    """Return whether a kept text is what the editor begins with; None: later. One that says nothing new is dropped."""
     if draft.made_from is None:
         return False
     with suppress(NotariumError):

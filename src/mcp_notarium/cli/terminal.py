@@ -136,10 +136,7 @@ def forget_typed() -> None:
 
 
 def ask_yes(question: str) -> bool:
-    """Ask a yes-or-no question on the terminal; anything but yes is no, a terminal that is gone too.
-
-    Nothing that was typed before it counts.
-    """
+    """Ask on the terminal; anything but yes is no, a terminal that is gone too. What was typed before does not count."""
     with _interruptible():
         forget_typed()
         talk(f"{question} [y/N] ")

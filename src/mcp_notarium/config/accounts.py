@@ -166,10 +166,7 @@ def remember(folder: Path, account: Account) -> None:
 
 
 def forget(folder: Path, account: Account) -> None:
-    """Take the account out of the file, and remove a file that holds no other, with an empty folder.
-
-    Raises ``OSError``, ``AccountError``.
-    """
+    """Take the account out of the file, and remove an empty file and folder. Raises ``OSError``, ``AccountError``."""
     kept = {name: one for name, one in read_accounts(folder).items() if name != account.name}
     if kept:
         write_accounts(folder, kept)

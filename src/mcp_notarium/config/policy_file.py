@@ -203,10 +203,7 @@ def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
 
 
 def _find_folder_problem(path: Path) -> ConfigError | None:
-    """Return why a folder above the file may not be trusted.
-
-    A user who may rename such a folder may put another file in its place.
-    """
+    """Return why a folder above the file may not be trusted: a user who may rename it may put in another file."""
     place = path.absolute().parent
     real = Path(os.path.realpath(place))  # a link on the way leads through other folders, too
     # defence: policy-link-folders -*real.parents

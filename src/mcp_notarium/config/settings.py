@@ -28,10 +28,7 @@ NativeNames = Literal["pascal", "snake"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Hold every setting, checked. Times are in seconds, addresses without a final slash.
-
-    The defaults are those of the variable table.
-    """
+    """Hold every setting, checked. Times are in seconds, addresses without a final slash."""
 
     store: StoreKind
     store_settings: StoreSettings

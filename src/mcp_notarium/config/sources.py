@@ -341,10 +341,7 @@ def _read_content(
 
 
 def _is_full(text: str) -> bool:
-    """Return whether the text looks like a full path, which may be shown.
-
-    Any other text may be the secret itself, put here by mistake.
-    """
+    """Return whether the text is a full path, which may be shown. Any other may be the secret itself."""
     return text.strip().startswith("~") or Path(text.strip()).is_absolute()
 
 

@@ -50,20 +50,23 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Hold the data key, wrapped once. ``salt`` 16, ``nonce`` 12, ``wrapped`` 48 bytes."""
+    """Hold the data key, wrapped once."""
 
     id: int
     type: SlotType
     label: str
     kdf: kdf.Parameters
     salt: bytes
+    """16 bytes."""
     nonce: bytes
+    """12 bytes."""
     wrapped: bytes
+    """48 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """Hold one key file. Times are epoch seconds; ``mac`` is empty until it is made."""
+    """Hold one key file. Times are epoch seconds."""
 
     vault_id: str
     generation: str
@@ -76,6 +79,7 @@ class KeyFile:
     cipher_floor: int = 4
     schema_floor: int = 1
     mac: bytes = b""
+    """Empty until it is made."""
 
     def mac_input(self) -> bytes:
         """Return the bytes that the MAC covers: everything but ``mac`` and ``sum``."""

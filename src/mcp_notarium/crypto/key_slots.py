@@ -200,10 +200,7 @@ def rewrap_slot(
     *,
     bounds: kdf.Bounds = kdf.PRODUCTION,
 ) -> Slot:
-    """Wrap the data key of another key file in a slot; its number, label and cost stay.
-
-    ``secret`` opens the slot. Raises ``MalformedKey``.
-    """
+    """Wrap the data key of another key file in a slot, which ``secret`` opens; the rest stays. Raises ``MalformedKey``."""
     salt, nonce = secrets.token_bytes(kdf.SALT_SIZE), secrets.token_bytes(NONCE_SIZE)
     fresh = replace(slot, salt=salt, nonce=nonce)
     return _wrap(keyfile, data_key, fresh, user_key.read(secret).material, bounds)

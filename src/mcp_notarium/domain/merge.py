@@ -281,10 +281,7 @@ def _find_shared_border(
     cluster: _Cluster,
     block: list[_Line],
 ) -> int:
-    """Return how many lines end one side's block and begin the other's.
-
-    0 unless the sides differ and at least one of them only adds.
-    """
+    """Return how many lines end one side's block and begin the other's; 0 unless one side only adds."""
     other, lines = before
     sides_differ = bool(other.mine) != bool(cluster.mine)
     one_sided = not (other.mine and other.theirs) and not (cluster.mine and cluster.theirs)

@@ -333,8 +333,10 @@ class Policy:
 
     mode: Mode = Mode.FULL
     switched_off: frozenset[str] = frozenset()
+    """Names of tools."""
     visibility: Visibility = EVERYTHING
     hidden_fields: frozenset[Field] = frozenset()
+    """What agents see of no note."""
     limits: Limits = field(default_factory=Limits)
     writing: WriteScope = ANYTHING
     import_paths: tuple[tuple[str, ...], ...] = ()
@@ -381,10 +383,7 @@ class Policy:
 
     @property
     def meaning(self) -> dict[str, object]:
-        """Return all of it as JSON values, the same for every spelling of the same policy.
-
-        Rules on notes stand in it as a digest.
-        """
+        """Return all of it as JSON values, the same for every spelling. Rules on notes are a digest."""
         return {
             "mode": self.mode.value,
             "switched_off": sorted(self.switched_off),

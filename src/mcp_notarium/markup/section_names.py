@@ -53,11 +53,14 @@ _WHOLE = ("list_item_open", "blockquote_open", "table_open")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Hold lines of a text: from ``line`` to before ``end``; the body begins at ``body``. One of the others says what they are."""
+    """Hold lines of a text, from 1. A section or a block says what they are."""
 
     line: int
+    """The first."""
     body: int
+    """The first of the body."""
     end: int
+    """The first that is behind it."""
     section: Section | None = None
     block: Block | None = None
 
@@ -224,13 +227,15 @@ def _error(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Hold a block: its lines from ``start`` to before ``end``, its ``kind``, and the line with its id."""
+    """Hold a block."""
 
     name: str
     kind: str
     start: int
+    """Its first line, from 1; ``end`` is behind its last."""
     end: int
     id_line: int
+    """The line with its id."""
     body: int = 1
     """Where the body of its section begins."""
     own: bool = False

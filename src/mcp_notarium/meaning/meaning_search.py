@@ -68,10 +68,7 @@ class VectorIndex:
     def nearest(
         self, question: np.ndarray[Any, Any], *, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first; none that are far behind the nearest of all.
-
-        ``among``: of these notes only.
-        """
+        """Return the nearest notes (pk, cosine), best first, none far behind the best. ``among``: of these notes only."""
         import numpy as np  # noqa: PLC0415 - an extra
 
         near = np.empty(self._used, np.float32)

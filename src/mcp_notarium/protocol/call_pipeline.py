@@ -160,10 +160,7 @@ class CallPipeline:
 
 
 def _request(tool: Tool, arguments: Json) -> BaseModel:
-    """Return the request. Raises ``InvalidRequest``.
-
-    Half a surrogate pair is no text; storing something else instead would change a note.
-    """
+    """Return the request. Raises ``InvalidRequest``, also for half a surrogate pair: that is no text."""
     halved = [name for name, value in arguments.items() if has_lone_surrogate([name, value])]
     if halved:  # defence: half-character-refused
         named = ", ".join(f"`{replace_surrogates(name)[:SHOWN]}`" for name in halved[:5])

@@ -102,10 +102,7 @@ class NeedsAnswer(PassOn):
 
 
 async def ask(call: Call, question: Question, *, app: App) -> bool:
-    """Return whether the user agrees, and say in ``call.decision`` what came of asking.
-
-    Raises ``ConfirmationRequired`` if nobody can say.
-    """
+    """Return whether the user agrees, and say in ``call.decision`` how. Raises ``ConfirmationRequired``: nobody can say."""
     call.decision = Decision.REFUSED  # unless somebody answers
     message = question.text
     # defence: dialogue-before-argument =True

@@ -118,25 +118,28 @@ class OwnAct:
 
 @dataclass(slots=True)
 class Activity:
-    """Hold what was counted. ``decisions``: answers to questions for consent, and the questions themselves.
-
-    ``reasons`` counts outcomes of refused and failed acts, ``latest`` are changes and refusals, newest first. ``lost``
-    acts could not be recorded. ``early`` acts are before the days asked for, the last at ``early_ms``; ``late`` after.
-    """
+    """Hold what was counted."""
 
     tally: Tally = field(default_factory=Tally)
     days: dict[date, Counter[Result]] = field(default_factory=dict)
     programs: dict[str, Program] = field(default_factory=dict)
     decisions: Counter[str] = field(default_factory=Counter)
+    """Answers to questions for consent, and the questions themselves."""
     reasons: Counter[tuple[Result, str]] = field(default_factory=Counter)
+    """Outcomes of refused and failed acts."""
     notes: dict[str, NoteUse] = field(default_factory=dict)
     latest: list[Act] = field(default_factory=list)
+    """Changes and refusals, newest first."""
     own: Counter[str] = field(default_factory=Counter)
     own_latest: deque[OwnAct] = field(default_factory=lambda: deque(maxlen=MOST_LATEST))
     lost: int = 0
+    """Acts that could not be recorded."""
     early: int = 0
+    """Acts before the days asked for."""
     early_ms: int = 0
+    """When the last of these was, in epoch milliseconds."""
     late: int = 0
+    """Acts after the days asked for."""
 
 
 class ActivityCounter:

@@ -259,11 +259,7 @@ _LONGEST_TITLE: Final = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFacts:
-    """Hold all that the page says.
-
-    ``titles`` by references of notes; None: they were not asked for. ``local`` turns epoch seconds into a time as
-    clocks here show it. ``keys`` None: the account is not encrypted.
-    """
+    """Hold all that the page says."""
 
     account: str
     store: str
@@ -271,13 +267,16 @@ class PageFacts:
     command: str
     made_at: float
     local: Callable[[float], datetime]
+    """Turn epoch seconds into a time as clocks here show it."""
     since: date
     until: date
     activity: Activity
     chain: Verification
     checks: Sequence[Check]
     keys: KeyRing | None
+    """None: the account is not encrypted."""
     titles: Mapping[str, str] | None
+    """By references of notes; None: they were not asked for."""
 
     def concerns(self) -> list[Concern]:
         """Return what a person should know first, the worst first."""

@@ -49,10 +49,12 @@ class InFolder:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Hold what a number lies between: ``least <= number < below``."""
+    """Hold what a number lies between."""
 
     least: float | None = None
+    """No number is less. None: no bound."""
     below: float | None = None
+    """Every number is less. None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,14 @@ class HasTags:
 
 @dataclass(frozen=True, slots=True)
 class HasTask:
-    """Match notes with a task that is all of this. ``due`` and ``scheduled``: within these days, in epoch seconds."""
+    """Match notes with a task that is all of this."""
 
     is_open: bool | None = None
     state: str | None = None
     due: Bounds | None = None
+    """Within these days, in epoch seconds."""
     scheduled: Bounds | None = None
+    """The same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +113,26 @@ Condition = Word | Ranked | Phrase | Tagged | Narrow | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Hold one search. The default is every note outside the trash, last changed first.
-
-    ``tags``: all of them; ``excluded_tags``: none of them; compared by ``characters.tag_key``. ``folders`` and
-    ``excluded_folders`` likewise, in a store with paths, compared by ``path_key``.
-    ``after`` and ``before`` are Unix epoch seconds: ``after <= modified_at < before``; ``created_after``
-    and ``created_before`` likewise for ``created_at``.
-    Words and phrases are also looked for in tags if ``in_tags``.
-    With ``terms`` the best match comes first and the sort decides between equals.
-    """
+    """Hold one search. The default is every note outside the trash, last changed first. Times are Unix epoch seconds."""
 
     terms: Condition | None = None
+    """With these the best match comes first, and the sort decides between equals."""
     tags: tuple[str, ...] = ()
+    """All of these, compared by ``characters.tag_key``."""
     excluded_tags: tuple[str, ...] = ()
+    """None of these."""
     folders: tuple[str, ...] = ()
+    """All of these, in a store with paths, compared by ``path_key``."""
     excluded_folders: tuple[str, ...] = ()
+    """None of these."""
     before: int | None = None
+    """``after <= modified_at < before``."""
     after: int | None = None
     created_before: int | None = None
+    """The same of ``created_at``."""
     created_after: int | None = None
     in_tags: bool = True
+    """Words and phrases are looked for in tags, too."""
     trash: Trash = "active"
     sort_by: SortBy = "modified_at"
     sort_order: SortOrder = "DESC"

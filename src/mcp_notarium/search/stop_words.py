@@ -3,7 +3,7 @@
 
 A small notebook has no frequencies that could tell it, so there are lists of the common languages. Some of their
 words mean something in another language (``war``, ``die``, ``son``): these count only in a query that has more
-function words of their language than of any other.
+stop words of their language than of any other.
 """
 
 from __future__ import annotations

@@ -149,11 +149,14 @@ class RevivingStore(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Hold the paths of all files that are no notes, which files each canvas shows, and the links of its texts."""
+    """Hold the files of a store that are no notes."""
 
     files: Sequence[str]
+    """The paths of all."""
     shown: Mapping[str, Sequence[str]]
+    """Which files each canvas shows."""
     links: Mapping[str, Sequence[Link]]
+    """The links in the texts of each canvas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +234,12 @@ class Restored(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Hold how many bytes of files a note may have, and for how many there is room in all; None: no bound is known."""
+    """Hold for how many bytes of files there is room. None: no bound is known."""
 
     of_note: int | None = None
+    """What a note may have."""
     left: int | None = None
+    """What there is in all."""
 
 
 class KeepingStore(Store, Protocol):
@@ -334,19 +339,18 @@ class FolderStore(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DayPlace:
-    """Hold where an app keeps the note of a day, and how it begins.
-
-    ``template``: the path of the note whose text it begins with, as the settings name it; '' if there is none.
-    ``title`` and ``date_format`` are those that the template gets. ``block``: the name of the template of Logseq that it
-    begins with, which stands in some page; ``title_format``: how titles of journals are written in that.
-    """
+    """Hold where an app keeps the note of a day, and how it begins."""
 
     path: str
     title: str
+    """As the template gets it; so is ``date_format``."""
     template: str = ""
+    """The path of the note whose text it begins with, as the settings name it; '' if there is none."""
     date_format: str = DATE_FORMAT
     block: str = ""
+    """The name of the template of Logseq that it begins with, which stands in some page."""
     title_format: str = PAGE_TITLE_FORMAT
+    """How titles of journals are written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,29 +424,30 @@ class NativeReads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParentNote:
-    """Hold a note with others below it: the titles that lead to it, how many stand right below it, and in all ``below``.
-
-    The one above all has no title.
-    """
+    """Hold a note with others below it."""
 
     id: str
     path: str
+    """The titles that lead to it; the one above all has none."""
     notes: int
+    """How many stand right below it."""
     below: int
+    """How many stand below it in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand: what such a note gets from it, and the ids of itself and those above.
-
-    ``public``: everybody may read what stands below it.
-    """
+    """Hold a note below which another may come to stand."""
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
+    """What such a note gets from it."""
     clear: bool
+    """All of its own attributes are understood."""
     above: Collection[str]
+    """The ids of the note itself and those above."""
     public: bool
+    """Everybody may read what stands below it."""
 
 
 class TreeReads(NativeReads, Protocol):

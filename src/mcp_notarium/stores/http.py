@@ -74,25 +74,24 @@ _REASONS: dict[type[BaseException], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Hold what to send. ``url`` and ``headers`` may hold secrets: a request is never printed.
-
-    ``deadline`` (seconds, over all tries) and ``try_seconds`` (silence within one) default to the
-    session's. ``write``: an unanswered request may have changed something. ``withdrawable``: it is
-    not sent once its caller has withdrawn it. ``before_again`` is awaited before it is sent again, with whether an earlier
-    try may have been carried out; what it raises ends the tries.
-    """
+    """Hold what to send. It is never printed: address and headers may hold secrets."""
 
     method: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
     write: bool = False
+    """It may have changed something if nothing answers."""
     withdrawable: bool = False
+    """It is not sent once its caller has withdrawn it."""
     tries: int | None = None
     deadline: float | None = None
+    """Seconds over all tries. None: the session's."""
     try_seconds: float | None = None
+    """Seconds of silence within one try. None: the session's."""
     largest: int = LARGEST_ANSWER
     before_again: Callable[[bool], Awaitable[None]] | None = field(default=None, repr=False)
+    """Awaited before it is sent again, with whether an earlier try may have been carried out; what it raises ends the tries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,14 +99,12 @@ class ConnectionDropped(StoreUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Compute exponential back-off with full jitter.
-
-    The n-th pause is drawn from 0 to first * 2**(n-1), at most ``longest`` seconds.
-    """
+    """Compute exponential back-off with full jitter: the n-th pause is drawn from 0 to ``first`` * 2**(n-1) seconds."""
 
     tries: int = 5
     first: float = 0.5
     longest: float = 8.0
+    """Seconds that no pause exceeds."""
 
     def pause(self, number: int, drawn: float) -> float:
         """Return the seconds to wait after try ``number`` (from 1); ``drawn`` is uniform in [0, 1)."""

@@ -100,10 +100,7 @@ class PrivateFiles(Protocol):
         ...
 
     def move(self, old: Path, new: Path) -> None:
-        """Rename a file or folder on one disk; a file at ``new`` is replaced, in one step.
-
-        Both are as they were if it raises ``OSError``.
-        """
+        """Rename on one disk, and replace a file at ``new``, in one step. Nothing has changed if it raises ``OSError``."""
         ...
 
     def remove(self, path: Path) -> None:

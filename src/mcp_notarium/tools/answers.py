@@ -240,10 +240,7 @@ class AppNoteAnswer(LinkedNoteAnswer):
 
 
 class AttachmentAnswer(FromNotes):
-    """Hold a file that is no note as ``get`` returns it: what it is, and the text that is read in it.
-
-    A PDF has a heading for each page.
-    """
+    """Hold a file that is no note as ``get`` returns it: what it is, and its text. A PDF has a heading for each page."""
 
     id: str
     files: list[FileRow]

@@ -164,10 +164,7 @@ Request = TypeVar("Request", bound=BaseModel)
 
 
 def with_ids(app: App, request: Request, named: Mapping[str, str]) -> Request:
-    """Return the request with the ids of the notes that these arguments of it name.
-
-    Raises ``NoteNotFound`` for a name of several.
-    """
+    """Return the request with ids in the place of names. Raises ``NoteNotFound`` for a name of several notes."""
     found = {name: find_id(app, value, ours=name == "id") for name, value in named.items()}
     changed = {name: one for name, one in found.items() if one != named[name]}
     return request.model_copy(update=changed) if changed else request

@@ -96,10 +96,7 @@ class ShownChanges:
 
 
 async def show_changes(question: Question, find_forms: Forms) -> ShownChanges:
-    """Return what the question would change; beyond the limit only how much more there is.
-
-    Raises what ``find_forms`` raises.
-    """
+    """Return what the question would change; beyond the limit only how much more. Raises what ``find_forms`` raises."""
     digest, lines, left, unseen = hashlib.sha256(), [], MOST_CHARACTERS, 0
     async for change in question.changes():
         forms = await find_forms(change.note, change.content)

@@ -321,10 +321,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
 
 
 async def _meant(app: App, request: SaveRequest) -> SaveRequest:
-    """Return the request without empty values if there is another change.
-
-    Raises ``InvalidRequest`` if one of these would remove something.
-    """
+    """Return the request without empty values next to another change. Raises ``InvalidRequest`` if one would remove something."""
     sent = {"text": request.text, "title": _title(request), "tags": request.tags}
     emptied = [name for name, value in sent.items() if value in ("", [])]
     others = [name for name in _text_arguments(request) if name not in emptied]

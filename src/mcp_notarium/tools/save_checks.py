@@ -49,10 +49,7 @@ _ADDRESS = re.compile(r"[^@]@+[^@]")
 
 
 def check_title(requested: str) -> str | None:
-    """Return the title to store, on one line and trimmed; None for an empty one.
-
-    Raises ``InvalidRequest`` for one that is too long.
-    """
+    """Return the title to store, one trimmed line; None for an empty one. Raises ``InvalidRequest`` for a long one."""
     title = " ".join(requested.splitlines()).strip()
     if len(title) > LONGEST_TITLE:
         raise InvalidRequest(

@@ -19,7 +19,7 @@ from mcp_notarium.search.stop_words import stop_words
         ("to be or not to be", ""),
     ],
 )
-def test_function_words_of_common_languages_are_known(query, telling):
+def test_stop_words_of_common_languages_are_known(query, telling):
     words = query.split()
     idle = stop_words(words)
     assert [word for word in words if word not in idle] == telling.split()

@@ -70,7 +70,7 @@ def test_the_note_with_exactly_this_title_is_first(cache, query):
     assert ids(find(cache, query)) == ["exact", "all", "most"]
 
 
-def test_a_title_of_function_words_is_found_as_it_is(cache):
+def test_a_title_of_stop_words_is_found_as_it_is(cache):
     store(cache, [note(f"n{n}", f"or to be\nnot to be, or{FILLER}") for n in range(60)])
     store(cache, [note("hamlet", f"To be or not to be\n{FILLER}")])
     assert ids(find(cache, "to be or not to be", limit=5))[0] == "hamlet"
@@ -95,7 +95,7 @@ def test_long_lists_that_have_all_words_do_not_hide_a_note_that_is_about_them(ca
     assert ids(find(cache, "how do I install the maps offline"))[:2] == ["about", "near"]
 
 
-def test_function_words_neither_find_nor_are_lacking(cache):
+def test_stop_words_neither_find_nor_are_lacking(cache):
     store(cache, [note("a", "turn the graph off"), note("b", "the how and the do")])
     found = find(cache, "how do I find the graph")
     assert lacks(found) == {"a": ["find"]}

@@ -158,10 +158,7 @@ def _invalid_error(what: str) -> StoreProtocolError:
 
 
 def apply_to_object(before: Mapping[str, Any], operations: Any) -> dict[str, Any]:
-    """Make a new object: ``before`` with ``operations`` (key to operation) applied.
-
-    Raises ``DoesNotFit``; ``before`` is not changed.
-    """
+    """Apply ``operations`` (key to operation) to a copy of ``before``. Raises ``DoesNotFit``."""
     after = dict(before)
     for key, operation in _mapping(operations).items():
         _apply_to_key(after, key, _mapping(operation))
