@@ -584,7 +584,7 @@ def _section(tool: Tool) -> Iterator[str]:
     yield f"> {tool.description}\n"
     yield (
         f"Hints: read-only {_said(tool.read_only)}, destructive {_said(tool.destructive)}, "
-        f"idempotent {_said(tool.idempotent)}, open-world {_said(tool.open_world)}.\n"
+        f"idempotent {_said(tool.read_only or tool.idempotent)}, open-world {_said(tool.open_world)}.\n"
     )
     yield _BEHAVIOUR[tool.name]
     yield from _table("argument", tool.request, demanded="required")

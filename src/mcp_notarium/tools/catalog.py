@@ -78,7 +78,6 @@ TOOLS: tuple[Tool, ...] = (
         request=requests.ListRequest,
         answer=answers.ListAnswer,
         read_only=True,
-        idempotent=True,
         handle=list_.handle,
     ),
     Tool(
@@ -92,7 +91,6 @@ TOOLS: tuple[Tool, ...] = (
         answer=answers.NoteAnswer,
         other_answers=(answers.OldNoteAnswer, answers.NotesAnswer, answers.AttachmentAnswer),
         read_only=True,
-        idempotent=True,
         handle=get.handle,
     ),
     Tool(

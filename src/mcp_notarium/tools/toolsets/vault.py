@@ -147,6 +147,5 @@ _READ_NOTE = Tool(
     answer=ReadNoteAnswer,
     handle=read,
     read_only=True,
-    idempotent=True,
     stands_for="get",
 )
