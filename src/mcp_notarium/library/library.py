@@ -64,8 +64,7 @@ if TYPE_CHECKING:
 
     from mcp_notarium.attachments.decoding import Decoded
     from mcp_notarium.domain.loss import Loss
-    from mcp_notarium.domain.note import Revision
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published, Revision
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache

@@ -13,9 +13,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_notarium.domain.note import Content, Note, Revision
+from mcp_notarium.domain.note import Content, Note, Published, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.published import Published
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.domain.published import Published, join_published
+from mcp_notarium.domain.note import Published, join_published
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,

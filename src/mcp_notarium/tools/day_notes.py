@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, Published
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.published import Published
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted, VersionConflict
 from mcp_notarium.markup.templates import Filling, fill, has_code
 from mcp_notarium.tools.consent import ask_before_publishing, require_consent

@@ -69,7 +69,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576

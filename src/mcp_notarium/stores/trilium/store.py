@@ -10,8 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision
-from mcp_notarium.domain.published import Published
+from mcp_notarium.domain.note import Content, PendingWrite, Published, Revision
 from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
