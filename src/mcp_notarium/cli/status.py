@@ -163,8 +163,8 @@ def _ok_facts(cache: str) -> dict[str, Any]:
     return {"verdict": "ok", "exit_code": 0, "cache": cache}
 
 
-def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
-    """Return the facts about a database that may not or cannot be opened."""
+def describe_failure(error: NotariumError) -> dict[str, Any]:
+    """Return the facts about an account that may not or cannot be opened."""
     verdict = Verdict.BUSY if isinstance(error, CacheBusy) else getattr(error, "verdict", None)
     return {
         "verdict": verdict.name.lower() if verdict else error.subcategory or "unusable",
