@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
     from mcp_notarium.meaning.meaning_search import MeaningSearch
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.kind import LentTables
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -326,23 +327,27 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
             app.cache.database.close()
 
 
+def _copies_wanted(config: Config, opened: OpenedCache) -> tuple[LentTables, int] | None:
+    """Return the tables of notes that are nowhere else, and how many copies are kept; None if none is made."""
+    tables, keep = config.store.tables, config.store.copies(config.store_settings)
+    return None if tables is None or keep == 0 or opened.data_key is None else (tables, keep)
+
+
 def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> str | None:
     """Say that the copies of a database whose notes are nowhere else are too old; None if not."""
-    tables, keep = config.store.tables, config.store.copies(config.store_settings)
-    if tables is None or keep == 0 or opened.data_key is None:
+    wanted = _copies_wanted(config, opened)
+    if wanted is None:
         return None
     number, now = audit.table.first(), time.time()
     first = next(audit.table.records(first=number, last=number), None)
     began = first.at_ms / 1000 if first is not None else now
-    return describe_age(opened, tables, began=began, now=now)
+    return describe_age(opened, wanted[0], began=began, now=now)
 
 
 def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySchedule | None:
     """Return what copies a database whose notes are nowhere else; None if none is wanted."""
-    tables, keep = config.store.tables, config.store.copies(config.store_settings)
-    if tables is None or keep == 0 or opened.data_key is None:
-        return None
-    return CopySchedule(opened, tables, keep=keep, log=log)
+    wanted = _copies_wanted(config, opened)
+    return None if wanted is None else CopySchedule(opened, wanted[0], keep=wanted[1], log=log)
 
 
 @asynccontextmanager
