@@ -292,7 +292,7 @@ def _client_id(cache: Cache) -> str:
     return known
 
 
-_Work = tuple[Callable[[], Coroutine[Any, Any, None]], Callable[[], None] | None]
+_Work = tuple[Coroutine[Any, Any, None], Callable[[], None] | None]
 """What runs as long as the app is open, and what ends it; None: it is cancelled."""
 
 
@@ -300,13 +300,13 @@ def _works(
     config: Config, app: App, copies: CopySchedule | None, opened: OpenedCache, log: Logger
 ) -> dict[str, _Work]:
     """Return what a server does beside the calls, by name."""
-    found: dict[str, _Work] = {"sync": (partial(_sync, app.scheduler, log), None)}
+    found: dict[str, _Work] = {"sync": (_sync(app.scheduler, log), None)}
     if copies is not None:
-        found["copies"] = partial(_copy, copies, opened), copies.leave
+        found["copies"] = _copy(copies, opened), copies.leave
     meaning = app.cache.search.meaning = _meaning(config, app, log)
     if meaning is not None:
-        found["meaning"] = meaning.run, None
-    return found | {"warming": (partial(_warm, app), None)}
+        found["meaning"] = meaning.run(), None
+    return found | {"warming": (_warm(app), None)}
 
 
 @asynccontextmanager
@@ -314,7 +314,7 @@ async def _running(
     works: Mapping[str, _Work], app: App, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Do these works, each in a task of its own; end and await them on leaving."""
-    tasks = {asyncio.create_task(work(), name=name): end for name, (work, end) in works.items()}
+    tasks = {asyncio.create_task(work, name=name): end for name, (work, end) in works.items()}
     try:
         yield
     finally:
