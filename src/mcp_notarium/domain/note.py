@@ -155,7 +155,7 @@ class Content:
     title: str | None = None
     """None where the store has none: there the first line of the text is the title."""
     properties: Properties = NONE
-    """Those that stand beside the text; which there can be, says ``Traits.properties``."""
+    """Those that stand outside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
     """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
 
@@ -267,40 +267,42 @@ class WriteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """Hold one journal entry. ``write_id`` is the idempotency key and never changes over retries.
-
-    ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
-    ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
-    other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
-    is this entry or was made before it, so nothing of it is copied again. ``repair``: it mends what an
-    earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
-    if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
-    ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
-    nothing, None where the content says all. ``first_etag``: the base of its first attempt, if it has got another one since; it may
-    have arrived on top of any revision from that one on. ``change_id``: of the change of many notes that it belongs to; '' if it is
-    alone. ``from_id``: the id that the note had when it was recorded, whatever it has got since; '' if that is ``note_id``. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
-    """
+    """Hold one journal entry. Times are Unix epoch seconds."""
 
     write_id: str
+    """The idempotency key; it never changes over retries."""
     note_id: str
     kind: WriteKind
     base_etag: str | None
+    """The acknowledged revision that the content was made from. None: a new note."""
     content: Content
     body: bytes
+    """What the store's codec made to send."""
     created_at: float
     owner: str
     lease_until: float
+    """Until then ``owner`` is working on it."""
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
+    """Why it was rejected; '' if it was not."""
     copied: bool = False
+    """The conflict copy of this save is this entry or was made before it, so nothing of it is copied again."""
     repair: bool = False
+    """It mends what an earlier push has left of a note, and is not mended again."""
     client: str = ""
+    """The program that asked; '' if that is not known."""
     after: str = ""
+    """The write_id of one that must be stored first; '' if there is none."""
     replaced: bytes | None = None
+    """What an UPDATE replaces in the store's own form, as ``Content.native`` takes it. b'': nothing. None: the content says all."""
     first_etag: str | None = None
+    """The base of its first attempt, if it has got another one since: it may have arrived on top of any revision from that one on."""
     change_id: str = ""
+    """The change of many notes that it belongs to; '' if it is alone."""
     from_id: str = ""
+    """The id of the note when it was recorded, whatever it has got since; '' if that is ``note_id``."""
     keeps: bool = field(default=False, compare=False)
+    """It is not begun unless what it takes away can be kept. Never stored."""
 
 
 def with_digits(title: str, *, seed: str) -> str:
@@ -339,13 +341,12 @@ class PathPrefixes:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Hold which notes everybody may read after a write, and could not before; '' is a new one.
-
-    ``place``: the note below which they come to stand, and which everybody may read; '' where they stand there already.
-    """
+    """Hold which notes everybody may read after a write, and could not before."""
 
     ids: frozenset[str]
+    """'' is a new note."""
     place: str = ""
+    """The note below which they come to stand, and which everybody may read; '' where they stand there already."""
 
     @property
     def digest(self) -> str:

@@ -97,7 +97,7 @@ def parse_date(text: str) -> datetime | None:
 
 
 def properties_of(content: Content) -> Properties:
-    """Return all properties of a note; one beside the text goes before one in it. What cannot be read is left out."""
+    """Return all properties of a note; one outside the text goes before one in it. What cannot be read is left out."""
     return read_properties_of(content)[0]
 
 

@@ -35,6 +35,7 @@ from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
     CacheBusy,
+    LoginRequired,
     NoteNotFound,
     NoteReadOnly,
     NotPermitted,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
+        AskingStore,
         Attachment,
         AttachmentStore,
         FolderStore,
@@ -96,6 +98,8 @@ _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
+_ASKED_SECONDS = 5.0
+"""For so long a service is asked for a file that no text shows."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
 
 
@@ -106,14 +110,17 @@ def _digest(native: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Hold numbers about one account. ``pending`` writes are unanswered, ``rejected`` ones refused."""
+    """Hold numbers about one account."""
 
     counts: Counts
     metrics: Metrics
     cursor: str | None
     pending: int
+    """Writes without an answer."""
     rejected: int
+    """Writes that the store refused."""
     feed_usable: bool
+    """Changes elsewhere show within seconds, by the change feed."""
     encrypted: bool
     cipher_version: str | None
     size_bytes: int
@@ -141,26 +148,31 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``; ``missing``: gone before.
-
-    ``unsure``: a file that is gone may be shown by what nobody may tell of.
-    """
+    """Count the files that followed a text, or did not."""
 
     gone: int = 0
+    """Discarded with the text that showed them."""
     stays: int = 0
+    """To be discarded, and still there."""
     back: int = 0
+    """Brought back with the text."""
     lost: int = 0
+    """They could not be brought back."""
     missing: int = 0
+    """Gone before."""
     unsure: bool = False
+    """A file that counts as gone may be there: notes that nobody may tell of may show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Hold a file that a note shows. ``digest``: the SHA-256 of its bytes; '', with nothing decoded: it is larger than what is read."""
+    """Hold a file that a note shows."""
 
     facts: Attachment
     digest: str
+    """The SHA-256 of its bytes; '' if it is larger than what is read."""
     decoded: Decoded | None
+    """None: it is larger than that, so nothing is decoded."""
 
 
 class Library:
@@ -269,14 +281,31 @@ class Library:
         """Tell whether notes of the store can show files."""
         return self.traits.attachments or self.traits.ids.paths
 
-    async def find_attachments(self, note: Note) -> Sequence[Attachment]:
-        """Return the files that a note shows or links to, with their lines, but for those in closed places. Asks no network."""
+    async def find_attachments(
+        self, note: Note, *, seconds: float = 0
+    ) -> tuple[Sequence[Attachment], bool]:
+        """Return the files that a note shows or links to, with their lines, but for those in closed places.
+
+        A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
+        answered, or nobody need be asked.
+        """
         base = self._cache.notes.base(note.id)
-        if self.traits.attachments and base is not None:
-            found = await self._attaching.list_attachments(base)
-            seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
-            id_of = partial(self._attaching.id_of_link, note.id)
-            return [*_with_lines(seen, note.text, id_of)]
+        if not self.traits.attachments or base is None:
+            return await self._find_beside(note), True
+        found = await self._attaching.list_attachments(base)
+        answered = not self.traits.asks_attachments
+        if not answered and seconds and self.status().last_error is None:
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                there = await self._asking.ask_attachments(base, seconds=seconds)
+                # What an undo has taken is there for a while.
+                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
+                gone -= {one.id for one in found}
+                found, answered = [one for one in there if one.id not in gone], True
+        seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
+        id_of = partial(self._attaching.id_of_link, note.id)
+        return [*_with_lines(seen, note.text, id_of)], answered
+
+    async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self.traits.ids.paths:
             return []
         links = [
@@ -326,11 +355,17 @@ class Library:
         time of the answer would tell that there is one.
         """
         if self.traits.attachments:
-            note = self.get(name.partition("/")[0])
-            found = await self.find_attachments(note) if note is not None else ()
-            return next((one for one in found if one.id == name), None)
-        if not self.traits.ids.paths:
+            if (note := self.get(name.partition("/")[0])) is None:
+                return None
+            for seconds in (0, _ASKED_SECONDS):
+                found, known = await self.find_attachments(note, seconds=seconds)
+                facts = next((one for one in found if one.id == name), None)
+                if facts is not None or known:
+                    return facts
             return None
+        return await self._find_linked_file(name) if self.traits.ids.paths else None
+
+    async def _find_linked_file(self, name: str) -> Attachment | None:
         rules, asked = self._cache.notes.visibility.rules, (name, "")
         links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
         if rules.has_rules and not links:
@@ -629,7 +664,7 @@ class Library:
         cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
         if not all(map(scope.permits_path, (old, new, *cards))):
             raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
-        # Before the file: whoever goes on after a cut finds files that are still to move, and no cards.
+        # Before the file: the process that goes on after a cut finds files that are still to move, and no cards.
         shows = await self._folders.move_cards(cards, old=old, new=new)
         there = await self._folders.move_file(old, new)
         if not there:
@@ -766,7 +801,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows beside the content of a note, by its own names."""
+        """Return what the store's app shows besides the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 
@@ -785,10 +820,7 @@ class Library:
         return not (watched or self._cache.notes.visibility.rules.has_rules)
 
     async def fetch(self, note_id: str) -> Note | None:
-        """Fetch a note from the store that the index lacks; None if there is none.
-
-        Raises what the store raises.
-        """
+        """Fetch a note from the store that the index lacks; None if there is none. Raises what the store raises."""
         return await NativeIndex(self._cache, self._store).refresh(note_id)
 
     def find_place(self, content: Content) -> str:
@@ -927,6 +959,10 @@ class Library:
     @property
     def _attaching(self) -> AttachmentStore:
         return cast("AttachmentStore", self._store)  # the same
+
+    @property
+    def _asking(self) -> AskingStore:
+        return cast("AskingStore", self._store)  # its trait says so
 
     @property
     def _folders(self) -> FolderStore:
@@ -1100,7 +1136,7 @@ class Library:
         return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
-        """Note that nothing of this change is left to be done."""
+        """Record that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:

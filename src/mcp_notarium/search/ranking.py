@@ -2,7 +2,7 @@
 
 A note scores the sum of what each word scores in it: bm25 (rarer words more, long notes less), and a word in the heading
 or in a tag more than one in the text. Notes whose title is the query come first, then those whose title has
-all the words. Function words (``search/words.py``) are not looked for beside others, nor are words that
+all the words. Stop words (``search/stop_words.py``) are not looked for if there are others, nor are words that
 more than half of the notes have.
 
 Scoring takes a millisecond for some thousand notes, so the rarest words choose which ones are scored: words
@@ -138,7 +138,7 @@ def typed_words(query: Query) -> str:
 
 
 def strict_conditions(query: Query) -> tuple[Condition, ...]:
-    """Return the conditions beside the bare words."""
+    """Return the conditions other than the bare words."""
     return query.terms.conditions[1:] if isinstance(query.terms, And) else ()
 
 

@@ -262,7 +262,7 @@ def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
 def _choose(
     speller: Speller, near: Sequence[Candidate], others: Sequence[Sought], within: Query
 ) -> list[Candidate]:
-    """Return what to search, the first that can be: beside others what is in most notes with them, alone what is clear."""
+    """Return what to search, the first that can be: with others what is in most notes with them, alone what is clear."""
     if not others:
         second = near[1] if near[1:] else None
         return [one for one in near[:1] if one.is_clear(second)]

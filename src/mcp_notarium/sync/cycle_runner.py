@@ -70,10 +70,7 @@ class CycleRunner:
         self._recorded = True
 
     async def work(self, event: Event) -> Effect:
-        """Follow the table from ``event`` to the next resting state; return its effect.
-
-        Raises ``CacheDamaged`` only.
-        """
+        """Follow the table from ``event`` to the next resting state; return its effect. Raises ``CacheDamaged`` only."""
         if event is Event.DUE:
             self._begin()
             with suppress(CacheError):
@@ -132,7 +129,7 @@ class CycleRunner:
         return retry_after_of(self._failure) if self._failure else None
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index beside the event loop; True if the next may follow at once."""
+        """Merge a slice of the full-text index in a thread; True if the next may follow at once."""
         return await self._applier.tidy()
 
     async def close(self) -> None:

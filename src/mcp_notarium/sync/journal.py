@@ -27,7 +27,7 @@ from mcp_notarium.sync.write_errors import no_room_error
 
 FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
 """Whether a write is made for a caller who waits, so that the rules of this process's profile judge it. An entry that is finished
-later, of whoever it was, is judged by those of the index."""
+later, by any client, is judged by those of the index."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -318,7 +318,7 @@ class Journal:
     ) -> None:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
-        If the note has got another id, the title of the version is its path, so that an undo brings it back there.
+        The title of the version is the path of a note that has got another id, so that an undo brings it back there.
         ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
         somebody else's change may be in it.
         """
@@ -424,7 +424,7 @@ class Journal:
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry.
 
-        If that cannot be recorded now, others wait until the lease runs out.
+        Others wait until the lease runs out if that cannot be recorded now.
         """
         self._claimed.discard(write.write_id)
         with suppress(CacheError):

@@ -122,12 +122,12 @@ class Replay:
         raise CacheBusy("another process is saving this note")
 
     def take_result(self, write_id: str) -> WriteResult | None:
-        """Return, once, how a creation ended that this process has finished; None: it has not."""
+        """Return once how a creation ended that this process has finished; None: it has not."""
         created = self._created.pop(write_id, None)
         return created[1] if created else None
 
     def take_created(self, content: Content) -> WriteResult | None:
-        """Return, once, how a creation of ``content`` was stored that was in doubt; None: there is none.
+        """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
         """
@@ -139,7 +139,7 @@ class Replay:
         return None
 
     async def finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry. If this raises, the entry remains and is free for the next attempt.
+        """Finish the entry. The entry remains if this raises, free for the next attempt.
 
         ``listed``: a full listing was compared since the note was not found under its name. Raises
         ``PerhapsRenamed`` if one is needed.

@@ -204,7 +204,7 @@ class Writer:
         ]
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are still to follow of earlier renamings, or wait a while for whoever does.
+        """Finish what links and cards are still to follow of earlier renamings, or wait a while for the process that does.
 
         The next renaming of a note finds what links to it by what is stored. What cannot be finished now follows later.
         """

@@ -114,7 +114,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         self._patiently(lambda: self._kernel.demand("DeleteFileW", path))
 
     def link(self, _old_folder: int, _old: str, _new_folder: int, _new: str) -> None:
-        """Refuse: a move never needs it here."""
+        """Refuse the link: a move never needs it here."""
         raise OSError(errno.ENOTSUP, "files have one name")
 
     def permit_as(self, above: int, descriptor: int, *, is_folder: bool) -> None:

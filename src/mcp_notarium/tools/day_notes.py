@@ -132,7 +132,7 @@ async def _ask_if_public(app: App, day: date, call: CallContext) -> None:
 async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | None]:
     """Return the request, and what a new note begins with that has a template or is of a day; None for any other.
 
-    If the note of the day is there by now, the request is to change that.
+    The request is to change the note of the day if that is there by now.
     """
     if (day := _missing_day(app, request)) is not None:
         note = await find_note_of(app, day)

@@ -1,4 +1,4 @@
-"""Change properties of notes where they stand: marks of the store, values beside the text, or spans of the text.
+"""Change properties of notes where they stand: marks of the store, values outside the text, or spans of the text.
 
 A property that a note has is changed where it is. A new one goes where the store keeps such properties. Nothing else
 of the text changes. Every refusal names the forms that are taken.

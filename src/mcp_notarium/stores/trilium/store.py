@@ -78,6 +78,7 @@ class TriliumStore:
         days=Days.MADE,
         copies=True,
         attachments=True,
+        asks_attachments=True,
         keeps_files=KIND.keeps_files,
         tree=KIND.tree,
         moves=True,
@@ -194,6 +195,10 @@ class TriliumStore:
     async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         """See ``AttachmentStore.list_attachments``."""
         return list_attachments(revision)
+
+    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """See ``AskingStore.ask_attachments``."""
+        return await self._attachments.ask(revision, seconds=seconds)
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""

@@ -90,7 +90,7 @@ class AttachmentSettings:
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
-    """Return what the app's settings say for the note of this path; without an app, files lie beside their notes.
+    """Return what the app's settings say for the note of this path; without an app, files lie next to their notes.
 
     Raises ``StoreRejected`` if that is a folder that can hold no notes: what lies there is never shown.
     """

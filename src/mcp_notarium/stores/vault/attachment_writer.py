@@ -52,7 +52,7 @@ def keep(
     settings: AttachmentSettings,
     files: Callable[[], Iterable[str]],
 ) -> KeptFile:
-    """Put a file where the settings say, under the first free name. ``files``: the paths of all files beside the notes."""
+    """Put a file where the settings say, under the first free name. ``files``: the paths of all files next to the notes."""
     if is_note_name(name) or not may_be_shown(name) or not SYSTEM.takes_name(name):
         raise StoreRejected(
             "a file of this name would be a note, or nothing that is shown",

@@ -37,7 +37,7 @@ from mcp_notarium.system.port import FileState
 State = tuple[int, int, int, int]
 """Inode, size, and times of the last change of content and of anything, in nanoseconds.
 
-Not the device: some systems number it anew at each start.
+Not the device: some systems give it another number at each start.
 """
 _SECOND = 10**9
 _RECENT, _COARSE = 0.1, 2.0
@@ -98,7 +98,7 @@ class FileTable:
         return f"{self._sum + self._folders_weight:x}{once and '-'}{once}"
 
     def mark_told(self) -> None:
-        """Record that whoever asks knows of all changes so far."""
+        """Record that all changes so far have been told."""
         self.changed, self.other_folders = {}, False
 
     def scan(self, root: int) -> None:

@@ -279,7 +279,7 @@ def digest_of(data: bytes) -> str:
 def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileBytes:
     """Read until the file has been left alone for a moment: programs empty a file before they write it.
 
-    ``own``: the file and its bytes as they were whole. Whoever finds just these has no half of another write.
+    ``own``: the file and its bytes as they were whole. A reader that finds just these has no half of another write.
     """
     deadline = time.monotonic() + LONGEST_WAIT
     while True:

@@ -174,7 +174,7 @@ def _values(app: App, request: Card, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _meant(request: UpdateNoteRequest, note: Note, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values without empty texts beside others. Raises ``InvalidRequest`` if one would remove something."""
+    """Return the values without empty texts if there are others. Raises ``InvalidRequest`` if one would remove something."""
     sent = {"title": request.title, "content": request.content}
     empty = [name for name, one in sent.items() if one == ""]
     if not empty or len(values) < 2:  # noqa: PLR2004 - alone it is meant

@@ -158,10 +158,7 @@ async def delete(app: App, request: NoteIdRequest, call: CallContext) -> PlainAn
 
 
 async def _find(app: App, note_id: str) -> Note:
-    """Return the note, outside the trash.
-
-    Raises ``InvalidRequest`` and ``NoteNotFound`` in the contract's words.
-    """
+    """Return the note, outside the trash. Raises ``InvalidRequest`` and ``NoteNotFound`` in the contract's words."""
     if not note_id.strip():
         raise _invalid(wording.NO_ID)
     note = None

@@ -88,7 +88,7 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
 
 
 async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
-    """Return the content as the server has it, and nothing beside it."""
+    """Return the content as the server has it, and nothing else."""
     del call
     note, text = await _server(app).text(_checked(request.noteId))
     if app.config.policy.hides(Field.TEXT):
@@ -154,10 +154,7 @@ async def create(app: App, request: CreateNoteRequest, call: CallContext) -> Pla
 async def update_content(
     app: App, request: UpdateNoteContentRequest, call: CallContext
 ) -> PlainAnswer:
-    """Replace the content of a note.
-
-    Raises ``VersionConflict`` if it has changed since ``get_note_content`` gave it.
-    """
+    """Replace the content of a note. Raises ``VersionConflict`` if it has changed since ``get_note_content`` gave it."""
     note_id = _checked(request.noteId)
     app.config.policy.require_edit(Field.TEXT)
 
