@@ -22,13 +22,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import (
-    inspection,
-    key_changes,
-    opener,
-    rewrite,
-    startup_hints,
-)
+from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_hints
 from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
