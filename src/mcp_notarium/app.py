@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium import logs
 from mcp_notarium.account import audit_anchor, opener, rollback
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_notarium.logs import Logger
     from mcp_notarium.meaning.meaning_search import MeaningSearch
     from mcp_notarium.stores.contract import Store
+    from mcp_notarium.stores.kind import LentTables
 
 _CLIENT_ID = "client_id"
 _LEASE_MARGIN = 5.0
@@ -138,12 +139,8 @@ async def open_app(
         for notice in app.notices:
             log.warning("cache.notice", message=notice)
         try:
-            async with (
-                _run_sync(app.scheduler, log, enabled=syncing, time_to_close=time_to_close),
-                _run_copies(copies if syncing else None, opened, time_to_close),
-                _run_meaning(_meaning(config, app, log) if syncing else None, app, time_to_close),
-                _run_warming(app, enabled=syncing, time_to_close=time_to_close),
-            ):
+            works = _works(config, app, copies, opened, log) if syncing else {}
+            async with _running(works, app, time_to_close):
                 yield app
             await _close(app, time_to_close)
         finally:
@@ -295,25 +292,59 @@ def _client_id(cache: Cache) -> str:
     return known
 
 
+_Work = tuple[Coroutine[Any, Any, None], Callable[[], None] | None]
+"""What runs as long as the app is open, and what ends it; None: it is cancelled."""
+
+
+def _works(
+    config: Config, app: App, copies: CopySchedule | None, opened: OpenedCache, log: Logger
+) -> dict[str, _Work]:
+    """Return what a server does beside the calls, by name."""
+    found: dict[str, _Work] = {"sync": (_sync(app.scheduler, log), None)}
+    if copies is not None:
+        found["copies"] = _copy(copies, opened), copies.leave
+    meaning = app.cache.search.meaning = _meaning(config, app, log)
+    if meaning is not None:
+        found["meaning"] = meaning.run(), None
+    return found | {"warming": (_warm(app), None)}
+
+
 @asynccontextmanager
-async def _run_sync(
-    scheduler: Scheduler, log: Logger, *, enabled: bool, time_to_close: Callable[[], float]
+async def _running(
+    works: Mapping[str, _Work], app: App, time_to_close: Callable[[], float]
 ) -> AsyncIterator[None]:
-    """Run sync in a task of its own; end and await it on leaving."""
-    task = asyncio.create_task(scheduler.run(), name="sync") if enabled else None
-    if task is not None:
-        task.add_done_callback(lambda done: _log_failure(done, log))
+    """Do these works, each in a task of its own; end and await them on leaving."""
+    tasks = {asyncio.create_task(work, name=name): end for name, (work, end) in works.items()}
     try:
         yield
     finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+        for task, end in tasks.items():
+            (end or task.cancel)()
+        if tasks:
+            await asyncio.wait(tasks, timeout=time_to_close() * _SHARE)
+        await app.cache.vocabulary.finish(time_to_close() * _SHARE)
 
 
-def _log_failure(task: asyncio.Task[None], log: Logger) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("sync.ended", exc=task.exception())
+async def _sync(scheduler: Scheduler, log: Logger) -> None:
+    try:
+        await scheduler.run()
+    except Exception as error:  # noqa: BLE001 - the notes that are here can still be read
+        log.error("sync.ended", exc=error)  # noqa: TRY400 - the log is our own
+
+
+async def _copy(copies: CopySchedule, opened: OpenedCache) -> None:
+    with suppress(CacheDamaged), _marking_damage(opened):
+        await run_in_thread(copies.work)
+
+
+async def _warm(app: App) -> None:
+    """Read the words of all notes in good time, so that no search has to wait for them."""
+    with suppress(CacheError):
+        await asyncio.sleep(WARMING_DELAY)
+        while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
+            await asyncio.sleep(WARMING_DELAY)
+        app.cache.follow()
+        await app.cache.vocabulary.refresh()
 
 
 async def _close(app: App, time_to_close: Callable[[], float]) -> None:
@@ -326,44 +357,27 @@ async def _close(app: App, time_to_close: Callable[[], float]) -> None:
             app.cache.database.close()
 
 
+def _copies_wanted(config: Config, opened: OpenedCache) -> tuple[LentTables, int] | None:
+    """Return the tables of notes that are nowhere else, and how many copies are kept; None if none is made."""
+    tables, keep = config.store.tables, config.store.copies(config.store_settings)
+    return None if tables is None or keep == 0 or opened.data_key is None else (tables, keep)
+
+
 def _describe_copies(config: Config, opened: OpenedCache, audit: AuditLog) -> str | None:
     """Say that the copies of a database whose notes are nowhere else are too old; None if not."""
-    tables, keep = config.store.tables, config.store.copies(config.store_settings)
-    if tables is None or keep == 0 or opened.data_key is None:
+    wanted = _copies_wanted(config, opened)
+    if wanted is None:
         return None
     number, now = audit.table.first(), time.time()
     first = next(audit.table.records(first=number, last=number), None)
     began = first.at_ms / 1000 if first is not None else now
-    return describe_age(opened, tables, began=began, now=now)
+    return describe_age(opened, wanted[0], began=began, now=now)
 
 
 def _schedule_copies(config: Config, opened: OpenedCache, log: Logger) -> CopySchedule | None:
     """Return what copies a database whose notes are nowhere else; None if none is wanted."""
-    tables, keep = config.store.tables, config.store.copies(config.store_settings)
-    if tables is None or keep == 0 or opened.data_key is None:
-        return None
-    return CopySchedule(opened, tables, keep=keep, log=log)
-
-
-@asynccontextmanager
-async def _run_copies(
-    copies: CopySchedule | None, opened: OpenedCache, time_to_close: Callable[[], float]
-) -> AsyncIterator[None]:
-    """Make copies in a thread; end and await it on leaving."""
-    if copies is None:
-        yield
-        return
-
-    async def run() -> None:
-        with suppress(CacheDamaged), _marking_damage(opened):
-            await run_in_thread(copies.work)
-
-    task = asyncio.create_task(run(), name="copies")
-    try:
-        yield
-    finally:
-        copies.leave()
-        await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
+    wanted = _copies_wanted(config, opened)
+    return None if wanted is None else CopySchedule(opened, wanted[0], keep=wanted[1], log=log)
 
 
 def _describe_meaning(config: Config) -> Iterator[str]:
@@ -387,48 +401,6 @@ def _meaning(config: Config, app: App, log: Logger) -> MeaningSearch | None:
     return MeaningSearch(
         config.meaning_model, database, leads=lambda: is_view or scheduler.leads, log=log
     )
-
-
-@asynccontextmanager
-async def _run_meaning(
-    meaning: MeaningSearch | None, app: App, time_to_close: Callable[[], float]
-) -> AsyncIterator[None]:
-    """Embed notes in a task of its own; end and await it on leaving."""
-    if meaning is None:
-        yield
-        return
-    app.cache.search.meaning = meaning
-    task = asyncio.create_task(meaning.run(), name="meaning")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task}, timeout=time_to_close() * _SHARE)
-
-
-@asynccontextmanager
-async def _run_warming(
-    app: App, *, enabled: bool, time_to_close: Callable[[], float]
-) -> AsyncIterator[None]:
-    """Read the words of all notes in good time, so that no search has to wait for them."""
-    vocabulary = app.cache.vocabulary
-
-    async def run() -> None:
-        with suppress(CacheError):
-            await asyncio.sleep(WARMING_DELAY)
-            while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
-                await asyncio.sleep(WARMING_DELAY)
-            app.cache.follow()
-            await vocabulary.refresh()
-
-    task = asyncio.create_task(run(), name="warming") if enabled else None
-    try:
-        yield
-    finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        await vocabulary.finish(time_to_close() * _SHARE)
 
 
 @contextmanager

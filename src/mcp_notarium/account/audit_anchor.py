@@ -22,22 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcp_notarium.audit.chain import (
-    AuditKeys,
-    Head,
-    begin_mac,
-    end_mac,
-)
+from mcp_notarium.audit.chain import AuditKeys, Head, begin_mac, end_mac
 from mcp_notarium.crypto import canonical_json
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import (
-    read_private,
-    replace_private,
-    temporary_pattern,
-)
+from mcp_notarium.files.private_files import read_private, replace_private, temporary_pattern
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import write_ahead_log
 from mcp_notarium.storage.audit_log import ANCHORED, AuditTable

@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mcp_notarium.account.audit_anchor import Anchor, AnchorUnusable
-from mcp_notarium.audit.chain import (
-    ActName,
-    AuditEntry,
-    AuditKeys,
-    ChainMac,
-    Head,
-    Record,
-    rechain,
-)
+from mcp_notarium.audit.chain import ActName, AuditEntry, AuditKeys, ChainMac, Head, Record, rechain
 from mcp_notarium.audit.verification import ChainVerifier
 from mcp_notarium.errors import CacheError
 from mcp_notarium.storage.audit_log import AuditTable

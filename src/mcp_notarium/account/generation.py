@@ -22,13 +22,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.crypto import kdf, key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.key_file_codec import KeyFile
-from mcp_notarium.errors import (
-    CacheBusy,
-    CacheDamaged,
-    CacheFull,
-    NotariumError,
-    Unfinished,
-)
+from mcp_notarium.errors import CacheBusy, CacheDamaged, CacheFull, NotariumError, Unfinished
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.locks import ServerLock, exclusive_locks

@@ -32,13 +32,7 @@ from mcp_notarium.account.startup_outcomes import (
     Unwrap,
 )
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import (
-    canonical_json,
-    kdf,
-    key_file_codec,
-    key_slots,
-    user_key,
-)
+from mcp_notarium.crypto import canonical_json, kdf, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.crypto.key_file_codec import KeyFile, SlotType

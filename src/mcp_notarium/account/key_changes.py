@@ -33,13 +33,7 @@ from mcp_notarium.crypto.errors import (
     WrongKey,
 )
 from mcp_notarium.crypto.kdf import PRODUCTION, Bounds, Parameters
-from mcp_notarium.crypto.key_file_codec import (
-    MOST_SLOTS,
-    KeyFile,
-    Slot,
-    SlotType,
-    is_label,
-)
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, KeyFile, Slot, SlotType, is_label
 from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.errors import CacheBusy, CacheError, CacheFull, LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder, check_folder

@@ -18,20 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_notarium import logs
-from mcp_notarium.account import (
-    copies,
-    generation,
-    rollback,
-    startup_hints,
-    startup_table,
-)
+from mcp_notarium.account import copies, generation, rollback, startup_hints, startup_table
 from mcp_notarium.account.audit_anchor import Anchor, audit_keys
 from mcp_notarium.account.chain_copy import carry_chain
-from mcp_notarium.account.copies import (
-    Copies,
-    DatabaseCopy,
-    list_copies,
-)
+from mcp_notarium.account.copies import Copies, DatabaseCopy, list_copies
 from mcp_notarium.account.generation import GenerationWriter, Step, SwitchResult, remove_prepared
 from mcp_notarium.account.inspection import unmark_damage
 from mcp_notarium.account.key_changes import (

@@ -22,7 +22,7 @@ from mcp_notarium.cli.terminal import name_account, print_data, talk
 from mcp_notarium.clients.client_files import ClientEntry, find_entries
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
-from mcp_notarium.errors import InvalidRequest, LockedError, NotariumError, Verdict
+from mcp_notarium.errors import InvalidRequest, NotariumError, Verdict
 from mcp_notarium.files.private_files import output_errors
 from mcp_notarium.report.words import counted
 from mcp_notarium.sandbox import confinement
@@ -139,24 +139,15 @@ def _collect(
     }
     if isinstance(found, NotariumError):
         unsaved = draft_files.describe_kept(account_dir) if account_dir is not None else []
-        return facts | _failure(found) | {"notices": unsaved}
+        return facts | status.describe_failure(found) | {"notices": unsaved}
     logs.protect_config(found)
     try:
         return status.collect(found, whole=False) | facts
     except NotariumError as error:
-        return facts | _failure(error)
+        return facts | status.describe_failure(error)
     except OSError as error:
-        return facts | _failure(NotariumError(f"its folder cannot be read: {error.strerror}"))
-
-
-def _failure(error: NotariumError) -> dict[str, Any]:
-    verdict = error.verdict.name.lower() if isinstance(error, LockedError) else ""
-    return {
-        "verdict": verdict or error.subcategory or "unusable",
-        "exit_code": error.exit_code or 1,
-        "message": error.message,
-        "resolution_hint": error.person_hint or "",
-    }
+        said = f"its folder cannot be read: {error.strerror}"
+        return facts | status.describe_failure(NotariumError(said))
 
 
 def _clients_of(
@@ -186,7 +177,7 @@ def _shown(facts: list[dict[str, Any]]) -> list[RenderableType]:
     for one in facts:
         if one["exit_code"]:
             shown += ["", Text(f"{one['name']}: {one['message']}", overflow="fold")]
-            shown += [console.hint(one["resolution_hint"])] if one["resolution_hint"] else []
+            shown.append(console.hint(one["resolution_hint"]))
         for notice in one.get("notices", ()):
             said = name_account(f"{one['name']}: {notice}", one["name"])
             shown += ["", Text(said, overflow="fold")]

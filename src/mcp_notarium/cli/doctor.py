@@ -21,14 +21,7 @@ from mcp_notarium.account import audit_anchor, copies, opener
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, doctor_checks, status
-from mcp_notarium.cli.doctor_checks import (
-    BAD,
-    NOT_CHECKED,
-    OK,
-    WARN,
-    check_clock,
-    check_folder,
-)
+from mcp_notarium.cli.doctor_checks import BAD, NOT_CHECKED, OK, WARN, check_clock, check_folder
 from mcp_notarium.cli.terminal import name_account, print_data
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.crypto import user_key

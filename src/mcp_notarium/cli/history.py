@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_notarium.account.key_changes import CLIENT
 from mcp_notarium.app import App, open_app
@@ -112,7 +112,7 @@ async def _diff(args: argparse.Namespace) -> int:
         found = [await versions.read(note.id, name) for name in (args.version, args.other) if name]
         if len(found) < 2:  # noqa: PLR2004 - a diff is of two
             async with aclosing(versions.walk(note.id)) as walk:
-                newest = [version async for version in _first(walk, 2)]
+                newest = [one for _ in range(2) if (one := await anext(walk, None)) is not None]
             found = [*(found or newest[1:]), *newest[:1]]
         record_read(app, "cli.diff", note.id)
     if len(found) < 2:  # noqa: PLR2004 - as above
@@ -134,14 +134,6 @@ async def _diff(args: argparse.Namespace) -> int:
     value = {"id": note.id, "from": old.name, "to": new.name, "changed": facts, "lines": lines}
     print_data(value, said, as_json=args.json)
     return 0
-
-
-async def _first(walk: AsyncIterator[Any], most: int) -> AsyncIterator[Any]:
-    async for one in walk:
-        yield one
-        most -= 1
-        if not most:
-            return
 
 
 async def _change(args: argparse.Namespace, *, action: str) -> int:

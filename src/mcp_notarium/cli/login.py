@@ -19,13 +19,7 @@ from pathlib import Path
 from mcp_notarium import config, logs
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, new_key_input, setup_key, signals
-from mcp_notarium.cli.terminal import (
-    ask_secret,
-    input_is_ready,
-    read_line,
-    require_terminal,
-    talk,
-)
+from mcp_notarium.cli.terminal import ask_secret, input_is_ready, read_line, require_terminal, talk
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import KEY_FILE, ONLY, Account
 from mcp_notarium.config.common_variables import STORE, known_variables

@@ -18,12 +18,7 @@ from rich.text import Text
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, signals
-from mcp_notarium.cli.history import (
-    note_title,
-    open_synced,
-    person_config,
-    record_read,
-)
+from mcp_notarium.cli.history import note_title, open_synced, person_config, record_read
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.errors import InvalidRequest, LoginRequired, NotariumError
 from mcp_notarium.logs.redaction import one_line

@@ -18,13 +18,7 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.user_key_rotation import ProvenKey
 from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
 from mcp_notarium.cli.new_key_input import NewKey
-from mcp_notarium.cli.terminal import (
-    ask_secret,
-    ask_yes,
-    can_ask,
-    say_unless_copied,
-    talk,
-)
+from mcp_notarium.cli.terminal import ask_secret, ask_yes, can_ask, say_unless_copied, talk
 from mcp_notarium.clients import known_clients
 from mcp_notarium.config import Config
 from mcp_notarium.config.accounts import KEY_FILE, Account

@@ -22,13 +22,7 @@ from rich.markdown import Heading, Markdown
 from rich.text import Text
 
 from mcp_notarium.cli import command_context, console
-from mcp_notarium.cli.history import (
-    find_named,
-    note_title,
-    open_synced,
-    person_config,
-    record_read,
-)
+from mcp_notarium.cli.history import find_named, note_title, open_synced, person_config, record_read
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.domain.note import Note
 from mcp_notarium.errors import InvalidRequest

@@ -22,13 +22,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mcp_notarium import __version__
-from mcp_notarium.account import (
-    inspection,
-    key_changes,
-    opener,
-    rewrite,
-    startup_hints,
-)
+from mcp_notarium.account import inspection, key_changes, opener, rewrite, startup_hints
 from mcp_notarium.account.copies import describe_kept, read_file_cost
 from mcp_notarium.account.inspection import mark_damage
 from mcp_notarium.account.startup_outcomes import Create, Decision, Locked, Migrate, Open, Rebuild
@@ -160,8 +154,8 @@ def _ok_facts(cache: str) -> dict[str, Any]:
     return {"verdict": "ok", "exit_code": 0, "cache": cache}
 
 
-def describe_failure(error: LockedError | CacheError) -> dict[str, Any]:
-    """Return the facts about a database that may not or cannot be opened."""
+def describe_failure(error: NotariumError) -> dict[str, Any]:
+    """Return the facts about an account that may not or cannot be opened."""
     verdict = Verdict.BUSY if isinstance(error, CacheBusy) else getattr(error, "verdict", None)
     return {
         "verdict": verdict.name.lower() if verdict else error.subcategory or "unusable",

@@ -31,9 +31,6 @@ _PROGRAMS = ("mcp-notarium", "mcp-notarium.exe")
 _MODULE = "mcp_notarium"
 
 
-_PROFILE = "--profile"
-
-
 @dataclass(frozen=True, slots=True)
 class ClientFile:
     """Hold a client's file: its path without links, and its text; None if there is no file."""
@@ -70,16 +67,16 @@ def ours(file: ClientFile, *, account: str = "") -> dict[str, Any]:
 
 def account_of(entry: Mapping[str, Any]) -> str:
     """Return the account that an entry of ours names, '' if none."""
-    return _option_of(entry, "--account")
+    return _option(entry, "--account")
 
 
 def profile_of(entry: Mapping[str, Any]) -> str:
     """Return the profile that an entry of ours names, '' if none."""
-    return _option_of(entry, "--profile")
+    return _option(entry, "--profile")
 
 
-def _option_of(entry: Mapping[str, Any], option: str) -> str:
-    words = [str(one) for one in entry.get("args") or ()]
+def _option(entry: Mapping[str, Any], option: str) -> str:
+    words = [part for one in entry.get("args") or () for part in str(one).split("=", 1)]
     return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
@@ -296,16 +293,5 @@ def find_entries(environ: Mapping[str, str], copies: Path) -> list[ClientEntry]:
 def _read(title: str, entry: Mapping[str, Any]) -> ClientEntry:
     given = entry.get("env")
     variables = given if isinstance(given, dict) else {}
-    return ClientEntry(
-        title,
-        account_of(entry),
-        {str(name): str(value) for name, value in variables.items()},
-        _option(entry, _PROFILE),
-    )
-
-
-def _option(entry: Mapping[str, Any], option: str) -> str:
-    words = [str(one) for one in entry.get("args") or ()]
-    given = next((one for one in words if one.startswith(f"{option}=")), "")
-    after = words[words.index(option) + 1] if option in words[:-1] else ""
-    return given.partition("=")[2] or after
+    named = {str(name): str(value) for name, value in variables.items()}
+    return ClientEntry(title, account_of(entry), named, profile_of(entry))

@@ -20,13 +20,7 @@ from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.data_key import NONCE_SIZE, DataKey, unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.kdf import KdfPolicy
-from mcp_notarium.crypto.key_file_codec import (
-    MOST_SLOTS,
-    KeyFile,
-    Slot,
-    SlotType,
-    slot_aad,
-)
+from mcp_notarium.crypto.key_file_codec import MOST_SLOTS, KeyFile, Slot, SlotType, slot_aad
 from mcp_notarium.secret import Secret
 
 _OPENED_BY: dict[user_key.Kind, tuple[SlotType, ...]] = {

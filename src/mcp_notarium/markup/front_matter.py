@@ -17,11 +17,7 @@ import yaml
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import newline_of
-from mcp_notarium.markup.front_block import (
-    find_block,
-    is_foreign,
-    is_unclosed,
-)
+from mcp_notarium.markup.front_block import find_block, is_foreign, is_unclosed
 
 """The beginning of a block: ``---`` and a key, for ``---`` alone is a line across the page; or ``+++``."""
 

@@ -147,40 +147,6 @@ class LineBuffer:
         self._scanned = 0
 
 
-def start_reading(
-    fd: int,
-    sink: Callable[[Item], None],
-    *,
-    first: Callable[[], None] = lambda: None,
-    crowded: Callable[[], bool] = lambda: False,
-    buffer: LineBuffer | None = None,
-) -> threading.Thread:
-    """Read a descriptor to its end in a thread that hands each item to the sink; return the thread.
-
-    It is a daemon, because a read of standard input cannot be interrupted. ``first`` is called in it
-    before anything is read. While it is ``crowded`` nothing is read, so a client that sends without end
-    waits for its pipe instead of filling the memory. What it wrote before it closed its end is read in
-    any case, because the end comes after it.
-    """
-    buffer = buffer or LineBuffer()
-
-    def read() -> None:
-        first()
-        left = _watch_for_end(fd)
-        ended = False
-        while not ended:
-            while crowded() and not left():
-                pass
-            content = _read_some(fd)
-            ended = not content
-            for item in [*buffer.end(), EndOfInput()] if ended else buffer.feed(content):
-                sink(item)
-
-    thread = threading.Thread(target=read, name="stdin", daemon=True)
-    thread.start()
-    return thread
-
-
 def _read_some(fd: int) -> bytes:
     try:
         return os.read(fd, _CHUNK)
@@ -353,12 +319,29 @@ def read_lines(
     buffer: LineBuffer,
     *,
     first: Callable[[], None] = lambda: None,
-) -> None:
-    """Read lines into the queue, in a thread that begins with ``first``, while the flow has room."""
+) -> threading.Thread:
+    """Read a descriptor to its end in a thread that puts each line into the queue; return the thread.
 
-    def arrived(item: Item) -> None:
-        if (size := size_of(item)) is not None:
-            flow.read(size)
-        queue.put(item)
+    It is a daemon, because a read of standard input cannot be interrupted. ``first`` is called in it
+    before anything is read. While the flow is full nothing is read, so a client that sends without end
+    waits for its pipe instead of filling the memory. What it wrote before it closed its end is read in
+    any case, because the end comes after it.
+    """
 
-    start_reading(incoming, arrived, first=first, crowded=flow.full, buffer=buffer)
+    def read() -> None:
+        first()
+        left = _watch_for_end(incoming)
+        ended = False
+        while not ended:
+            while flow.full() and not left():
+                pass
+            content = _read_some(incoming)
+            ended = not content
+            for item in [*buffer.end(), EndOfInput()] if ended else buffer.feed(content):
+                if (size := size_of(item)) is not None:
+                    flow.read(size)
+                queue.put(item)
+
+    thread = threading.Thread(target=read, name="stdin", daemon=True)
+    thread.start()
+    return thread

@@ -12,14 +12,7 @@ from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.folding import title_key
 from mcp_notarium.search.fts_expression import in_heading
 from mcp_notarium.search.query import Query
-from mcp_notarium.search.ranking import (
-    WEIGHTS,
-    Kind,
-    Plan,
-    Sought,
-    strict_conditions,
-    typed_words,
-)
+from mcp_notarium.search.ranking import WEIGHTS, Kind, Plan, Sought, strict_conditions, typed_words
 from mcp_notarium.search.sql_builder import (
     IN_ORDER,
     MATCHED,

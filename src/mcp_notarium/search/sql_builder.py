@@ -15,12 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcp_notarium.domain.characters import path_key, tag_key
-from mcp_notarium.search.fts_expression import (
-    build_match,
-    plain_words,
-    split,
-    without_tags,
-)
+from mcp_notarium.search.fts_expression import build_match, plain_words, split, without_tags
 from mcp_notarium.search.property_filter import value_key
 from mcp_notarium.search.query import (
     And,

@@ -17,13 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import (
-    ONE_MORE_TRY,
-    CacheDamaged,
-    LockedError,
-    NotariumError,
-    Verdict,
-)
+from mcp_notarium.errors import ONE_MORE_TRY, CacheDamaged, LockedError, NotariumError, Verdict
 from mcp_notarium.files.os_errors import close_holder
 from mcp_notarium.files.private_files import flush_file, sync_folder
 from mcp_notarium.secret import Secret

@@ -173,8 +173,7 @@ class NoteLinks:
         return named
 
     def _finder(self, keys: set[str]) -> _Finder:
-        found = self._db.rows(_NAMED, (json.dumps(sorted(keys)),))
-        return _Finder(found)
+        return _Finder(self._db.rows(_NAMED, (json.dumps(sorted(keys)),)))
 
 
 class _Finder:
@@ -316,37 +315,35 @@ def survey_move(
         yield
 
 
-class _Names:
+class _Names(_Finder):
     """Know what links may mean: all notes outside the trash by name and alias, and other files by name."""
 
     def __init__(self, database: Database, files: Iterable[str]) -> None:
+        super().__init__(database.rows(_NAMES))
         self.files = {*files}
         self.linked: set[str] = set()
         """The notes that link to another one, or to which one links."""
         self.used: set[str] = set()
-        self._notes: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._files: dict[str, list[str]] = defaultdict(list)
-        for kind, key, note_id in database.rows(_NAMES):
-            self._notes[kind, key].append(note_id)
         for path in self.files:
             self._files[name_key(path)].append(path)
 
     def put_back(self, database: Database, old: str, new: str) -> set[str]:
         """Know notes that have gone from one folder to the other by their former paths; return these."""
-        there = {note_id for ids in self._notes.values() for note_id in ids}
+        there = {note_id for ids in self._named.values() for note_id in ids}
         gone: dict[str, str] = {
             note_id: alias
             for alias, note_id in database.rows(_FORMER, (f"{old}/", f"{old}0"))
             if note_id == f"{new}{alias[len(old) :]}" and alias not in there
         }
-        self._notes.update(
-            {key: [gone.get(one, one) for one in ids] for key, ids in self._notes.items()}
+        self._named.update(
+            {key: [gone.get(one, one) for one in ids] for key, ids in self._named.items()}
         )
         return {*gone.values()}
 
     def follow(self, target: str, source: str) -> bool:
         """Follow a link; False: it leads nowhere."""
-        meant = self._find(target, source)
+        meant = self(target, source)
         if meant is None:
             file = self.find_file(target, source)
             self.used |= set() if file is None else {file}
@@ -356,11 +353,7 @@ class _Names:
 
     def named(self, key: str) -> list[str]:
         """Return the notes and other files whose name has a key."""
-        return [*self._notes.get(("name", key), ()), *self._files.get(key, ())]
-
-    def _find(self, target: str, source: str) -> str | None:
-        found = resolve(target, source, self._notes.get(("name", name_key(target)), ()))
-        return found or resolve_alias(target, self._notes.get(("alias", path_key(target)), ()))
+        return [*self._named.get(("name", key), ()), *self._files.get(key, ())]
 
     def find_file(self, target: str, source: str) -> str | None:
         """Return the file that is no note and that a link means; None if there is none."""

@@ -37,13 +37,7 @@ from mcp_notarium.errors import (
     VersionConflict,
 )
 from mcp_notarium.tools.answers import BulkRow, ManageAnswer
-from mcp_notarium.tools.bulk_losses import (
-    BulkLoss,
-    ask_about,
-    describe,
-    find_bulk_loss,
-    name_notes,
-)
+from mcp_notarium.tools.bulk_losses import BulkLoss, ask_about, describe, find_bulk_loss, name_notes
 from mcp_notarium.tools.consent import (
     ask_before_publishing,
     describe_published,

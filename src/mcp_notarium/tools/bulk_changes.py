@@ -25,12 +25,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import with_all_words
 from mcp_notarium.tools.answers import ManageAnswer
-from mcp_notarium.tools.bulk import (
-    Words,
-    carry_out,
-    make_plan,
-    require_all_notes,
-)
+from mcp_notarium.tools.bulk import Words, carry_out, make_plan, require_all_notes
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import with_links
 from mcp_notarium.tools.list import check_query

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 from mcp_notarium.errors import InvalidRequest, NoteLeft
 from mcp_notarium.tools import history
 from mcp_notarium.tools.answers import ManageAnswer
-from mcp_notarium.tools.bulk import (
-    After,
-    Plan,
-    Words,
-    carry_out,
-    make_plan,
-    require_all_notes,
-)
+from mcp_notarium.tools.bulk import After, Plan, Words, carry_out, make_plan, require_all_notes
 from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.folders import FolderPaths, left_behind, move_all
 from mcp_notarium.tools.note_lookup import find_id

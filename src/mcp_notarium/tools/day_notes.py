@@ -23,12 +23,7 @@ from mcp_notarium.tools.note_lookup import (
     missing_day_error,
     read_day,
 )
-from mcp_notarium.tools.requests import (
-    DAY_PREFIX,
-    SaveRequest,
-    TitledSaveRequest,
-    is_day,
-)
+from mcp_notarium.tools.requests import DAY_PREFIX, SaveRequest, TitledSaveRequest, is_day
 from mcp_notarium.tools.templates import (
     CODE_LEFT,
     CODE_STAYS,

@@ -1,7 +1,6 @@
 """The line buffer: cuts, drops blank lines, and never holds more than its limit."""
 
 import os
-import queue
 import threading
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_notarium.protocol import stdio
-from mcp_notarium.protocol.stdio import EndOfInput, LineBuffer, TooLong
+from mcp_notarium.protocol.stdio import EndOfInput, EventQueue, FlowControl, LineBuffer, TooLong
 
 
 def cut(*chunks, limit=100):
@@ -75,29 +74,33 @@ def test_buffer_never_holds_much_more_than_its_limit():
 @pytest.mark.timeout(20)
 def test_reader_hands_over_every_line_and_then_the_end():
     reading, writing = os.pipe()
-    found = []
+    queue = EventQueue()
     os.write(writing, b"one\n\n \ntwo")
     os.close(writing)
-    stdio.start_reading(reading, found.append).join(10)
+    stdio.read_lines(reading, queue, FlowControl(), LineBuffer()).join(10)
     os.close(reading)
-    assert found[:2] == [b"one", b"two"]
-    assert isinstance(found[2], EndOfInput)
+    assert [queue.wait(0), queue.wait(0)] == [b"one", b"two"]
+    assert isinstance(queue.wait(0), EndOfInput)
 
 
-def test_nothing_is_read_while_it_is_crowded_but_the_end_is_always_met():
-    reading, writing = os.pipe()
-    os.write(writing, b"one\n")
-    got = queue.Queue()
-    asked = threading.Event()
+class FullFlow(FlowControl):
+    def __init__(self):
+        super().__init__()
+        self.asked = threading.Event()
 
-    def crowded():
-        asked.set()
+    def full(self):
+        self.asked.set()
         return True
 
-    stdio.start_reading(reading, got.put, crowded=crowded)
-    assert asked.wait(10)
-    assert got.empty()
+
+def test_nothing_is_read_while_the_flow_is_full_but_the_end_is_always_met():
+    reading, writing = os.pipe()
+    os.write(writing, b"one\n")
+    queue, flow = EventQueue(), FullFlow()
+    stdio.read_lines(reading, queue, flow, LineBuffer())
+    assert flow.asked.wait(10)
+    assert queue.wait(0.01) is None
     os.close(writing)
-    assert got.get(timeout=10) == b"one"
-    assert isinstance(got.get(timeout=10), EndOfInput)
+    assert queue.wait(10) == b"one"
+    assert isinstance(queue.wait(10), EndOfInput)
     os.close(reading)

@@ -18,12 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_notarium.errors import (
-    NoteNotFound,
-    NoteUnreadable,
-    StorePlaceUnusable,
-    StoreUnavailable,
-)
+from mcp_notarium.errors import NoteNotFound, NoteUnreadable, StorePlaceUnusable, StoreUnavailable
 from mcp_notarium.files.os_errors import describe, display_path
 from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.paths import (

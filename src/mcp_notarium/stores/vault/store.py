@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
-from mcp_notarium.errors import (
-    CacheError,
-    CursorLost,
-    NoteNotFound,
-    StoreRejected,
-)
+from mcp_notarium.errors import CacheError, CursorLost, NoteNotFound, StoreRejected
 from mcp_notarium.stores.context import ListingMemory
 from mcp_notarium.stores.contract import (
     SEEDED,
