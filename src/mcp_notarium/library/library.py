@@ -604,10 +604,10 @@ class Library:
         return names is None or name_key(file_id) in names
 
     async def list_files(self) -> set[str]:
-        """Return the files that are no notes, in a store with paths, but for those in closed places."""
-        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
-        # defence: closed-files-stay -closes
-        return {one for one in beside.files if not rules.closes(one)}
+        """Return the files that are no notes, in a store with paths, but for those that may not be seen."""
+        beside, sees = await self._folders.list_beside(), await self._find_sight()
+        # defence: hidden-notes-files-stay -sees
+        return {one for one in beside.files if sees(one)}
 
     async def survey_move(
         self, old: str, new: str
@@ -622,9 +622,6 @@ class Library:
         inside = note_lookup.find_in_folder(self._cache.database, old)
         found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
-        # defence: hidden-notes-files-stay =False
-        if self._cache.notes.visibility.rules.hides_beside_seen:
-            files = [*filter(await self._find_sight(), files)]
         steps = note_links.survey_move(
             self._cache.database,
             found,
@@ -632,6 +629,7 @@ class Library:
             new=new,
             files=files,
             canvases=await self._read_card_links(),
+            unknown_stays=self._cache.notes.visibility.rules.has_rules,
         )
         return found, files, steps
 
