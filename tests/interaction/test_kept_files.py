@@ -224,6 +224,7 @@ async def test_a_file_is_sent_as_base64_once_and_undone(tmp_path, files):
         made = await notes.call("save", title="Plan", text="# Plan\n\n## A\n\nx\n\n## B\n\ny\n")
         saved = await notes.call("save", id=made["id"], section="A", file=sent(PNG, "a plan.png"))
         file_id = saved["files"][0]["id"]
+        assert saved["files"] == (await notes.call("get", id=made["id"]))["files"]
         assert await notes.seen(file_id)
         lines = (await notes.text(made["id"])).split("\n")
         place = next(at for at, line in enumerate(lines) if "plan.png" in line)
@@ -342,9 +343,16 @@ async def test_an_undo_says_that_a_person_has_removed_the_file(tmp_path, rules):
         await notes.call("save", id="Note.md", file=sent(PNG))
         (place,) = notes.folder.glob("*.png")
         place.unlink()
-        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        undone = await notes.call("manage", **undo)
         gone = "is shown here no more" if rules else "was gone already"
         assert undone["note"].endswith(f"Its file {gone}.")
+        await notes.call("save", id="Note.md", file=sent(OTHER))
+        (place,) = notes.folder.glob("*.png")
+        await notes.call("save", title="Two", text=f"![[{place.name}]]")
+        place.unlink()
+        said = (await notes.call("manage", **undo))["note"]
+        assert ("was gone already" in said, "Its file stays" in said) == (not rules, bool(rules))
 
 
 async def test_a_file_that_was_changed_since_stays(tmp_path):

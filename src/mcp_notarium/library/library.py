@@ -56,7 +56,13 @@ from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import Replaced, Restored, find_replaced, shown_form
+from mcp_notarium.stores.extensions import (
+    Attachment,
+    Replaced,
+    Restored,
+    find_replaced,
+    shown_form,
+)
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
@@ -79,7 +85,6 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
         AskingStore,
-        Attachment,
         AttachmentStore,
         FolderStore,
         KeepingStore,
@@ -569,9 +574,11 @@ class Library:
         ``NoteNotFound`` if it was gone before, and no rule hides notes.
         """
         # defence: shown-file-stays =False
-        if await self._is_shown(file_id):
-            return False
         unsure = self._cache.notes.visibility.rules.has_rules
+        if await self._is_shown(file_id):
+            if not unsure:
+                await self._require_there(file_id)
+            return False
         # defence: hidden-file-stays =False
         if await self._may_be_shown(file_id):
             return unsure
@@ -581,6 +588,13 @@ class Library:
             if unsure:  # only what stays would be told apart
                 return True
             raise
+
+    async def _require_there(self, file_id: str) -> None:
+        """Raise ``NoteNotFound`` if a file that was kept is gone."""
+        if self.traits.attachments:
+            await self._attaching.read_attachment(Attachment(file_id, ""), largest=0)
+        elif not await self._folders.find_files([file_id]):
+            raise NoteNotFound("There is no such file.", details={"id": file_id})
 
     async def _is_shown(self, file_id: str) -> bool:
         """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""

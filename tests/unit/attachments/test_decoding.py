@@ -144,12 +144,17 @@ def test_a_long_pdf_is_read_as_far_as_there_is_time(monkeypatch):
             None,
         ),
         ("a.YML", b"a: 1", "application/yaml", "a: 1"),
-        ("a.txt", b"\xff\xfe", "text/plain", None),
+        ("a.txt", b"\xff\xfea\0\xe9\0", "text/plain", "a\u00e9"),
+        ("a.txt", b"\xfe\xff\0a", "text/plain", "a"),
+        ("a.txt", b"a\0b\0", "text/plain", None),
+        ("a.txt", b"\xff\xfea\0\0\0", "text/plain", None),
+        ("a.txt", b"\xff\xfea", "text/plain", None),
+        ("a.txt", b"\xff\xff", "text/plain", None),
         ("fake.png", b"not a picture \0", "application/octet-stream", None),
         ("fake.pdf", b"no PDF \0", "application/octet-stream", None),
     ],
 )
-def test_other_files_are_text_if_they_are_utf8(name, data, kind, text):
+def test_other_files_are_text_if_they_are_utf8_or_marked_as_utf16(name, data, kind, text):
     found = decode(data, kind_of_name(name))
     assert (found.text, found.kind) == (text, kind)
     assert kind_of_name(f"x{any_ending_of(kind)}") == kind
