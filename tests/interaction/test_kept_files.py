@@ -264,6 +264,24 @@ async def test_a_call_that_was_cut_off_after_its_file_is_made_again(tmp_path, fi
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_the_file_of_an_undo_that_ended_goes_with_the_next_file(tmp_path, files, monkeypatch):
+    async with opened(tmp_path, files) as notes:
+        one = await notes.call("save", title="One", text="one\n", file=sent(PNG))
+        undo = {"action": "undo", "id": one["id"], "confirm": True}
+        with monkeypatch.context() as patch:
+            patch.setattr(notes.harness.app.library, "settle_files", None)  # it ends there
+            assert (await notes.call("manage", **undo))["category"] == "INTERNAL"
+        assert "plan" not in await notes.text(one["id"])
+        await notes.call("save", id=one["id"], file=sent(OTHER, "other.png"))
+        rows = notes.harness.app.cache.sync_state.kept_files()
+        assert [row.discarded for row in sorted(rows, key=lambda row: "plan" not in row.id)] == [
+            True,
+            False,
+        ]
+        assert "plan.png" not in notes.files()
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
 async def test_a_file_that_another_note_shows_stays(tmp_path, files):
     async with opened(tmp_path, files) as notes:
         one = await notes.call("save", title="One", text="one\n", file=sent(PNG))

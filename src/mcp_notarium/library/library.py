@@ -12,6 +12,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -441,6 +442,7 @@ class Library:
                     await held.enter_async_context(lock)  # defence: one-file-at-a-time
                 except TimeoutError:
                     raise CacheBusy("Another program is adding a file to these notes.") from None
+            await self._discard_left()
             yield
 
     async def keep_file(
@@ -515,6 +517,21 @@ class Library:
             if shown != was and (shown or (undone and not one.discarded)):
                 yield one, shown
 
+    def announce_leaving(self, files: Iterable[KeptFileRow], *, leaving: bool) -> None:
+        """Remember that an undo is about to take these files, or that it takes none: whatever keeps the next file goes on with them."""
+        for one in files:
+            self._cache.sync_state.add_kept_file(replace(one, leaving=leaving), since=0.0)
+
+    async def _discard_left(self) -> None:
+        """Discard what an undo was to take that ended before it could. What a note shows stays: the undo may still be sent."""
+        for one in self._cache.sync_state.kept_files() if self.traits.keeps_files else ():
+            # defence: undo-goes-on-with-files =False
+            if one.leaving and not one.discarded:
+                try:
+                    await self._discard_kept(one)
+                except NoteNotFound:
+                    self.announce_leaving([one], leaving=False)
+
     async def settle_files(
         self, old: str, note: Note, *, undone: bool, act: Act | None
     ) -> FilesSettled:
@@ -536,6 +553,8 @@ class Library:
                     gone, stays = gone + done, stays + (not done)
                 except NoteNotFound:
                     missing, done = missing + 1, False
+                if not done:
+                    self.announce_leaving([one], leaving=False)
             followed += [one.digest] if done else []
         if act is not None:
             act.files = tuple(followed)
@@ -553,7 +572,8 @@ class Library:
             # defence: twin-shown-again foreign=discarded
             done = unsure if one.foreign else await self._discard(one.id, one.digest)
         if done:
-            self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
+            row = replace(one, discarded=True, leaving=False)
+            self._cache.sync_state.add_kept_file(row, since=0.0)
         return done
 
     async def _restore_kept(self, one: KeptFileRow) -> Restored:
@@ -563,7 +583,7 @@ class Library:
             found = await self._keeper.restore_file(one.id, one.digest)
         if found is Restored.BACK or (one.discarded and found is Restored.THERE):
             foreign = found is Restored.THERE
-            row = replace(one, discarded=False, foreign=foreign)
+            row = replace(one, discarded=False, foreign=foreign, leaving=False)
             self._cache.sync_state.add_kept_file(row, since=0.0)
         return found
 
