@@ -816,33 +816,54 @@ async def test_a_file_that_moved_with_its_folder_is_still_the_one_that_was_kept(
         assert [one.id for one in rows.kept_files()] == ["Old/plan.png"]
 
 
-async def test_the_local_notebook_has_bounds(tmp_path, monkeypatch):
+async def test_the_local_notebook_has_bounds(tmp_path):
     async with opened(tmp_path) as notes:
-        note = (await notes.call("save", title="A", text="a\n", file=sent(PNG)))["id"]
-        monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PNG) + 1)
-        refused = await notes.call("save", id=note, file=sent(OTHER, "other.png"))
-        assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("too_large", True)
-        monkeypatch.setattr(local_files, "LARGEST_NOTEBOOK", len(PNG) + 1)
+        made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
+        note, database = made["id"], notes.harness.app.cache.database
+
+        def fill(note_id, size, discarded=None):
+            """A file of so many bytes, of which none are there."""
+            with database.join_or_begin():
+                row = (note_id, "big", "text/plain", f"{note_id:0>64}", size, 1.0, discarded)
+                database.run(
+                    "INSERT OR REPLACE INTO notebook_files VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                )
+
+        async def refusal(**arguments):
+            answer = await notes.call("save", file=sent(OTHER, "other.png"), **arguments)
+            assert (answer["subcategory"], bool(answer["resolution_hint"])) == ("too_large", True)
+            return answer["message"]
+
+        fill(note, local_files.LARGEST_NOTE - len(PNG) - len(OTHER) + 1)
+        assert "100 MiB" in await refusal(id=note)
+        fill(note, 0)
+        fill("beside", local_files.LARGEST_NOTEBOOK - len(PNG) - len(OTHER) + 1)
+        message = await refusal(title="C", text="c\n")
+        assert "The note was made" in message
+        assert "1024 MiB" in message
         same = await notes.call("save", title="B", text="b\n", file=sent(PNG))
         assert same["files"]  # the same bytes are stored once
-        other = await notes.call("save", title="C", text="c\n", file=sent(OTHER))
-        assert other["subcategory"] == "too_large"
-        assert "The note was made" in other["message"]
-        database = notes.harness.app.cache.database
         assert database.number("SELECT count(DISTINCT digest) FROM notebook_file_parts") == 1
+        fill("beside", local_files.LARGEST_NOTEBOOK, discarded=2.0)
+        assert (await notes.call("save", id=note, file=sent(OTHER)))["files"]
+        assert database.number("SELECT count(*) FROM notebook_files WHERE note_id = 'beside'") == 0
 
 
 async def test_files_of_the_local_notebook_go_with_their_note(tmp_path):
     async with opened(tmp_path) as notes:
         made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
-        note, file_id = made["id"], made["files"][0]["id"]
-        await notes.call("manage", action="trash", id=note, local_version=made["local_version"])
-        assert await notes.seen(file_id)
-        library = notes.harness.app.library
-        await library.remove(library.get(note), act=None)
+        other = await notes.call("save", title="B", text="b\n", file=sent(PNG))
         database = notes.harness.app.cache.database
-        assert database.number("SELECT count(*) FROM notebook_files") == 0
-        assert database.number("SELECT count(*) FROM notebook_file_parts") == 0
+        for one, left in ((made, 1), (other, 0)):
+            at = {"id": one["id"], "local_version": one["local_version"]}
+            await notes.call("manage", action="trash", **at)
+            assert await notes.seen(one["files"][0]["id"])
+            library = notes.harness.app.library
+            await library.remove(library.get(one["id"]), act=None)
+            assert not await notes.seen(one["files"][0]["id"])
+            assert database.number("SELECT count(*) FROM notebook_files") == left
+            parts = database.number("SELECT count(DISTINCT digest) FROM notebook_file_parts")
+            assert parts == left
 
 
 async def test_a_damaged_file_is_not_shown(tmp_path):
