@@ -384,6 +384,19 @@ def test_a_picture_costs_little(record_property):
     assert seconds < max(1.0, 20 * (time.process_time() - floor))
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the kernel tells the most memory since a moment"
+)
+@pytest.mark.parametrize("size", [(4000, 3000), (3000, 4000)])
+def test_a_photo_is_not_decoded_at_its_full_size(size):
+    data, status = photo(size), Path("/proc/self/status")
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident()
+    assert pictures.shrink(data, "image/jpeg")[2] == size
+    most = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    assert int(most.split()[1]) * 1024 - before < 40_000_000
+
+
 def test_where_no_process_is_copied_the_same_is_shown_and_refused(monkeypatch):
     monkeypatch.setattr(decoding, "SYSTEM", Windows())
     assert shown(decode(picture("PNG"), "")).size == (40, 30)
