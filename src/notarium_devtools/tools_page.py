@@ -477,7 +477,7 @@ _BEHAVIOUR = {
   as `data:image/png;name=plan.png;base64,…`. A [vault](vault.md#keeping-files) puts it where Obsidian or Logseq puts attachments (at most 64 MiB), the [local notebook](local-notebook.md#files) into its encrypted database, [Memento](memento.md#pictures) a picture into the note.
   `files` of the answer has its `id`, which `get` takes. The name is cleaned, gets an ending if it has none or its first bytes call for another, and a number if it is taken; where rules hide notes, eight digits
   instead. The same call again keeps no second file. `manage` with `undo` takes the link away, and the file too if nothing else shows it and it has not changed (in a vault into
-  `.trash`); undoing that, or restoring a version that shows it, brings it back as long as it is kept. Where rules hide notes, the answer does not tell whether a hidden note keeps it. The audit log has a keyed digest of the file.
+  `.trash`); undoing that, or restoring a version that shows it, brings it back as long as it is kept. If the server is killed in between, the file goes when the next one is kept. Where rules hide notes, the answer does not tell whether a hidden note keeps it. The audit log has a keyed digest of the file.
 * `template` begins a new note with a template, named by its id or its title. Templates are the notes with the tag `template` ([in Trilium](trilium.md#templates) with that label); any
   other note can be one too. `{{date}}`, `{{time}}`, `{{title}}`, `{{date:FORMAT}}` and `{{time:FORMAT}}` are filled (formats of moment.js). The note gets the template's other tags,
   and those of `tags`. Where notes have no title, the first line of `text` is the `{{title}}`.
