@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local import attached_files as local_files
@@ -101,11 +103,13 @@ async def export(client: Client, store: str, path: Path, form: str = "markdown")
     return taken
 
 
-async def bring(client: Client, store: str, found: FoundExport) -> tuple[ImportPlan, ImportResult]:
+async def bring(
+    client: Client, store: str, found: FoundExport, **more: Any
+) -> tuple[ImportPlan, ImportResult]:
     kind = registry.kind(store)
     planned = await import_plan.plan(found.notes, transfer(client), kind, now=NOW)
     done = await import_plan.carry_out(
-        planned, transfer(client), kind, lambda _done, _total: None, found
+        planned, transfer(client), kind, lambda _done, _total: None, found, **more
     )
     return planned, done
 
@@ -157,6 +161,29 @@ def test_files_go_from_a_vault_through_every_store_that_keeps_them_and_back(form
         text = (folder / str(number) / "vault" / "Work" / "Trip.md").read_text()
         assert "![300](plan.png) and [the paper](a%20paper.pdf), ![](plan.png)\n" in text
         assert text.endswith("`![[plan.png]]`\n\n[plan 2.png](plan%202.png)")
+
+    with quick_folder() as folder:
+        asyncio.run(work(folder))
+
+
+def test_an_import_keeps_its_files_when_no_other_process_is_at_it() -> None:
+    async def work(folder: Path) -> None:
+        fill(folder / "0")
+        async with opened("vault", folder / "0") as first:
+            await export(first, "vault", folder / "0.zip")
+        with formats.reading(folder / "0.zip") as found:
+            async with opened("local", folder / "1") as client:
+                parts = (client.cache, client.remote, client.writer, client.scheduler)
+                lock = folder / "files.lock"
+                ours, others = (Library(*parts, files_lock=lock) for _ in range(2))
+                async with others.keeping():
+                    importing = asyncio.create_task(
+                        bring(client, "local", found, keeping=ours.keeping)
+                    )
+                    await asyncio.sleep(0.1)
+                    assert client.cache.database.number("SELECT count(*) FROM notes") == 2
+                    assert client.cache.database.number("SELECT count(*) FROM notebook_files") == 0
+                assert (await importing)[1].files == 3
 
     with quick_folder() as folder:
         asyncio.run(work(folder))

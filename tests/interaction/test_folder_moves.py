@@ -200,7 +200,7 @@ async def test_a_folder_is_merged_with_one_that_is_there(tmp_path):
 @pytest.mark.attack(38)
 async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
     secret = {"Old/Secret.md": "#private ![](own.png) ![](guessed.png)\n", "Old/guessed.png": "g"}
-    seen = FILES | {"Old/own.png": "o", "Old/Mine.md": "![](guessed.png)\n"}
+    seen = FILES | {"Old/own.png": "o", "Old/Mine.md": "![](guessed.png) ![](./guessed.png)\n"}
     answers = []
     for number, files in enumerate((seen | secret, seen)):
         rules = Visibility(hidden_tags=("private",))
@@ -217,6 +217,9 @@ async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
             assert "Old/A.md" not in left
             new = next(row["id"] for row in rows_of(done) if row["id"].endswith("/A.md"))
             assert new.startswith("New/Deep ")
+            # It goes on to show what stays, and it is written so whether there is something or not.
+            mine = it.files()[new.replace("/A.md", "/Mine.md")]
+            assert mine == "![](guessed.png) ![](../../Old/guessed.png)\n"
             drop = ("begin_untrusted", "untrusted_end")
             answers.append({name: value for name, value in done.items() if name not in drop})
             assert "change_id" not in done  # a name that is taken would betray a hidden note
@@ -231,12 +234,16 @@ async def test_hidden_notes_stay_and_nothing_tells_of_them(tmp_path):
 
 async def test_a_closed_place_is_no_target_and_its_notes_and_files_stay(tmp_path):
     rules = Visibility(hidden_paths=("New", "Old/sub"))
-    async with vault(tmp_path, FILES, visibility=rules) as it:
+    files = FILES | {"Old/more.txt": "more"}
+    async with vault(tmp_path, files, visibility=rules) as it:
         assert "error" in await it.manage(**MOVE, confirm=True)
-        assert it.files() == FILES
-        await it.manage(**MOVE | {"new_folder": "Open"}, confirm=True)
+        assert it.files() == files
+        moved = await it.manage(**MOVE | {"new_folder": "Open"}, confirm=True)
         after = it.files()
-        assert {"Open/A.md", "Open/pic.png", "Old/sub/B.md", "Old/sub/list.pdf"} <= after.keys()
+        # The picture is one that a closed note shows.
+        stays = {"Old/sub/B.md", "Old/sub/list.pdf", "Old/pic.png"}
+        assert {"Open/A.md", "Open/more.txt"} | stays <= after.keys()
+        assert "pic.png" not in str(moved)
 
 
 @pytest.mark.attack(38)

@@ -224,6 +224,7 @@ async def test_a_file_is_sent_as_base64_once_and_undone(tmp_path, files):
         made = await notes.call("save", title="Plan", text="# Plan\n\n## A\n\nx\n\n## B\n\ny\n")
         saved = await notes.call("save", id=made["id"], section="A", file=sent(PNG, "a plan.png"))
         file_id = saved["files"][0]["id"]
+        assert saved["files"] == (await notes.call("get", id=made["id"]))["files"]
         assert await notes.seen(file_id)
         lines = (await notes.text(made["id"])).split("\n")
         place = next(at for at, line in enumerate(lines) if "plan.png" in line)
@@ -260,6 +261,24 @@ async def test_a_call_that_was_cut_off_after_its_file_is_made_again(tmp_path, fi
         text = await notes.text(note)
         assert len(text.split("plan.png](")) == 2
         assert len(notes.files()) == (0 if files is None else 1)
+
+
+@pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
+async def test_the_file_of_an_undo_that_ended_goes_with_the_next_file(tmp_path, files, monkeypatch):
+    async with opened(tmp_path, files) as notes:
+        one = await notes.call("save", title="One", text="one\n", file=sent(PNG))
+        undo = {"action": "undo", "id": one["id"], "confirm": True}
+        with monkeypatch.context() as patch:
+            patch.setattr(notes.harness.app.library, "settle_files", None)  # it ends there
+            assert (await notes.call("manage", **undo))["category"] == "INTERNAL"
+        assert "plan" not in await notes.text(one["id"])
+        await notes.call("save", id=one["id"], file=sent(OTHER, "other.png"))
+        rows = notes.harness.app.cache.sync_state.kept_files()
+        assert [row.discarded for row in sorted(rows, key=lambda row: "plan" not in row.id)] == [
+            True,
+            False,
+        ]
+        assert "plan.png" not in notes.files()
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])
@@ -342,9 +361,16 @@ async def test_an_undo_says_that_a_person_has_removed_the_file(tmp_path, rules):
         await notes.call("save", id="Note.md", file=sent(PNG))
         (place,) = notes.folder.glob("*.png")
         place.unlink()
-        undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        undone = await notes.call("manage", **undo)
         gone = "is shown here no more" if rules else "was gone already"
         assert undone["note"].endswith(f"Its file {gone}.")
+        await notes.call("save", id="Note.md", file=sent(OTHER))
+        (place,) = notes.folder.glob("*.png")
+        await notes.call("save", title="Two", text=f"![[{place.name}]]")
+        place.unlink()
+        said = (await notes.call("manage", **undo))["note"]
+        assert ("was gone already" in said, "Its file stays" in said) == (not rules, bool(rules))
 
 
 async def test_a_file_that_was_changed_since_stays(tmp_path):
@@ -790,33 +816,54 @@ async def test_a_file_that_moved_with_its_folder_is_still_the_one_that_was_kept(
         assert [one.id for one in rows.kept_files()] == ["Old/plan.png"]
 
 
-async def test_the_local_notebook_has_bounds(tmp_path, monkeypatch):
+async def test_the_local_notebook_has_bounds(tmp_path):
     async with opened(tmp_path) as notes:
-        note = (await notes.call("save", title="A", text="a\n", file=sent(PNG)))["id"]
-        monkeypatch.setattr(local_files, "LARGEST_NOTE", len(PNG) + 1)
-        refused = await notes.call("save", id=note, file=sent(OTHER, "other.png"))
-        assert (refused["subcategory"], bool(refused["resolution_hint"])) == ("too_large", True)
-        monkeypatch.setattr(local_files, "LARGEST_NOTEBOOK", len(PNG) + 1)
+        made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
+        note, database = made["id"], notes.harness.app.cache.database
+
+        def fill(note_id, size, discarded=None):
+            """A file of so many bytes, of which none are there."""
+            with database.join_or_begin():
+                row = (note_id, "big", "text/plain", f"{note_id:0>64}", size, 1.0, discarded)
+                database.run(
+                    "INSERT OR REPLACE INTO notebook_files VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                )
+
+        async def refusal(**arguments):
+            answer = await notes.call("save", file=sent(OTHER, "other.png"), **arguments)
+            assert (answer["subcategory"], bool(answer["resolution_hint"])) == ("too_large", True)
+            return answer["message"]
+
+        fill(note, local_files.LARGEST_NOTE - len(PNG) - len(OTHER) + 1)
+        assert "100 MiB" in await refusal(id=note)
+        fill(note, 0)
+        fill("beside", local_files.LARGEST_NOTEBOOK - len(PNG) - len(OTHER) + 1)
+        message = await refusal(title="C", text="c\n")
+        assert "The note was made" in message
+        assert "1024 MiB" in message
         same = await notes.call("save", title="B", text="b\n", file=sent(PNG))
         assert same["files"]  # the same bytes are stored once
-        other = await notes.call("save", title="C", text="c\n", file=sent(OTHER))
-        assert other["subcategory"] == "too_large"
-        assert "The note was made" in other["message"]
-        database = notes.harness.app.cache.database
         assert database.number("SELECT count(DISTINCT digest) FROM notebook_file_parts") == 1
+        fill("beside", local_files.LARGEST_NOTEBOOK, discarded=2.0)
+        assert (await notes.call("save", id=note, file=sent(OTHER)))["files"]
+        assert database.number("SELECT count(*) FROM notebook_files WHERE note_id = 'beside'") == 0
 
 
 async def test_files_of_the_local_notebook_go_with_their_note(tmp_path):
     async with opened(tmp_path) as notes:
         made = await notes.call("save", title="A", text="a\n", file=sent(PNG))
-        note, file_id = made["id"], made["files"][0]["id"]
-        await notes.call("manage", action="trash", id=note, local_version=made["local_version"])
-        assert await notes.seen(file_id)
-        library = notes.harness.app.library
-        await library.remove(library.get(note), act=None)
+        other = await notes.call("save", title="B", text="b\n", file=sent(PNG))
         database = notes.harness.app.cache.database
-        assert database.number("SELECT count(*) FROM notebook_files") == 0
-        assert database.number("SELECT count(*) FROM notebook_file_parts") == 0
+        for one, left in ((made, 1), (other, 0)):
+            at = {"id": one["id"], "local_version": one["local_version"]}
+            await notes.call("manage", action="trash", **at)
+            assert await notes.seen(one["files"][0]["id"])
+            library = notes.harness.app.library
+            await library.remove(library.get(one["id"]), act=None)
+            assert not await notes.seen(one["files"][0]["id"])
+            assert database.number("SELECT count(*) FROM notebook_files") == left
+            parts = database.number("SELECT count(DISTINCT digest) FROM notebook_file_parts")
+            assert parts == left
 
 
 async def test_a_damaged_file_is_not_shown(tmp_path):

@@ -7,6 +7,7 @@ What comes back is checked as anything from outside.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _MEMORY = 768 * 1024 * 1024
 _BROKEN = "The file is damaged, or needs more time or memory than decoding may take."
 _TOO_MANY_PIXELS = "The picture has more pixels than are decoded here."
 _MOST_NAMED = 20
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOCKED = "The PDF opens with a password only."
 _NO_TEXT = "The PDF has no text: its pages are pictures."
 _UNREAD = "Pages that are damaged, or larger than is decoded here, could not be read:"
@@ -57,11 +59,13 @@ def decode(data: bytes, promised: str) -> Decoded:
 
 
 def _decode_text(data: bytes, kind: str) -> Decoded:
-    if b"\0" in data or len(data) > MOST_TEXT:
+    if len(data) > MOST_TEXT:
         return Decoded(kind)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError:
+        return Decoded(kind)
+    if "\0" in text:
         return Decoded(kind)
     return Decoded(kind if kind.partition("/")[0] != "image" else "text/xml", text=text)
 

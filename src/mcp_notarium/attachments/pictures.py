@@ -59,7 +59,9 @@ def shrink(
             raise TooManyPixels
         if width * height > _MOST_COMPRESSED:
             raise TooManyPixels
-        found.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
+        # A square would be wider or higher than what is made, and the file be decoded at full size.
+        larger = max(1.0, max(width, height) / LONGEST_SIDE)
+        found.draft("RGB", (max(1, int(width / larger)), max(1, int(height / larger))))
         # defence: picture-bomb-refused =False
         if found.width * found.height > MOST_PIXELS:
             raise TooManyPixels

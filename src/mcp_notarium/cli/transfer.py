@@ -164,7 +164,10 @@ async def _carry_out(
     try:
         with console.progress("Importing the notes") as report:
             transfer = app.library.transfer
-            return await import_plan.carry_out(planned, transfer, kind, report, export)
+            keeping = app.library.keeping
+            return await import_plan.carry_out(
+                planned, transfer, kind, report, export, keeping=keeping
+            )
     except NotariumError as error:
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "

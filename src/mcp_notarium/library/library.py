@@ -12,6 +12,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -56,7 +57,13 @@ from mcp_notarium.storage.property_table import FoundTask, PropertyUse
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import Replaced, Restored, find_replaced, shown_form
+from mcp_notarium.stores.extensions import (
+    Attachment,
+    Replaced,
+    Restored,
+    find_replaced,
+    shown_form,
+)
 from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
@@ -78,7 +85,6 @@ if TYPE_CHECKING:
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
         AskingStore,
-        Attachment,
         AttachmentStore,
         FolderStore,
         KeepingStore,
@@ -443,6 +449,7 @@ class Library:
                     await held.enter_async_context(lock)  # defence: one-file-at-a-time
                 except TimeoutError:
                     raise CacheBusy("Another program is adding a file to these notes.") from None
+            await self._discard_left()
             yield
 
     async def keep_file(
@@ -517,6 +524,21 @@ class Library:
             if shown != was and (shown or (undone and not one.discarded)):
                 yield one, shown
 
+    def announce_leaving(self, files: Iterable[KeptFileRow], *, leaving: bool) -> None:
+        """Remember that an undo is about to take these files, or that it takes none: whatever keeps the next file goes on with them."""
+        for one in files:
+            self._cache.sync_state.add_kept_file(replace(one, leaving=leaving), since=0.0)
+
+    async def _discard_left(self) -> None:
+        """Discard what an undo was to take that ended before it could. What a note shows stays: the undo may still be sent."""
+        for one in self._cache.sync_state.kept_files() if self.traits.keeps_files else ():
+            # defence: undo-goes-on-with-files =False
+            if one.leaving and not one.discarded:
+                try:
+                    await self._discard_kept(one)
+                except NoteNotFound:
+                    self.announce_leaving([one], leaving=False)
+
     async def settle_files(
         self, old: str, note: Note, *, undone: bool, act: Act | None
     ) -> FilesSettled:
@@ -538,6 +560,8 @@ class Library:
                     gone, stays = gone + done, stays + (not done)
                 except NoteNotFound:
                     missing, done = missing + 1, False
+                if not done:
+                    self.announce_leaving([one], leaving=False)
             followed += [one.digest] if done else []
         if act is not None:
             act.files = tuple(followed)
@@ -555,7 +579,8 @@ class Library:
             # defence: twin-shown-again foreign=discarded
             done = unsure if one.foreign else await self._discard(one.id, one.digest)
         if done:
-            self._cache.sync_state.add_kept_file(replace(one, discarded=True), since=0.0)
+            row = replace(one, discarded=True, leaving=False)
+            self._cache.sync_state.add_kept_file(row, since=0.0)
         return done
 
     async def _restore_kept(self, one: KeptFileRow) -> Restored:
@@ -565,7 +590,7 @@ class Library:
             found = await self._keeper.restore_file(one.id, one.digest)
         if found is Restored.BACK or (one.discarded and found is Restored.THERE):
             foreign = found is Restored.THERE
-            row = replace(one, discarded=False, foreign=foreign)
+            row = replace(one, discarded=False, foreign=foreign, leaving=False)
             self._cache.sync_state.add_kept_file(row, since=0.0)
         return found
 
@@ -576,9 +601,11 @@ class Library:
         ``NoteNotFound`` if it was gone before, and no rule hides notes.
         """
         # defence: shown-file-stays =False
-        if await self._is_shown(file_id):
-            return False
         unsure = self._cache.notes.visibility.rules.has_rules
+        if await self._is_shown(file_id):
+            if not unsure:
+                await self._require_there(file_id)
+            return False
         # defence: hidden-file-stays =False
         if await self._may_be_shown(file_id):
             return unsure
@@ -588,6 +615,13 @@ class Library:
             if unsure:  # only what stays would be told apart
                 return True
             raise
+
+    async def _require_there(self, file_id: str) -> None:
+        """Raise ``NoteNotFound`` if a file that was kept is gone."""
+        if self.traits.attachments:
+            await self._attaching.read_attachment(Attachment(file_id, ""), largest=0)
+        elif not await self._folders.find_files([file_id]):
+            raise NoteNotFound("There is no such file.", details={"id": file_id})
 
     async def _is_shown(self, file_id: str) -> bool:
         """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""
@@ -611,10 +645,10 @@ class Library:
         return names is None or name_key(file_id) in names
 
     async def list_files(self) -> set[str]:
-        """Return the files that are no notes, in a store with paths, but for those in closed places."""
-        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
-        # defence: closed-files-stay -closes
-        return {one for one in beside.files if not rules.closes(one)}
+        """Return the files that are no notes, in a store with paths, but for those that may not be seen."""
+        beside, sees = await self._folders.list_beside(), await self._find_sight()
+        # defence: hidden-notes-files-stay -sees
+        return {one for one in beside.files if sees(one)}
 
     async def survey_move(
         self, old: str, new: str
@@ -629,9 +663,6 @@ class Library:
         inside = note_lookup.find_in_folder(self._cache.database, old)
         found = note_links.MoveSurvey(inside)
         files = sorted(await self.list_files())
-        # defence: hidden-notes-files-stay =False
-        if self._cache.notes.visibility.rules.hides_beside_seen:
-            files = [*filter(await self._find_sight(), files)]
         steps = note_links.survey_move(
             self._cache.database,
             found,
@@ -639,6 +670,7 @@ class Library:
             new=new,
             files=files,
             canvases=await self._read_card_links(),
+            unknown_stays=self._cache.notes.visibility.rules.has_rules,
         )
         return found, files, steps
 

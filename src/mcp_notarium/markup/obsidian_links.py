@@ -264,6 +264,8 @@ class FolderMove:
     new: str
     named: Callable[[str], Sequence[str]]
     """The notes and other files whose name has a key, now."""
+    unknown_stays: bool = False
+    """What has no such name may be there all the same, and stays."""
 
     def place_then(self, path: str) -> str:
         """Return the path of a file afterwards."""
@@ -272,7 +274,10 @@ class FolderMove:
     def relink(self, target: str, source: str) -> dict[Link, tuple[str | None, str]]:
         """Return what a link must become in either form, with the path that it means; nothing if it goes on to work."""
         moving = _Moving(
-            self.place_then, lambda key: [*map(self.place_then, self.named(key))], self.named
+            self.place_then,
+            lambda key: [*map(self.place_then, self.named(key))],
+            self.named,
+            unknown_stays=self.unknown_stays,
         )
         found: dict[Link, tuple[str | None, str]] = {}
         for markdown in (False, True):
@@ -311,6 +316,8 @@ class _Moving:
     """The notes whose name has a key, now."""
     files: AbstractSet[str] = frozenset()
     """See ``find_broken``."""
+    unknown_stays: bool = False
+    """See ``FolderMove``."""
 
     def find_meant(self, target: str, source: str, *, markdown: bool) -> str:
         """Return the path that a link means now; '' if it means none."""
@@ -352,7 +359,8 @@ class _Moving:
         if folder == here.rpartition("/")[0]:
             return target
         lead = place_of(target, folder) if target.startswith(_FIXED) else place
-        if lead is not None and self.then(lead) != lead:
+        stays = self.unknown_stays and target.startswith(_FIXED)
+        if lead is not None and self.then(lead) != lead and not stays:
             return target  # what it would lead to moves as well
         if target.startswith(_FIXED):
             return _relative(posixpath.join(folder, target), here)

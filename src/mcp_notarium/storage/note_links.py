@@ -288,11 +288,15 @@ def survey_move(
     new: str,
     files: Iterable[str],
     canvases: Mapping[str, Iterable[Link]],
+    unknown_stays: bool,
 ) -> Iterator[None]:
-    """Fill ``found`` with what changes if the folder ``old`` becomes ``new``, a slice at each step."""
+    """Fill ``found`` with what changes if the folder ``old`` becomes ``new``, a slice at each step.
+
+    ``unknown_stays``: see ``FolderMove``.
+    """
     names = _Names(database, files)
     found.moved = names.put_back(database, old, new)
-    move = FolderMove(old, new, names.named)
+    move = FolderMove(old, new, names.named, unknown_stays)
     inside = f"{old}/"
     for canvas, links in canvases.items():
         for link in dict.fromkeys(links):

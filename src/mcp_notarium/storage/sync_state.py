@@ -103,6 +103,8 @@ class KeptFileRow:
     """Whether an undo has taken it."""
     foreign: bool = False
     """Whether others have put the same bytes there since."""
+    leaving: bool = False
+    """Whether an undo is about to take it, or has ended before it could."""
 
 
 class SyncState:
@@ -193,7 +195,7 @@ class SyncState:
 
     def add_kept_file(self, one: KeptFileRow, *, since: float) -> None:
         """Remember a file that a call from here has made; forget those from before ``since``."""
-        said = [one.digest, one.at, one.discarded, one.foreign]
+        said = [one.digest, one.at, one.discarded, one.foreign, one.leaving]
         with self._db.join_or_begin():
             self._db.run(_DROP_OLD_FILES, (since,))
             self.set(f"{_KEPT_FILE}{one.id}", json.dumps(said))

@@ -45,11 +45,13 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
         found, answered = await app.library.find_attachments(note, seconds=_ASKED_SECONDS)
     except StoreError:  # the note can be read all the same
         return {}
-    rows = [
-        FileRow(**_fields(one), kind=one.kind, size=one.size, lines=one.lines or None)
-        for one in found[:MOST_ROWS]
-    ]
+    rows = [make_row(one) for one in found[:MOST_ROWS]]
     return ({"files": rows} if rows else {}) | ({} if answered else {"note": _FROM_TEXT})
+
+
+def make_row(facts: Attachment) -> FileRow:
+    """Return the row of a file among those of a note."""
+    return FileRow(**_fields(facts), kind=facts.kind, size=facts.size, lines=facts.lines or None)
 
 
 def _find_page(text: str, page: int) -> int | None:

@@ -35,6 +35,7 @@ from mcp_notarium.files.import_folders import find_folders, read_file
 from mcp_notarium.threads import run_in_thread
 from mcp_notarium.tools import save
 from mcp_notarium.tools.answers import FileRow, SavedAnswer
+from mcp_notarium.tools.attachments import make_row
 from mcp_notarium.tools.note_lookup import find_note
 from mcp_notarium.tools.requests import SaveRequest
 from mcp_notarium.tools.save import Draft
@@ -199,6 +200,10 @@ async def _keep_and_link(
             await app.library.drop_file(kept, hashlib.sha256(file.data).hexdigest())
         raise
     row = FileRow(id=kept.id, kind=file.kind, size=len(file.data))
+    if (note_now := app.library.get(answer.id)) is not None:
+        shown, _ = await app.library.find_attachments(note_now)
+        facts = next((one for one in shown if one.id == kept.id), None)
+        row = row if facts is None else make_row(replace(facts, kind=row.kind, size=row.size))
     return answer.model_copy(update={"files": [row]})
 
 

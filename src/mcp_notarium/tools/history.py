@@ -19,7 +19,14 @@ from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.diff import ChangeSummary, summarize_change
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import Field, Policy
-from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
+from mcp_notarium.errors import (
+    InvalidRequest,
+    NotariumError,
+    NoteLeft,
+    NoteNotFound,
+    OutcomeUnknown,
+    VersionConflict,
+)
 from mcp_notarium.tools.answers import HistoryAnswer, ManageAnswer, VersionRow
 from mcp_notarium.tools.consent import changes_of, name_note, quote_whole, require_consent
 from mcp_notarium.tools.link_changes import with_links
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.library import FilesSettled
     from mcp_notarium.library.history import Version
+    from mcp_notarium.storage.sync_state import KeptFileRow
 
 ROWS = 10
 """Versions of one answer. Where the store keeps them, each costs a request."""
@@ -318,16 +326,25 @@ async def _save(
 ) -> ManageAnswer:
     """Save what ``draft`` makes, which sets ``goal``. Say what of that the note is not."""
     undone = status == "undone"
+    leaving: list[KeptFileRow] = []
 
     async def named() -> Draft:
         made = await draft()
-        if made.note is not None and call.act is not None:
+        if made.note is not None:
             old, new = made.note.text, made.content.text
-            files = app.library.find_following(old, new, undone=undone)
-            call.act.files = tuple(one.digest for one, _ in files)
+            files = [*app.library.find_following(old, new, undone=undone)]
+            leaving[:] = [one for one, shown in files if not shown]
+            app.library.announce_leaving(leaving, leaving=True)
+            if call.act is not None:
+                call.act.files = tuple(one.digest for one, _ in files)
         return made
 
-    made, note, saved = await carry_out(app, named, call, exact=True)
+    try:
+        made, note, saved = await carry_out(app, named, call, exact=True)
+    except NotariumError as error:
+        if not isinstance(error, OutcomeUnknown):
+            app.library.announce_leaving(leaving, leaving=False)
+        raise
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
         policy, beside = app.config.policy, goal.beside

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -397,14 +397,20 @@ async def carry_out(
     kind: StoreKind,
     report: Report,
     export: FoundExport | None = None,
+    *,
+    keeping: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> ImportResult:
-    """Write the new notes, and their files, which are in the ``export``. Raises what ends the import for more than one note; then repeat it."""
+    """Write the new notes, and their files, which are in the ``export``. Raises what ends the import for more than one note; then repeat it.
+
+    The files of a note are kept while ``keeping`` lasts: see ``Library.keeping``.
+    """
     done, total = ImportResult(), len(planned.new)
 
     async def finish(one: NewNote, error: NotariumError | None) -> None:
         written = one.written or await _count(done, one, error, transfer)
         if written and one.files and export is not None:
-            await _bring_files(done, one, transfer, export)
+            async with keeping():
+                await _bring_files(done, one, transfer, export)
         done.done += 1
         report(done.done, total)
 

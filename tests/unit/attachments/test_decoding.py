@@ -144,12 +144,17 @@ def test_a_long_pdf_is_read_as_far_as_there_is_time(monkeypatch):
             None,
         ),
         ("a.YML", b"a: 1", "application/yaml", "a: 1"),
-        ("a.txt", b"\xff\xfe", "text/plain", None),
+        ("a.txt", b"\xff\xfea\0\xe9\0", "text/plain", "a\u00e9"),
+        ("a.txt", b"\xfe\xff\0a", "text/plain", "a"),
+        ("a.txt", b"a\0b\0", "text/plain", None),
+        ("a.txt", b"\xff\xfea\0\0\0", "text/plain", None),
+        ("a.txt", b"\xff\xfea", "text/plain", None),
+        ("a.txt", b"\xff\xff", "text/plain", None),
         ("fake.png", b"not a picture \0", "application/octet-stream", None),
         ("fake.pdf", b"no PDF \0", "application/octet-stream", None),
     ],
 )
-def test_other_files_are_text_if_they_are_utf8(name, data, kind, text):
+def test_other_files_are_text_if_they_are_utf8_or_marked_as_utf16(name, data, kind, text):
     found = decode(data, kind_of_name(name))
     assert (found.text, found.kind) == (text, kind)
     assert kind_of_name(f"x{any_ending_of(kind)}") == kind
@@ -377,6 +382,19 @@ def test_a_picture_costs_little(record_property):
     floor = time.process_time()
     zlib.compress(data * 4, 9)
     assert seconds < max(1.0, 20 * (time.process_time() - floor))
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the kernel tells the most memory since a moment"
+)
+@pytest.mark.parametrize("size", [(4000, 3000), (3000, 4000)])
+def test_a_photo_is_not_decoded_at_its_full_size(size):
+    data, status = photo(size), Path("/proc/self/status")
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident()
+    assert pictures.shrink(data, "image/jpeg")[2] == size
+    most = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    assert int(most.split()[1]) * 1024 - before < 40_000_000
 
 
 def test_where_no_process_is_copied_the_same_is_shown_and_refused(monkeypatch):

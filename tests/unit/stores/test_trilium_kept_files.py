@@ -10,6 +10,8 @@ import pytest
 
 from mcp_notarium.errors import NotariumError, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.stores.extensions import Restored
+from mcp_notarium.stores.trilium.attachments import with_held
+from mcp_notarium.stores.trilium.revisions import attachment
 from notarium_devtools.trilium import TriliumSimulator
 from support.journal_entries import make_write
 from support.trilium_client import open_trilium
@@ -150,3 +152,14 @@ async def test_only_the_own_file_with_these_bytes_goes(sim, store):
     assert await store.restore_file(kept.id, digest) is Restored.LOST
     assert theirs.id in sim.document.attachments
     assert store.marks_of(kept.id)[0] in kept.link
+
+
+async def test_files_of_another_note_are_not_listed(sim, store):
+    sim.document.attach("Other0000001", "file", "text/plain", "secret.txt", b"x")
+    mine = sim.document.attach(ID, "file", "application/pdf", "a.pdf", b"%PDF")
+    revision = await store.get(ID)
+    told = [one.id for one in await store.ask_attachments(revision, seconds=5)]
+    assert told == [f"{ID}/{mine.id}"]
+    # A proxy may answer with what it has kept of another address.
+    rows = [one | {"ownerId": "Other0000001"} for one in sim.etapi.parts.attachments_of(ID)]
+    assert with_held(revision, [attachment(one) for one in rows]) == []
