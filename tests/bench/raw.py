@@ -13,7 +13,7 @@ from mcp_notarium.search.fts_expression import build_match
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.query import Word
 from mcp_notarium.search.ranking import MOST_RANKED
-from mcp_notarium.search.sql_builder import Statement, build, build_newest
+from mcp_notarium.search.sql_builder import Statement, build, build_newest, order_of, wide_rows
 from mcp_notarium.storage.database_opener import PAGE_CACHE
 from mcp_notarium.storage.note_rows import BATCH
 from mcp_notarium.storage.schema import STATEMENTS
@@ -35,7 +35,8 @@ def listing(query: str | None, *, page: int = 1) -> Request:
     statements = build(asked, limit=_LIMIT, offset=offset)
     unranked = statements.rows
     if isinstance(asked.terms, Word) and (expression := build_match(asked.terms)):
-        unranked, _ = build_newest(asked, expression, (), without=(), limit=_LIMIT, offset=offset)
+        found, _ = build_newest(asked, expression, (), without=(), limit=_LIMIT, offset=offset)
+        unranked = wide_rows(found, order_of(asked))
     return {
         "rows": _sent(statements.rows),
         "unranked": _sent(unranked),

@@ -32,27 +32,42 @@ _NO_ORDINARY_JOINER = (
 _NO_ORDINARY_COLOUR = f"(?!(?<=[{_PICTURES}][\ufe0e\ufe0f])|(?<=[0-9#*]\ufe0f)\u20e3)"
 
 _NO_CHARACTERS = "".join(
-    chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF)
+    chr(plane << 16 | last) for plane in range(1, 17) for last in (0xFFFE, 0xFFFF)
 )
-"""The last two code points of each plane."""
+"""The last two code points of each plane but the first."""
 
-_CONTROL_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
+_NO_LINE_END = r"(?!(?<=\r)\n)"
+_CONTROL_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]" + _NO_LINE_END)
+
+_IN_FIRST_PLANE = {
+    "control": "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff",
+    "bidi": "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069",
+    "zero_width": "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2065"
+    "\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb",
+    "variation": "\u180b-\u180d\u180f\ufe00-\ufe0f",
+}
+_BEYOND = {
+    "control": _NO_CHARACTERS,
+    "zero_width": "\U00016fe4\U0001d159\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
+    "variation": "\U000e0100-\U000e01ef",
+    "tag": "\U000e0000-\U000e007f",
+}
+_BEHIND = {
+    "control": _NO_LINE_END,
+    "zero_width": _NO_ORDINARY_JOINER,
+    "variation": _NO_ORDINARY_COLOUR,
+}
+_SUSPECT = re.compile(
+    f"[{''.join(_IN_FIRST_PLANE.values())}\U00013430-\U0001d17a\U0001fffe-\U0010ffff]"
+)
+"""All of them and more: a set with few ranges beyond the first plane is searched fast."""
 
 KINDS: Final[dict[str, re.Pattern[str]]] = {
-    "control": re.compile(
-        f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef{_NO_CHARACTERS}]|\r(?!\n)"
-    ),
-    "bidi": re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"),
-    "zero_width": re.compile(
-        "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2065"
-        "\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U00016fe4\U0001d159\U00013430-\U0001343f"
-        "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff]"
-        + _NO_ORDINARY_JOINER
-    ),
-    "variation": re.compile(
-        "[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]" + _NO_ORDINARY_COLOUR
-    ),
-    "tag": re.compile("[\U000e0000-\U000e007f]"),
+    kind: re.compile(
+        f"[{_IN_FIRST_PLANE.get(kind, '')}{_BEYOND.get(kind, '')}]{_BEHIND.get(kind, '')}"
+    )
+    for kind in ("control", "bidi", "zero_width", "variation", "tag")
 }
 """The kinds, in the order they are reported. Each pattern matches one character."""
 
@@ -117,9 +132,11 @@ def find_invisible(text: str, *, first_line: int = 1) -> tuple[InvisibleCharacte
 
 def find_invisible_kinds(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the kinds that occur in any of the texts, each once."""
-    found = {kind for text in texts for kind, pattern in _patterns(text) if pattern.search(text)}
-    return tuple(kind for kind in KINDS if kind in found)
+    text = " ".join(texts)
+    return tuple(kind for kind, pattern in _patterns(text) if pattern.search(text))
 
 
 def _patterns(text: str) -> Iterable[tuple[str, re.Pattern[str]]]:
-    return (("control", _CONTROL_ASCII),) if text.isascii() else KINDS.items()
+    if text.isascii():
+        return (("control", _CONTROL_ASCII),)
+    return KINDS.items() if _SUSPECT.search(text) else ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -311,16 +310,17 @@ _ASKED = ("id", "uuid", "noteId", "path")
 
 def notes_in(value: dict[str, Any] | None) -> tuple[str, ...]:
     """Return the ids of the notes that an answer is about or shows, each once."""
-    found: list[str] = []
-    for part in _rows(value or {}):
-        ids = (part.get(name) for name in ("id", "uuid", "conflict_copy_id"))
-        found += (each for each in ids if isinstance(each, str))
-    return tuple(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    _collect_ids(value or {}, found)
+    return tuple(found)
 
 
-def _rows(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield value
+def _collect_ids(value: dict[str, Any], found: dict[str, None]) -> None:
+    for name in ("id", "uuid", "conflict_copy_id"):
+        if isinstance(one := value.get(name), str):
+            found[one] = None
     for part in value.values():
-        for row in part if isinstance(part, list) else ():
-            if isinstance(row, dict):
-                yield from _rows(row)
+        if isinstance(part, list):
+            for row in part:
+                if isinstance(row, dict):
+                    _collect_ids(row, found)

@@ -53,6 +53,7 @@ from mcp_notarium.tools.untrusted_text import (
     is_foreign,
     mark_plain,
     names_notes,
+    write_json,
 )
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
     # defence: names-are-bounded -names_notes
     if isinstance(answer, FromNotes) or names_notes(value):
         value = _marked(value)
-    text = _json(value)
+    text = write_json(value)
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -264,9 +265,9 @@ def success(answer: BaseModel, names: ToolNames) -> CallResult:
 
 def _repeats_ids(answer: PlainAnswer) -> bool:
     """Tell whether a plain answer shows an id that may say something."""
-    shown = answer.text + ("" if answer.value is None else _json(answer.value))
+    shown = answer.text + ("" if answer.value is None else write_json(answer.value))
     foreign = filter(is_foreign, answer.notes)
-    return any(one in shown or _json(one)[1:-1] in shown for one in foreign)
+    return any(one in shown or write_json(one)[1:-1] in shown for one in foreign)
 
 
 def _marked(value: Json) -> Json:
@@ -284,7 +285,7 @@ def failure(error: NotariumError, names: ToolNames) -> CallResult:
             value[said] = names.in_text(value[said])
     if error.tells_text or names_notes(value):  # defence: refusals-are-bounded -names_notes
         value = add_boundaries(value)
-    text = replace_surrogates(_json(value))
+    text = replace_surrogates(write_json(value))
     tells_names = error.tells_text or QUOTE in value["message"]
     return CallResult(text, len(text.encode()), is_error=True, tells_names=tells_names)
 
@@ -310,10 +311,6 @@ def as_protocol_error(answer: CallResult, code: int, *, sign: str) -> CallResult
     value["message"] = said + more
     alone = enclose(said, value) if answer.tells_names else said
     return CallResult(alone + more, answer.size, value, is_error=True, error_code=code)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def report_unexpected(error: BaseException, *, while_doing: str) -> NotariumError:

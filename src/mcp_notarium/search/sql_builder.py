@@ -102,7 +102,8 @@ def build(query: Query, *, limit: int, offset: int = 0) -> Statements:
     narrow = [_clause(condition, query) for condition in conditions]
     if expression is None:
         few = any(map(_is_narrow, conditions))
-        rows = _listing(query, narrow, limit, offset, few=few)
+        found = _listing(query, narrow, few=few)
+        rows = _page(found, order_of(query), limit, offset)
         return Statements(rows, _listing_count(query, narrow))
     expression = in_scope(query, expression)
     return Statements(
@@ -128,7 +129,7 @@ def build_newest(
     limit: int,
     offset: int,
 ) -> tuple[Statement, Statement]:
-    """Build what lists the notes that an expression finds by the sort alone, ``without`` some, and counts all of them."""
+    """Build what lists the notes (pk) that an expression finds by the sort alone, ``without`` some, and counts all of them."""
     conditions = sorted(_conditions(query, strict), key=_reads_text)
     narrow = [_clause(condition, query) for condition in conditions]
     few = any(map(_is_narrow, conditions))
@@ -136,8 +137,9 @@ def build_newest(
     found = [Statement(MATCHED, (expression,)), *narrow]
     if without:
         found.append(Statement(f"m.pk NOT IN ({', '.join('?' * len(without))})", tuple(without)))
+    listed = _listing(query, found, few=few)
     return (
-        _listing(query, found, limit, offset, few=few),
+        _cut(listed, order_of(query), limit, offset),
         count_of(query, expression, narrow),
     )
 
@@ -312,10 +314,8 @@ def _has_created(query: Query) -> bool:
     return (query.created_before, query.created_after) != (None, None)
 
 
-def _listing(
-    query: Query, narrow: Sequence[Statement], limit: int, offset: int, *, few: bool
-) -> Statement:
-    """Select a page in the order of the query; SQLite merges both sides of the trash."""
+def _listing(query: Query, narrow: Sequence[Statement], *, few: bool) -> Statement:
+    """Select what is sorted by the order of the query; SQLite merges both sides of the trash."""
     sides: list[tuple[int, ...]] = [(trash,) for trash in _TRASH[query.trash]]
     index = IN_ORDER[query.sort_by]
     if few or (_has_dates(query) and (index == "notes_created" or _has_created(query))):
@@ -324,8 +324,7 @@ def _listing(
     columns = f"m.pk AS pk, m.{SORTS[query.sort_by]} AS sorted"
     notes = Statement(f"notes AS m INDEXED BY {index}")
     walks = [select(columns, [notes, *_metadata(query, side), *narrow]) for side in sides]
-    page = Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
-    return _page(page, order_of(query), limit, offset)
+    return Statement(" UNION ALL ".join(walk.sql for walk in walks), _parameters(walks))
 
 
 def _rank(
@@ -359,13 +358,23 @@ def select(columns: str, parts: Sequence[Statement]) -> Statement:
 
 def _page(found: Statement, order: str, limit: int, offset: int) -> Statement:
     """Select the wide rows of one page of what was found: ``pk``, ``sorted``, perhaps ``rank``."""
+    return wide_rows(_cut(found, order, limit, offset), order)
+
+
+def _cut(found: Statement, order: str, limit: int, offset: int) -> Statement:
+    sql = f"{found.sql} ORDER BY {order} LIMIT ? OFFSET ?"
+    return Statement(sql, (*found.parameters, limit, offset))
+
+
+def wide_rows(page: Statement, order: str) -> Statement:
+    """Select the wide rows of a page in its order."""
     sql = (
-        f"WITH page AS MATERIALIZED ({found.sql} ORDER BY {order} LIMIT ? OFFSET ?) "  # noqa: S608 - constants only
+        f"WITH page AS MATERIALIZED ({page.sql}) "  # noqa: S608 - constants only
         "SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, "
         "n.properties, n.pk AS pk "
         f"FROM page CROSS JOIN notes AS n ON n.pk = page.pk ORDER BY {order}"
     )
-    return Statement(sql, (*found.parameters, limit, offset))
+    return Statement(sql, page.parameters)
 
 
 def _parameters(parts: Iterable[Statement]) -> tuple[Parameter, ...]:

@@ -257,6 +257,8 @@ class SearchIndex:
         notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
         lacking = [
             replace(note, lacks=hit.lacks, by_meaning=hit.by_meaning)
+            if hit.lacks or hit.by_meaning
+            else note
             for note, (hit, _) in zip(notes, found, strict=True)
         ]
         by_words = hits.total - hits.near

@@ -227,7 +227,7 @@ def _newest(
     left, after = limit - len(pks), max(0, offset - len(first))
     rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
     found = database.rows(rows.sql, rows.parameters) if left else []
-    hits = [Hit(pk, lacks) for pk in (*pks, *(row[-1] for row in found))]
+    hits = [Hit(pk, lacks) for pk in (*pks, *(row[0] for row in found))]
     return Hits(hits, total, 0 if lacks else total, limit, unknown=lacks)
 
 

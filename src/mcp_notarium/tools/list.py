@@ -179,7 +179,7 @@ def _rows(app: App, query: Query, notes: Sequence[Summary]) -> list[ListItem]:
         if found:
             more["tasks"] = [TaskRow(**asdict(one)) for one in found[:MOST_TASKS]]
             more["more_tasks"] = len(found) > MOST_TASKS or None
-        rows.append(row.model_copy(update=more))
+        rows.append(row.model_copy(update=more) if more else row)
     return rows
 
 
@@ -202,6 +202,8 @@ def _row(summary: Summary, policy: Policy) -> ListItem:
 
 def _marks(properties: Properties) -> dict[str, Any] | None:
     """Return the marks that are set; None if there are none."""
+    if not properties:
+        return None
     return dict.fromkeys((name for name in MARKS if properties.get(name) is True), True) or None
 
 

@@ -12,10 +12,13 @@ name within words of ours stands between quotation marks, which :func:`mcp_notar
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from mcp_notarium.domain.characters import find_invisible, find_invisible_kinds
 
@@ -34,6 +37,8 @@ OURS: Final = frozenset({
 })  # fmt: skip
 """Fields with words of ours, in every answer and error: values of settings, states, sentences."""
 _BYTES = 8
+_ESCAPED = re.compile(r"\\[bfru]")
+"""Begins what JSON writes for a control character, but for tabs and line feeds."""
 _SAYS_NOTHING = re.compile(r"[0-9a-f-]{0,64}")
 """Ids of our own making, and dates. Few words can be written so (``dead-decade-face``), and none that ask for anything."""
 
@@ -45,10 +50,18 @@ def draw_boundary() -> str:
 
 def boundary_for(value: Any, *, draw: Callable[[], str] = draw_boundary) -> str:
     """Return a boundary that does not occur in a JSON value."""
-    boundary = draw()
-    while any(boundary in text for text in _texts(value)):  # defence: boundary-drawn-again
+    text, boundary = write_json(value), draw()
+    while write_json(boundary)[1:-1] in text:  # defence: boundary-drawn-again
         boundary = draw()
     return boundary
+
+
+def write_json(value: object) -> str:
+    """Return a value as JSON; a lone surrogate stays one. A tenth of the time of ``json.dumps``."""
+    try:
+        return to_json(value).decode()
+    except ValueError:  # a lone surrogate, or very deep
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def add_boundaries(
@@ -93,6 +106,10 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
 
     ``findings`` stands before the text, so that it is read first.
     """
+    return _add_findings(value) if _may_hide(value) else value
+
+
+def _add_findings(value: dict[str, Any]) -> dict[str, Any]:
     if "history" in value:
         return value | {"history": [_row(row) for row in value["history"]]}
     if isinstance(value.get("content"), list):
@@ -105,9 +122,15 @@ def add_findings(value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(value.get("properties"), list):
         return value | {"properties": [_row(row) for row in value["properties"]]}
     if isinstance(value.get("notes"), list):
-        return value | {"notes": [add_findings(one) for one in value["notes"]]}
+        return value | {"notes": [_add_findings(one) for one in value["notes"]]}
     findings = [*value.get("findings", ()), *_findings(value)]
     return {"findings": None} | value | {"findings": findings} if findings else value
+
+
+def _may_hide(value: dict[str, Any]) -> bool:
+    """Tell whether a text in a JSON value may have invisible characters; most answers have none in all texts together."""
+    text = write_json(value)
+    return _ESCAPED.search(text) is not None or bool(find_invisible_kinds([text]))
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
