@@ -402,7 +402,7 @@ class Oracle:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
         held = server.contents()
-        if len(seen) < len(store):  # a copy of a note that is hidden since is hidden with it
+        if rules.has_rules:  # a copy of a note that is hidden since is hidden with it
             seen = {
                 one: content for one, content in seen.items() if one in held or not is_copy(content)
             }

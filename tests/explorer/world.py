@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from explorer.choices import KILL, Chooser
+from explorer.choices import KILL, STARTS_AGAIN, Chooser
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
@@ -365,7 +365,9 @@ class World:
                 self._restart(server)
             elif server.ended and server.name not in self._ended:
                 self._ended.add(server.name)
-                self.loop.expect(f"{server.name} starts again", lambda one=server: self._again(one))
+                self.loop.expect(
+                    f"{server.name}{STARTS_AGAIN}", lambda one=server: self._again(one)
+                )
 
     def _take_away(self) -> bool:
         """Drop what belonged to processes that have ended; tell whether any has."""
