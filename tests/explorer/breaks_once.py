@@ -242,7 +242,9 @@ RARE: dict[str, Break] = {
         "trilium over http, parts", _kept_by_each, ("is not what it was made",)
     ),
     "tags that a repeated write has cost a note stay away": Break(
-        "simplenote over http, apart", _lacking_tags_not_looked_for, ("tag that was renamed",)
+        "simplenote over http, apart",
+        _lacking_tags_not_looked_for,
+        ("tag that was renamed", "tags lost"),
     ),
     "a note of Trilium is gone after one answer": Break(
         "trilium over http", _gone_after_one_answer, ("removed for good",)

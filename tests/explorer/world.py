@@ -653,6 +653,8 @@ class World:
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id") or asked
+        if note_id in self.oracle.renumbered:
+            self.oracle.forgive(word)
         if (answer.ok or unknown) and isinstance(note_id, str):
             key = (server.name, note_id)
             earlier = self.oracle.last.pop(key, [])  # the newest one is the last
