@@ -286,6 +286,7 @@ class World:
             self._away = server.name
             self.note(f"{server.name} ends for good")
             server.process.kill()
+            self._take_away()  # no step has ended it, which would do that
 
     def heal(self) -> None:
         """Let nothing go wrong any more, and wait until all agree."""
