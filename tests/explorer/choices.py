@@ -48,7 +48,7 @@ class Rates:
             kills=draws.choice((0.0, 0.01, 0.03, 0.05)),
             late=draws.choice((0.0, 0.0, 0.05)),
             away=draws.choice((0.0, 0.5)),
-            others=draws.choice((0.0, 0.1, 0.4)),
+            others=draws.choice((0.0, 0.1, 0.3, 0.5)),
         )
 
 

@@ -50,7 +50,7 @@ class Swarm:
         self._seed = seed
         self._is_any = draws.random() < 1 / len(_SHARES)
         self._share_of_options = draws.choice(_SHARES_OF_OPTIONS)
-        self._neighbours = draws.choice(_NEIGHBOURS) if draws.random() < 0.5 else 0
+        self._neighbours = draws.choice(_NEIGHBOURS) if draws.random() < 1 / 3 else 0
         self._factors: dict[str, float] = {}
 
     def rate(self, label: str, rate: float) -> float:

@@ -53,7 +53,7 @@ _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
 _BETWEEN = 2
-_ONCE_MORE = 0.5
+_ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
