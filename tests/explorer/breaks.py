@@ -218,7 +218,7 @@ BREAKS: dict[str, Break] = {
         "simplenote", _outcome_not_recorded, ("audit chain",)
     ),
     "a repeated write has another write_id": Break(
-        "simplenote", _other_write_id, ("doubled", "journal", "the store")
+        "simplenote", _other_write_id, ("doubled", "journal", "the store", "nobody planned")
     ),
     "a creation that arrived is made again": Break(
         "example",
@@ -247,7 +247,7 @@ BREAKS: dict[str, Break] = {
         ("lost", "the store"),
     ),
     "a removal is read as a text": Break(
-        "memento", _removal_read_as_text, ("nobody planned", "journal")
+        "memento", _removal_read_as_text, ("nobody planned", "journal", "the store")
     ),
     "an entry goes before its answer is stored": Break(
         "trilium", _half_a_transaction, ("lost", "the store", "version")
