@@ -227,7 +227,9 @@ BREAKS: dict[str, Break] = {
     ),
     "hidden notes are shown": Break("simplenote, hidden", _nothing_hidden, ("hidden",)),
     "news is not flushed": Break("trilium", _news_not_flushed, ("version",)),
-    "undo takes back what somebody else did": Break("simplenote", _undo_of_anybody, ("lost",)),
+    "undo takes back what somebody else did": Break(
+        "simplenote", _undo_of_anybody, ("lost", "names who has not written")
+    ),
     "what was removed stays": Break("simplenote", _tombstones_passed_over, ("the store",)),
     "the cursor moves before what it covers": Break("simplenote", _cursor_first, ("the store",)),
     "nothing is replayed": Break("trilium", _nothing_replayed, ("journal", "the store")),
