@@ -218,7 +218,7 @@ BREAKS: dict[str, Break] = {
         "simplenote", _outcome_not_recorded, ("audit chain",)
     ),
     "a repeated write has another write_id": Break(
-        "simplenote", _other_write_id, ("doubled", "journal", "the store")
+        "simplenote", _other_write_id, ("doubled", "journal", "the store", "nobody planned")
     ),
     "a creation that arrived is made again": Break(
         "example",
@@ -227,7 +227,9 @@ BREAKS: dict[str, Break] = {
     ),
     "hidden notes are shown": Break("simplenote, hidden", _nothing_hidden, ("hidden",)),
     "news is not flushed": Break("trilium", _news_not_flushed, ("version",)),
-    "undo takes back what somebody else did": Break("simplenote", _undo_of_anybody, ("lost",)),
+    "undo takes back what somebody else did": Break(
+        "simplenote", _undo_of_anybody, ("lost", "names who has not written")
+    ),
     "what was removed stays": Break("simplenote", _tombstones_passed_over, ("the store",)),
     "the cursor moves before what it covers": Break("simplenote", _cursor_first, ("the store",)),
     "nothing is replayed": Break("trilium", _nothing_replayed, ("journal", "the store")),
@@ -247,7 +249,7 @@ BREAKS: dict[str, Break] = {
         ("lost", "the store"),
     ),
     "a removal is read as a text": Break(
-        "memento", _removal_read_as_text, ("nobody planned", "journal")
+        "memento", _removal_read_as_text, ("nobody planned", "journal", "the store")
     ),
     "an entry goes before its answer is stored": Break(
         "trilium", _half_a_transaction, ("lost", "the store", "version")

@@ -143,7 +143,7 @@ BREAKS: dict[str, Break] = {
     "the key file is not flushed": (
         "simplenote, key changes",
         _key_file_not_flushed,
-        ("cannot open", "opens nothing", "the account"),
+        ("cannot open", "opens nothing", "the account", "audit chain"),
     ),
     "the journal is not copied": ("trilium, key changes", _journal_not_copied, ("lost",)),
     "the audit chain is not carried on": (

@@ -184,7 +184,7 @@ BREAKS: dict[str, Break] = {
         ("lost", "undo"),
     ),
     "a save in the notebook is not flushed": Break(
-        "local files", _local_not_flushed, ("lost", "chain")
+        "local files", _local_not_flushed, ("lost", "chain", "version")
     ),
     "the notebook tells of no removal": Break(
         "local files",

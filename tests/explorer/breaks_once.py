@@ -226,6 +226,9 @@ BREAKS: dict[str, Break] = {
     "a note that was made again counts as removed": Break(
         "simplenote over http", _made_again_is_removed, ("the store", "lost", "version")
     ),
+    "a write has no end when its note was made again": Break(
+        "simplenote over http, apart", _another_note_is_a_contradiction, ("the store",)
+    ),
     "the outcome is recorded after the answer": Break(
         "simplenote", _outcome_after_the_answer, ("audit chain",)
     ),
@@ -248,16 +251,15 @@ RARE: dict[str, Break] = {
         "trilium over http, parts", _kept_by_each, ("is not what it was made",)
     ),
     "tags that a repeated write has cost a note stay away": Break(
-        "simplenote over http, apart", _lacking_tags_not_looked_for, ("tag that was renamed",)
+        "simplenote over http, apart",
+        _lacking_tags_not_looked_for,
+        ("tag that was renamed", "tags lost"),
     ),
     "a note of Trilium is gone after one answer": Break(
-        "trilium over http", _gone_after_one_answer, ("removed for good",)
+        "trilium over http, removals", _gone_after_one_answer, ("removed for good",)
     ),
     "a write that was done and undone has no end": Break(
         "simplenote over http, apart", _repeated_over_the_base_of_now, ("journal",)
-    ),
-    "a write has no end when its note was made again": Break(
-        "simplenote over http, apart", _another_note_is_a_contradiction, ("the store",)
     ),
     "tags below lines that another program writes are dropped": Break(
         "vault files", _tags_below_lines_dropped, ("lost",)

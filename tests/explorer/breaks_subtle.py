@@ -83,7 +83,7 @@ BREAKS: dict[str, Break] = {
         "simplenote", _no_end_after_an_error, ("audit chain",)
     ),
     "a late save is merged from what is there now": Break(
-        "simplenote", _merged_from_what_is_there_now, ("lost",)
+        "simplenote", _merged_from_what_is_there_now, ("lost", "names who has not written")
     ),
 }
 """By what is broken."""

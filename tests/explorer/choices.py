@@ -20,6 +20,10 @@ SECONDS = (0.4, 3.0, 40.0, 400.0)
 """Seconds that an event may be late: within a poll, beyond it, beyond a lease, beyond a pause."""
 
 
+STARTS_AGAIN = " starts again"
+"""Ends the label of an event in which a server starts that has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Hold how often a choice is not calm; a run draws one for each kind, so that kinds come alone as well."""
@@ -29,6 +33,8 @@ class Rates:
     faults: float
     kills: float
     late: float
+    away: float
+    """How often a server that has ended starts late."""
     others: float
     """How often another device acts in the middle of something."""
 
@@ -39,9 +45,10 @@ class Rates:
             order=draws.choice((0.0, 0.1, 0.4)),
             steps=draws.choice((0.0, 0.0, 0.02, 0.2)),
             faults=draws.choice((0.0, 0.02, 0.1, 0.3)),
-            kills=draws.choice((0.0, 0.01, 0.03)),
+            kills=draws.choice((0.0, 0.01, 0.03, 0.05)),
             late=draws.choice((0.0, 0.0, 0.05)),
-            others=draws.choice((0.0, 0.1, 0.4)),
+            away=draws.choice((0.0, 0.5)),
+            others=draws.choice((0.0, 0.1, 0.3, 0.5)),
         )
 
 
@@ -55,7 +62,7 @@ class Chooser:
         self._draws = None if schedule is not None else random.Random(seed)
         self._given = {} if schedule is None else schedule
         self._times: Counter[str] = Counter()
-        self.rates = Rates(0, 0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
+        self.rates = Rates(0, 0, 0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
         self._swarm = None if self._draws is None else Swarm(seed, self._draws)
         self.made: Schedule = {}
         self.mute = False
@@ -88,9 +95,8 @@ class Chooser:
 
     def delay_event(self, label: str, *, late: bool) -> tuple[int, float]:
         """See ``Decider.delay_event``."""
-        seconds = (
-            self.choose(f"{label}: late", 1 + len(SECONDS), rate=self.rates.late) if late else 0
-        )
+        rate = self.rates.away if label.endswith(STARTS_AGAIN) else self.rates.late
+        seconds = self.choose(f"{label}: late", 1 + len(SECONDS), rate=rate) if late else 0
         if seconds:
             return 0, SECONDS[seconds - 1]
         return self.choose(f"{label}: turns", 1 + MOST_TURNS, rate=self.rates.order), 0.0

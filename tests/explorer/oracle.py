@@ -78,6 +78,8 @@ class Oracle:
     """Word to who wrote it."""
     made: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Machine and id to the texts that saves have made there, each of which stays in the history."""
+    renumbered: set[str] = field(default_factory=set)
+    """Ids of notes whose versions have numbers that others had before."""
     unmade: set[str] = field(default_factory=set)
     """Ids of notes that somebody else has removed or renamed: their histories may end."""
     alike: set[str] = field(default_factory=set)
@@ -142,6 +144,11 @@ class Oracle:
         for word in words_of(text):
             self.taken.add(word)
             self.promised.pop(word, None)
+
+    def lose_numbers(self, note_id: str) -> None:
+        """Expect nothing of a note whose store gives its numbers once more: a change of an old one is merged from another text."""
+        self.renumbered.add(note_id)
+        self.tags.dropped.add(note_id)
 
     def undone(self, client: str, note_id: str) -> None:
         """Expect what the last save of a client has added to a note no more, nor what may have arrived since."""
@@ -402,7 +409,7 @@ class Oracle:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
         held = server.contents()
-        if len(seen) < len(store):  # a copy of a note that is hidden since is hidden with it
+        if rules.has_rules:  # a copy of a note that is hidden since is hidden with it
             seen = {
                 one: content for one, content in seen.items() if one in held or not is_copy(content)
             }

@@ -145,6 +145,7 @@ class SimplenotePlace(HttpPlace):
                 make_again(note_id, word)
                 return
             before, self._made_anew = take_away(note_id), True
+            self.oracle.lose_numbers(note_id)
             while put_again(note_id, word) == before:
                 pass
 

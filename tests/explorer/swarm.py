@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
-_SHARES = (1.0, 0.5, 0.2, 0.08)
-"""Shares of the kinds of choices that a run has."""
-_SHARES_OF_OPTIONS = (1.0, 0.4, 0.2, 0.2)
-_MOST = 0.6
+_SHARES = (1.0, 0.5, 0.2, 0.1)
+"""Shares of the kinds of choices that a run has: one share of misfortunes, one of places to end at, and so on."""
+_SHARES_OF_OPTIONS = (1.0, 0.3, 0.2)
+_NEIGHBOURS = (2, 3, 4)
+"""How many options that stand side by side a run has instead: those of a list are akin."""
+_MOST = 0.5
 """How often a choice is not calm, at most, because others are left out."""
 _NAMES = re.compile(r"\b(?:[abmn]\d*|[0-9a-f]{32})\b|\d+")
 """Servers, computers, notes and numbers in a label."""
@@ -34,32 +36,45 @@ def _group(label: str) -> str:
     return _OTHERS if _OTHERS in label else _kind(label).rpartition(": ")[2]
 
 
+@lru_cache(maxsize=10_000)
+def _family(label: str) -> str:
+    """Return whose share of the kinds a choice belongs to."""
+    before, _, after = label.partition(": ")
+    return before if before == "kill" else after.rpartition(": ")[2]
+
+
 class Swarm:
     """Hold what the run of a seed leaves out."""
 
     def __init__(self, seed: str, draws: random.Random) -> None:
         self._seed = seed
-        self._share = draws.choice(_SHARES)
+        self._is_any = draws.random() < 1 / len(_SHARES)
         self._share_of_options = draws.choice(_SHARES_OF_OPTIONS)
+        self._neighbours = draws.choice(_NEIGHBOURS) if draws.random() < 1 / 3 else 0
         self._factors: dict[str, float] = {}
 
     def rate(self, label: str, rate: float) -> float:
         """Return how often a choice is not calm in this run, which is so often in all of them."""
-        if self._share == 1.0 or rate == 1.0:
+        if self._is_any or rate == 1.0:
             return rate
         factor = self._factors.get(label)
         if factor is None:
-            has = self._has(_kind(label), self._share)
-            self._factors[label] = factor = 1 / self._share if has else 0.0
+            share = _SHARES[int(self._draw(_family(label)) * len(_SHARES))]
+            has = self._draw(_kind(label)) < share
+            self._factors[label] = factor = 1 / share if has else 0.0
         return min(max(rate, _MOST), rate * factor)
 
     def options(self, label: str, names: Sequence[object]) -> Sequence[int]:
         """Return the numbers of the options, but for the calm one, that a choice has in this run: one at least."""
         every, share, group = range(1, len(names)), self._share_of_options, _group(label)
+        if self._neighbours:
+            first = int(self._draw(group) * len(every))
+            return [every[(first + at) % len(every)] for at in range(self._neighbours)]
         if share == 1.0:
             return every
-        return [at for at in every if self._has(f"{group} {names[at]}", share)] or every
+        return [at for at in every if self._draw(f"{group} {names[at]}") < share] or every
 
-    def _has(self, what: str, share: float) -> bool:
+    def _draw(self, what: str) -> float:
+        """Return a number below 1, the same whenever it is asked for."""
         hashed = blake2b(f"{self._seed} {what}".encode(), digest_size=4).digest()
-        return int.from_bytes(hashed) < share * 2**32
+        return int.from_bytes(hashed) / 2**32

@@ -40,6 +40,16 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "simplenote over http, apart",
         {"act 1 of a #1": 4, "act 1 of b #1": 2, "b1: POST note0 at 1: fails #1": 6},
     ),
+    "a tag of another save was lost, as the store had a write already that was sent again": (
+        "simplenote over http, apart",
+        {
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 8,
+            "note of a #1": 1,
+            "note of b #1": 1,
+            "b1: POST note1 at 1: fails #1": 10,
+        },
+    ),
     "a write that was done, taken back elsewhere and given a newer base never ended": (
         "simplenote over http, apart",
         {

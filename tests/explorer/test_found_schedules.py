@@ -192,6 +192,16 @@ FOUND = {
             "It has got another name meanwhile",
         ),
     ),
+    "a thread that waits in a server which ends for good": (
+        "vault files",
+        {
+            "the system tells of no changes #1": 1,
+            "act 1 of another device #1": 17,
+            "a1 is kept waiting: it lists a folder #1": 1,
+            "a server ends for good #1": 1,
+        },
+        ("a ends for good",),
+    ),
     "front matter in the copy of a note that is gone": (
         "vault files",
         {

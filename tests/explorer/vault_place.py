@@ -98,6 +98,8 @@ class SteppedVault(VaultStore):
         self._place.world.oracle.see_push(write)
         self.process.place("sends push")
         answer = await super().push(write)
+        if self._place.refuses:  # what it has written in the place of another note may stay there
+            self._place.world.oracle.perhaps_twice.update(words_of(self.elsewhere))
         self.process.place("has the answer to push")
         return answer
 

@@ -81,6 +81,7 @@ class Worker:
 
     def go_on(self) -> None:
         """Give the turn to a parked worker until it parks again or ends. Whoever calls has the turn."""
+        assert self in self._workers.parked, "nobody would give the turn back"
         self._turn.release()
         self._gives_back.acquire()
 

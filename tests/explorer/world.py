@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from explorer.choices import KILL, Chooser
+from explorer.choices import KILL, STARTS_AGAIN, Chooser
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
@@ -53,7 +53,7 @@ _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
 _BETWEEN = 2
-_ONCE_MORE = 0.5
+_ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
@@ -286,6 +286,7 @@ class World:
             self._away = server.name
             self.note(f"{server.name} ends for good")
             server.process.kill()
+            self._take_away()  # no step has ended it, which would do that
 
     def heal(self) -> None:
         """Let nothing go wrong any more, and wait until all agree."""
@@ -365,7 +366,9 @@ class World:
                 self._restart(server)
             elif server.ended and server.name not in self._ended:
                 self._ended.add(server.name)
-                self.loop.expect(f"{server.name} starts again", lambda one=server: self._again(one))
+                self.loop.expect(
+                    f"{server.name}{STARTS_AGAIN}", lambda one=server: self._again(one)
+                )
 
     def _take_away(self) -> bool:
         """Drop what belonged to processes that have ended; tell whether any has."""
@@ -651,6 +654,8 @@ class World:
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id") or asked
+        if note_id in self.oracle.renumbered:
+            self.oracle.forgive(word)
         if (answer.ok or unknown) and isinstance(note_id, str):
             key = (server.name, note_id)
             earlier = self.oracle.last.pop(key, [])  # the newest one is the last

@@ -418,7 +418,7 @@ class WriteCommit:
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 lacking = not set(tags) <= set(stored.content.tags)
                 wanted = replace(wanted, tags=tags) if lacking else wanted
-        elif not _mends(write) and answer.status is PushStatus.STORED:
+        elif not _mends(write) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
                 earlier = await self._read_between(write, between)
             if earlier is not None:

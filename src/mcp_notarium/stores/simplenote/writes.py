@@ -93,7 +93,10 @@ class NoteWrites:
             # It may have arrived over an earlier base than the one it has now.
             first = note_codec.version_of(write.first_etag or "") or base or 0
             head = await self._head_after(write, least=first + 1)
-            return _acknowledgement(head, PushStatus.REPEATED, next_version=first + 1)
+            # Our date tells that nobody has written since, so what the write met is the number before.
+            made = (head.server_version or 0) if head.modified_at == _sent(write).modified_at else 0
+            before = note_codec.etag_of(made - 1) if made > first + 1 else None
+            return _acknowledgement(head, PushStatus.REPEATED, before, next_version=first + 1)
         if reply.status == _EMPTY_CHANGE:
             head = await self._head_after(write, least=base or 0)
             alone = head.server_version == base
