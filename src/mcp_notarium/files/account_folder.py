@@ -21,7 +21,8 @@ from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.system import SYSTEM
 
-_DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
+DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
+"""The name of an encrypted database, with its generation."""
 _OURS = re.compile(
     r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies|files)\.lock$"
 )
@@ -83,6 +84,8 @@ class AccountFolder:
         """Held by whoever keeps a file in the store for a note."""
         self.copies = path / "copies"
         """The folder for copies of a database whose notes are nowhere else."""
+        self.drafts = path / "drafts"
+        """The folder for texts that a person is typing, see ``cli/draft_files``."""
 
     def database(self, generation: str) -> Path:
         """Return the path of one generation's encrypted database; no other WAL can ever meet it."""
@@ -96,7 +99,7 @@ class AccountFolder:
         """List the generations whose database files exist."""
         if not self.path.is_dir():
             return ()
-        found = (_DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
+        found = (DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
         return tuple(sorted(match[1] for match in found if match))
 
 

@@ -138,6 +138,7 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (root / "sub" / "Plan B.md").write_text("---\ntags: [x]\n---\ntext")
     (root / "picture.png").write_bytes(b"\xff")
     (root / "link.md").symlink_to("/etc/passwd")
+    (root / "linked").symlink_to(root / "sub")
     (read,) = exports.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
@@ -225,14 +226,14 @@ def test_of_a_folder_only_files_are_read_and_all_of_them(
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "note.md").write_text("text")
     assert [one.id for one in exports.read(tmp_path)] == ["note.md"]
-    scandir = os.scandir
+    open_ = os.open
 
-    def closed(path: str) -> object:
-        if str(path).endswith("sub.md"):
+    def closed(path: str, *rest: int, **options: int) -> int:
+        if path == "sub.md":
             raise PermissionError(13, "no", path)
-        return scandir(path)
+        return open_(path, *rest, **options)
 
-    monkeypatch.setattr(os, "scandir", closed)
+    monkeypatch.setattr(os, "open", closed)
     assert "cannot be read" in refusal(tmp_path)
 
 
