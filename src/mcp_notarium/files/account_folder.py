@@ -213,7 +213,9 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
     path = folder.path.absolute()
     yield from ((parent, _check_parent) for parent in reversed(path.parents))
     yield path, _check_folder
-    yield folder.quarantine, _check_folder
+    # defence: inner-folders-checked
+    for inner in (folder.quarantine, folder.copies, folder.drafts):
+        yield inner, _check_folder
     if path.is_dir():
         ours = (entry for entry in sorted(path.iterdir()) if _OURS.match(entry.name))
         yield from ((entry, _check_file) for entry in ours)
@@ -223,11 +225,14 @@ def _check_length(path: Path) -> Problem | None:
     """Check that the longest path below the folder is one that the driver and all programs take."""
     if SYSTEM.longest_path is None:
         return None
-    most = SYSTEM.longest_path - _LONGEST_BELOW
-    if len(str(path)) <= most:  # defence: too-long-folder-refused =True
+    most, length = (
+        SYSTEM.longest_path - _LONGEST_BELOW,
+        len(str(path).encode("utf-16-le", "surrogatepass")) // 2,
+    )
+    if length <= most:  # defence: too-long-folder-refused =True
         return None
     return Problem(
-        f"the path of the cache folder has {len(str(path))} characters; {most} leave room for the files in it",
+        f"the path of the cache folder has {length} characters; {most} leave room for the files in it",
         f"Set NOTARIUM_DATA_DIR to a folder with a shorter path, such as {SYSTEM.user_folder('data', os.environ)}.",
     )
 
