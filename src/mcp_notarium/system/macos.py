@@ -89,7 +89,7 @@ class MacOS(Posix):
 
         del spare
         try:
-            call = self._function("renameatx_np", "isisu")
+            call = _declared(self._load().renameatx_np, "isisu")
         except AttributeError:
             return False
         flag = RENAME_SWAP if exchange else RENAME_EXCL
@@ -109,7 +109,7 @@ class MacOS(Posix):
         import ctypes  # noqa: PLC0415 - the same
 
         value = ctypes.create_string_buffer(_LONGEST_ATTRIBUTE)
-        call = self._function("fgetxattr", "isvnui", ctypes.c_ssize_t)
+        call = _declared(self._load().fgetxattr, "isvnui", ctypes.c_ssize_t)
         size = call(descriptor, os.fsencode(name), value, _LONGEST_ATTRIBUTE, 0, 0)
         return None if size < 0 else value.raw[:size]
 
@@ -117,7 +117,7 @@ class MacOS(Posix):
         """Use ``fsetxattr``."""
         import ctypes  # noqa: PLC0415 - the same
 
-        call = self._function("fsetxattr", "issnui")
+        call = _declared(self._load().fsetxattr, "issnui")
         if call(descriptor, os.fsencode(name), value, len(value), 0, 0) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
@@ -129,30 +129,14 @@ class MacOS(Posix):
         """
         import ctypes  # noqa: PLC0415 - the same
 
-        copy = self._function("fcopyfile", "iivu")
+        copy = _declared(self._load().fcopyfile, "iivu")
         for what in (_COPY_LIST, _COPY_ATTRIBUTES):
             copy(source, to, None, what)
         ask = ctypes.create_string_buffer(_CREATION.pack(_BITMAPS, _AT_CREATION), _CREATION.size)
         told = ctypes.create_string_buffer(_LENGTH + _TIME)
-        if self._function("fgetattrlist", "ivvnu")(source, ask, told, len(told), 0) == 0:
+        if _declared(self._load().fgetattrlist, "ivvnu")(source, ask, told, len(told), 0) == 0:
             born = told.raw[_LENGTH:]
-            self._function("fsetattrlist", "ivvnu")(to, ask, born, _TIME, 0)
-
-    def _function(self, name: str, takes: str, gives: Any = None) -> Any:
-        """Return a function of the C library. ``takes``: a letter for each argument, see ``kinds``."""
-        import ctypes  # noqa: PLC0415 - the same
-
-        kinds = {
-            "i": ctypes.c_int,
-            "u": ctypes.c_uint32,
-            "n": ctypes.c_size_t,
-            "s": ctypes.c_char_p,
-            "v": ctypes.c_void_p,
-        }
-        call = getattr(self._load(), name)
-        call.argtypes = tuple(kinds[letter] for letter in takes)
-        call.restype = gives or ctypes.c_int
-        return call
+            _declared(self._load().fsetattrlist, "ivvnu")(to, ask, born, _TIME, 0)
 
     def folder_events(self, root: Path) -> FolderEvents:
         """Use ``FSEvents`` by a library."""
@@ -163,7 +147,7 @@ class MacOS(Posix):
     def forbid_tracing(self) -> None:
         """Deny debuggers; reading another process's memory needs a right that macOS gives to few."""
         with suppress(OSError, AttributeError):
-            self._function("ptrace", "iivi")(_PT_DENY_ATTACH, 0, None, 0)
+            _declared(self._load().ptrace, "iivi")(_PT_DENY_ATTACH, 0, None, 0)
 
     def _environment(self) -> Any:
         """Ask for the list: a library has no ``environ`` of its own here."""
@@ -184,3 +168,19 @@ class MacOS(Posix):
     def user_folder(self, _what: Literal["config", "data"], environ: Mapping[str, str]) -> Path:
         """Return one folder for both, as is usual there."""
         return self.app_folder(environ) / "mcp-notarium"
+
+
+def _declared(call: Any, takes: str, gives: Any = None) -> Any:
+    """Return a function of the C library with the types of its arguments, a letter for each, and of its result."""
+    import ctypes  # noqa: PLC0415 - not before the first answer
+
+    kinds = {
+        "i": ctypes.c_int,
+        "u": ctypes.c_uint32,
+        "n": ctypes.c_size_t,
+        "s": ctypes.c_char_p,
+        "v": ctypes.c_void_p,
+    }
+    call.argtypes = tuple(kinds[letter] for letter in takes)
+    call.restype = gives or ctypes.c_int
+    return call
