@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 from mcp_notarium.system.port import Entry, FileState, System
@@ -21,6 +23,25 @@ class Common:
     flushes_fully = False
     limits_memory = False
     longest_path: int | None = None
+
+    def open_below(self: System, top: Path, path: str) -> BufferedReader:
+        """Open each folder below the open one above: what was looked at before may have become a link."""
+        *folders, name = path.split("/")
+        if ".." in folders:
+            raise FileNotFoundError(errno.ENOENT, "it leads out of the folder", path)
+        above = self.open_top(top)
+        try:
+            for folder in folders:
+                below = self.open_folder(above, folder)
+                os.close(above)
+                above = below
+            file = self.open_file(above, name)
+        finally:
+            os.close(above)
+        if not stat.S_ISREG(self.look_at_open(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "it is not a regular file", str(top / path))
+        return os.fdopen(file, "rb")
 
     def walk(
         self: System, top: Path, *, enters: Callable[[Path], bool] = lambda _folder: True

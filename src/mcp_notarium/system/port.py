@@ -40,6 +40,10 @@ class PrivateFiles(Protocol):
         """
         ...
 
+    def open_below(self, top: Path, path: str) -> BufferedReader:
+        """Open a regular file by its path below a folder, with ``/``; follow no link but ``top``. Raises ``OSError``."""
+        ...
+
     def open_private(self, path: Path, flags: int) -> int:
         """Open a file by ``os.open``'s flags, through no link; a new one is the user's alone from its first moment."""
         ...

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -442,7 +443,7 @@ def _read_folder(root: Path) -> FoundExport:
             yield note
 
     notes = _with_files([*zip(_require_size(decoded()), places, strict=True)], sizes)
-    return FoundExport(notes, lambda path: open_regular(root / path))
+    return FoundExport(notes, partial(SYSTEM.open_below, root))
 
 
 def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
@@ -465,8 +466,9 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
         if at.suffix.lower() != markdown_folder.ENDING:
             sizes[path] = entry.stat(follow_symlinks=False).st_size
             continue
-        with open_regular(at) as file:
-            data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
+        with SYSTEM.open_below(root, path) as file:
+            data = file.read(_LARGEST_FILE + 1)
+            changed = SYSTEM.look_at_open(file.fileno()).st_mtime
         left -= len(data)
         if len(data) > _LARGEST_FILE or left < 0:
             raise unreadable(f"{at.name} is too large, or the folder is")

@@ -472,6 +472,24 @@ def test_a_file_of_an_export_that_lies_is_refused_alone(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+def test_a_folder_that_becomes_a_link_before_its_files_are_read_leads_nowhere(
+    tmp_path: Path,
+) -> None:
+    for name in ("in/sub/own.png", "elsewhere/own.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / "in" / "Note.md").write_text("![[sub/own.png]]")
+    with formats.reading(tmp_path / "in") as export:
+        (file,) = export.notes[0].files
+        assert export.read_file(file) == b"mine"
+        (tmp_path / "in" / "sub").rename(tmp_path / "was")
+        (tmp_path / "in" / "sub").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(formats.UnfitFile, match="cannot be read"):
+            export.read_file(file)
+        with pytest.raises(FileNotFoundError):
+            export.open("../elsewhere/own.png")
+
+
 def test_a_note_names_no_file_outside_the_export_and_none_behind_a_link(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"secret")
