@@ -29,7 +29,7 @@ from support.local_notebook import OtherProcess, local
 from support.memento_file import MementoFile
 from support.systems import Windows, on_windows
 from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE, USER
-from support.windows_names import Refused
+from support.windows_names import Refused, upcase
 from support.windows_security import ADMINS
 
 READ, EXISTING, PAGE = 0x80000000, 3, 4096
@@ -86,8 +86,13 @@ def _run(
 
 
 def put(config: Config, text: str) -> None:
+    put_all(config, {"n": text})
+
+
+def put_all(config: Config, texts: dict[str, str]) -> None:
     with closing(open_cache(config)) as opened:
-        OtherProcess(Cache(opened.database)).put("n", text)
+        for name, text in texts.items():
+            OtherProcess(Cache(opened.database)).put(name, text)
 
 
 def text_of(config: Config, key: str = PASSPHRASE) -> str:
@@ -208,6 +213,26 @@ def test_notes_behind_a_junction_are_not_imported(
     windows.model.links[str(tmp_path / "in/junction")] = (str(tmp_path), JUNCTION)
     code, said = run("import", tmp_path / "in", "--dry-run")
     assert (code, said[:22]) == (0, "1 note in the export: ")
+
+
+HOSTILE = [
+    *("CON", "nul.txt", "COM¹", "conin$", "a:b", "a:$DATA", "x.", "x ", "..", "A", "a", "NOTE~1"),
+    *("\\\\?\\C:\\x", "C:x", "//server/share", "?*|<>", "\t", "😀" * 200, "é", "e\u0301"),
+]
+"""First lines that are no names on Windows, or names of others there."""
+
+
+def test_notes_whose_titles_are_no_names_come_back_from_an_export(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    put_all(config, {f"n{number}": f"{line}\ntext" for number, line in enumerate(HOSTILE)})
+    code, said = run("export", tmp_path / "out")
+    assert code == 0, said
+    found = [*(tmp_path / "out").iterdir()]
+    assert len({upcase(one.name) for one in found}) == len(found) == 1 + len(HOSTILE)
+    assert [one for one in found if not private_files.SYSTEM.takes_name(one.name)] == []
+    code, said = run("import", tmp_path / "out", "--dry-run")
+    assert (code, said[:24]) == (0, f"{1 + len(HOSTILE)} notes in the export: ")
 
 
 @pytest.mark.rule("scanner")

@@ -472,6 +472,17 @@ def test_a_file_of_an_export_that_lies_is_refused_alone(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("falcon.png", "falcon.png"), ("con.png", "con_.png"), ("conout$.x", "conout$_.x")],
+)
+def test_a_file_has_no_name_of_a_device_and_else_its_own(
+    tmp_path: Path, name: str, kept: str
+) -> None:
+    with formats.writing("markdown", tmp_path / "out") as export:
+        assert export.put_file(name, b"x", 1.0).path == f"files/{kept}"
+
+
 def test_a_folder_that_becomes_a_link_before_its_files_are_read_leads_nowhere(
     tmp_path: Path,
 ) -> None:
