@@ -169,6 +169,7 @@ def test_a_junction_in_the_place_of_a_folder_of_ours_is_refused(
     windows.model.links[str(config.account_dir / name)] = (str(tmp_path), JUNCTION)
     code, said = run("backup", tmp_path / "notes.backup")
     assert (code, f"`{name}` is a symbolic link" in said) == (UNSAFE, True)
+    assert f"`move {config.account_dir / name} {config.account_dir / name}.moved`" in said
 
 
 def test_doctor_looks_at_nothing_behind_a_junction(
@@ -250,6 +251,7 @@ def test_a_scanner_that_has_each_new_file_for_a_moment_hinders_no_command(
         code, said = run(*words)
         assert code == 0, said
         put(config, f"after {words[0]}")
+    assert run("export", tmp_path / "out")[0] == 0
     assert text_of(config) == "after repair"
     assert left_over(tmp_path) == []
     assert run("purge", "--yes")[0] == 0

@@ -211,7 +211,7 @@ def edit(draft: Draft) -> int:
     with _ctrl_c_for_the_editor(), _terminal_as_it_was():
         try:
             # Nothing ends the editor if this command is ended: it still has a text of the user.
-            process = subprocess.Popen([*command, str(draft.path)], **options)  # noqa: S603 - the user's own
+            process = subprocess.Popen(SYSTEM.command_line([*command, str(draft.path)]), **options)  # noqa: S603 - the user's own
             code = process.wait()
         except OSError as error:
             raise ConfigError(

@@ -461,6 +461,11 @@ class Desktop(Protocol):
         ...
 
     @property
+    def move_program(self) -> str:
+        """Return the command that moves a file, in every usual shell."""
+        ...
+
+    @property
     def editors(self) -> tuple[str, ...]:
         """Return the usual editors, the best first."""
         ...
@@ -486,6 +491,10 @@ class Desktop(Protocol):
 
     def split_command(self, words: str) -> list[str]:
         """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
+        ...
+
+    def command_line(self, words: list[str]) -> list[str] | str:
+        """Return a command as ``subprocess`` is to start it."""
         ...
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:

@@ -39,6 +39,7 @@ class Posix(Common):
     has_modes = True
     has_drives = False
     program_suffix = ""
+    move_program = "mv"
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
     pager = "less -R"
     can_pass_descriptors = True
@@ -193,6 +194,10 @@ class Posix(Common):
         import shlex  # noqa: PLC0415 - a server needs none
 
         return shlex.split(words)
+
+    def command_line(self, words: list[str]) -> list[str] | str:
+        """Return it as it is."""
+        return words
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:
         """Follow the XDG Base Directory Specification."""
