@@ -113,6 +113,18 @@ def test_a_link_planted_before_the_first_start_is_refused(tmp_path):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.attack(25)
+@pytest.mark.parametrize("name", ["quarantine", "copies", "drafts"])
+def test_a_link_in_the_place_of_a_folder_of_ours_is_refused(tmp_path, name):
+    config = made(tmp_path)
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (config.account_dir / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(config)
+    assert refused.value.verdict is Verdict.UNSAFE_PATH
+    assert f"`{name}` is a symbolic link" in str(refused.value)
+
+
 @pytest.mark.parametrize("action", ["rotate", "set aside", "verdict"])
 def test_every_other_entry_point_refuses_an_unsafe_folder_too(tmp_path, action):
     config = made(tmp_path)

@@ -16,7 +16,7 @@ from mcp_notarium.errors import IdTaken, NoteNotFound, NoteUnreadable
 from mcp_notarium.stores.vault import note_writer
 from mcp_notarium.stores.vault.store import VaultStore
 from support.journal_entries import make_write
-from support.systems import MacOS, macos, opened, put, texts
+from support.systems import OLD, MacOS, macos, opened, put, texts
 
 COMPOSED = "Müsli.md"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
@@ -34,6 +34,11 @@ def root(place: Path) -> Iterator[int]:
     folder = os.open(place / "vault", os.O_RDONLY)
     yield folder
     os.close(folder)
+
+
+def born_of(mac: MacOS, path: Path) -> str:
+    with path.open("rb") as file:
+        return mac.model.birth(file.fileno())
 
 
 def rename(store: VaultStore, old: str, title: str) -> str:
@@ -88,14 +93,27 @@ def test_a_new_note_replaces_no_file_of_another_spelling(
         assert mac.model.name(folder, name) == DECOMPOSED
 
 
-@pytest.mark.rule("exchange", "attributes")
-def test_a_save_keeps_the_tags_of_finder(mac: MacOS, tmp_path: Path) -> None:
-    put(tmp_path / "vault" / "Note.md", "base\n")
-    os.setxattr(tmp_path / "vault" / "Note.md", "user.finder-tag", b"red")
+@pytest.mark.rule("exchange", "attributes", "copied attributes", "access lists", "time of creation")
+def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Path) -> None:
+    """Its date of writing becomes today's, though: other programs look for it."""
+    path = tmp_path / "vault" / "Note.md"
+    put(path, "base\n")
+    os.setxattr(path, "user.finder-tag", b"red")
+    old, born = path.stat().st_ino, born_of(mac, path)
+    mac.model.access_lists[old] = "group:staff deny delete"
+    mac.model.attributes[old] = {"com.apple.ResourceFork": bytes(1 << 21)}
     with opened(tmp_path / "vault") as store:
         base = store._get("Note.md")
-        store._writer.push(make_write(store, base.id, replace(base.content, text="ours\n"), base))
-    assert os.getxattr(tmp_path / "vault" / "Note.md", "user.finder-tag") == b"red"
+        store._writer.push(
+            make_write(store, base.id, replace(base.content, text="ours\n" * 9999), base)
+        )
+    assert os.getxattr(path, "user.finder-tag") == b"red"
+    new = path.stat().st_ino
+    assert new != old
+    assert mac.model.access_lists[new] == "group:staff deny delete"
+    assert mac.model.attributes[new] == {"com.apple.ResourceFork": bytes(1 << 21)}
+    assert born_of(mac, path) == born
+    assert path.stat().st_mtime > OLD
 
 
 @pytest.mark.rule("no flags everywhere")

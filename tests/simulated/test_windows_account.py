@@ -29,11 +29,15 @@ from support.local_notebook import OtherProcess, local
 from support.memento_file import MementoFile
 from support.systems import Windows, on_windows
 from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE, USER
+from support.windows_names import Refused, upcase
 from support.windows_security import ADMINS
 
 READ, EXISTING, PAGE = 0x80000000, 3, 4096
 OTHER_KEY = "raw:" + "6b" * 32
-BUSY = LockedError(Verdict.BUSY, "", resolution_hint="").exit_code
+BUSY, UNSAFE = (
+    LockedError(one, "", resolution_hint="").exit_code
+    for one in (Verdict.BUSY, Verdict.UNSAFE_PATH)
+)
 Run = Callable[..., tuple[int, str]]
 
 
@@ -75,14 +79,20 @@ def _run(
     def run(*words: str | Path, key: str = PASSPHRASE) -> tuple[int, str]:
         monkeypatch.setenv("DB_ENCRYPTION_KEY", key)  # a command takes it out of the environment
         code = main.run([str(word) for word in words])
-        return code, re.sub(r"\s+", " ", capfd.readouterr().err)
+        said = capfd.readouterr()
+        return code, re.sub(r"\s+", " ", said.err + said.out)
 
     return run
 
 
 def put(config: Config, text: str) -> None:
+    put_all(config, {"n": text})
+
+
+def put_all(config: Config, texts: dict[str, str]) -> None:
     with closing(open_cache(config)) as opened:
-        OtherProcess(Cache(opened.database)).put("n", text)
+        for name, text in texts.items():
+            OtherProcess(Cache(opened.database)).put(name, text)
 
 
 def text_of(config: Config, key: str = PASSPHRASE) -> str:
@@ -132,7 +142,7 @@ def test_all_files_of_an_account_are_the_users_alone(
     assert private_files.SYSTEM.access(tmp_path, tmp_path.lstat()).others_read
 
 
-@pytest.mark.parametrize("place", ["copies", "quarantine/2026", ".n.json.0123456789ab.tmp"])
+@pytest.mark.parametrize("place", ["other", "quarantine/2026", ".n.json.0123456789ab.tmp"])
 def test_what_lies_behind_a_junction_is_no_file_of_ours(
     windows: Windows, config: Config, run: Run, tmp_path: Path, place: str
 ) -> None:
@@ -148,6 +158,50 @@ def test_what_lies_behind_a_junction_is_no_file_of_ours(
     assert run(*words)[0] == 0
     assert (elsewhere / "precious.txt").read_text(encoding="utf-8") == "mine"
     assert str(junction) not in windows.model.links
+    assert place.endswith(".tmp") or not config.account_dir.exists()
+
+
+@pytest.mark.parametrize("name", ["quarantine", "copies", "drafts"])
+def test_a_junction_in_the_place_of_a_folder_of_ours_is_refused(
+    windows: Windows, config: Config, run: Run, tmp_path: Path, name: str
+) -> None:
+    (config.account_dir / name).mkdir()
+    windows.model.links[str(config.account_dir / name)] = (str(tmp_path), JUNCTION)
+    code, said = run("backup", tmp_path / "notes.backup")
+    assert (code, f"`{name}` is a symbolic link" in said) == (UNSAFE, True)
+    assert f"`move {config.account_dir / name} {config.account_dir / name}.moved`" in said
+
+
+def test_doctor_looks_at_nothing_behind_a_junction(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    """What lies there is open to others, as Python sees it in the junction."""
+    junction, seen = config.account_dir / "other", tmp_path / "elsewhere"
+    for folder in (junction, seen):
+        folder.mkdir()
+        (folder / "theirs.txt").touch()
+        windows.model.lists[str(folder / "theirs.txt")] = f"O:{USER}(A;;FA;;;WD)"
+    windows.model.links[str(junction)] = (str(seen), JUNCTION)
+    code, said = run("doctor")
+    assert (code, "theirs.txt" in said) == (0, False)
+
+
+@pytest.mark.rule("longest path", "prefix is literal")
+def test_an_export_has_paths_that_are_longer_than_those_of_old_programs(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    to = tmp_path / ("x" * (200 - len(str(tmp_path)))) / "out"
+    to.parent.mkdir()
+    title = "long " * 20
+    put(config, f"{title}\ntext")
+    with pytest.raises(Refused):
+        windows.model.open(str(to / ("y" * 60)), READ, ALL_SHARED, EXISTING)
+    assert run("export", to)[0] == 0
+    (file,) = to.iterdir()
+    assert len(str(file)) > 259
+    assert not private_files.SYSTEM.access(to, to.lstat()).others_read
+    code, said = run("import", to, "--dry-run")
+    assert (code, said[:22]) == (0, "1 note in the export: ")
 
 
 def test_notes_behind_a_junction_are_not_imported(
@@ -160,6 +214,26 @@ def test_notes_behind_a_junction_are_not_imported(
     windows.model.links[str(tmp_path / "in/junction")] = (str(tmp_path), JUNCTION)
     code, said = run("import", tmp_path / "in", "--dry-run")
     assert (code, said[:22]) == (0, "1 note in the export: ")
+
+
+HOSTILE = [
+    *("CON", "nul.txt", "COM¹", "conin$", "a:b", "a:$DATA", "x.", "x ", "..", "A", "a", "NOTE~1"),
+    *("\\\\?\\C:\\x", "C:x", "//server/share", "?*|<>", "\t", "😀" * 200, "é", "e\u0301"),
+]
+"""First lines that are no names on Windows, or names of others there."""
+
+
+def test_notes_whose_titles_are_no_names_come_back_from_an_export(
+    windows: Windows, config: Config, run: Run, tmp_path: Path
+) -> None:
+    put_all(config, {f"n{number}": f"{line}\ntext" for number, line in enumerate(HOSTILE)})
+    code, said = run("export", tmp_path / "out")
+    assert code == 0, said
+    found = [*(tmp_path / "out").iterdir()]
+    assert len({upcase(one.name) for one in found}) == len(found) == 1 + len(HOSTILE)
+    assert [one for one in found if not private_files.SYSTEM.takes_name(one.name)] == []
+    code, said = run("import", tmp_path / "out", "--dry-run")
+    assert (code, said[:24]) == (0, f"{1 + len(HOSTILE)} notes in the export: ")
 
 
 @pytest.mark.rule("scanner")
@@ -177,11 +251,12 @@ def test_a_scanner_that_has_each_new_file_for_a_moment_hinders_no_command(
         code, said = run(*words)
         assert code == 0, said
         put(config, f"after {words[0]}")
+    assert run("export", tmp_path / "out")[0] == 0
     assert text_of(config) == "after repair"
     assert left_over(tmp_path) == []
     assert run("purge", "--yes")[0] == 0
     windows.settle()
-    assert [one for one in config.data_dir.rglob("*") if one.is_file()] == []
+    assert not config.account_dir.exists()
 
 
 def key_file(config: Config) -> Path:
@@ -358,7 +433,9 @@ def test_a_database_that_another_program_keeps_is_not_taken_for_damaged(
     assert text_of(config) == "one"
 
 
-@pytest.mark.parametrize(("length", "fits"), [(171, True), (172, False)])
+@pytest.mark.parametrize(
+    ("length", "fits", "letter"), [(171, True, "x"), (172, False, "x"), (172, False, "\U0001f4dd")]
+)
 def test_a_folder_whose_files_would_have_too_long_paths_is_refused_before_it_is_made(
     config: Config,
     run: Run,
@@ -367,11 +444,15 @@ def test_a_folder_whose_files_would_have_too_long_paths_is_refused_before_it_is_
     *,
     length: int,
     fits: bool,
+    letter: str,
 ) -> None:
+    """A letter beyond the first 65,536 is two for Windows."""
     inner = len(str(config.account_dir)) - len(str(config.data_dir))
-    place = tmp_path / ("x" * (length - inner - len(str(tmp_path)) - 1))
+    needed = length - inner - len(str(tmp_path)) - 1
+    double = (len(letter.encode("utf-16-le")) - 2) // 2 * (needed // 2)
+    place = tmp_path / ("x" * (needed - 2 * double) + letter * double)
     far = replace(config, data_dir=place)
-    assert len(str(far.account_dir)) == length
+    assert len(str(far.account_dir).encode("utf-16-le")) == 2 * length
     if fits:
         put(far, "one")
         assert text_of(far) == "one"

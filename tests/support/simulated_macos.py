@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from mcp_notarium.system.linux import Linux
 from mcp_notarium.system.macos import RENAME_EXCL, RENAME_SWAP, MacOS
 from support.system_rules import RULES
 
+ATTR_CMN_CRTIME = 0x00000200
+_ACL, _STAT, _XATTR = 1, 2, 4
 DATALESS = 0x40000000
 """SF_DATALESS."""
 
@@ -93,7 +96,12 @@ class MacOSModel:
         self.renameatx_np = _Call(self._rename)
         self.fgetxattr = _Call(self._get)
         self.fsetxattr = _Call(self._set)
-        self.flistxattr = _Call(self._list)
+        self.fcopyfile = _Call(self._copy)
+        self.fgetattrlist = _Call(self._tell)
+        self.fsetattrlist = _Call(self._set_born)
+        self.born: dict[tuple[int, str], bytes] = {}
+        self.access_lists: dict[int, str] = {}
+        self.attributes: dict[int, dict[str, bytes]] = {}
         self._real = {
             name: getattr(os, name)
             for name in ("open", "stat", "fstat", "mkdir", "unlink", "link", "rename", "scandir")
@@ -108,7 +116,7 @@ class MacOSModel:
         """Let the vault's files go through the page of macOS, and their names through this disk."""
         system = MacOS(load=lambda: self)
         # The time of birth is a field of ``stat`` there, which Linux has a call for.
-        patch.setattr(system, "birth", self._linux.birth)
+        patch.setattr(system, "birth", lambda file, _found: self.birth(file))
         # Events of macOS come some time after a change (tests/unit/system/test_folder_events.py); here they come at once.
         patch.setattr(system, "folder_events", self._linux.folder_events)
         for name, module in [*sys.modules.items()]:
@@ -220,14 +228,51 @@ class MacOSModel:
         self.rule("attributes")
         return 0
 
-    def _list(self, file: int, names: Any, size: int, options: int) -> int:
-        assert options == 0
-        found = b"".join(os.fsencode(one) + b"\0" for one in os.listxattr(file))
-        if len(found) > size:
-            raise OSError(errno.ERANGE, "too long")
-        ctypes.memmove(names, found, len(found))
-        self.rule("attributes")
-        return len(found)
+    def _copy(self, source: int, to: int, state: None, what: int) -> int:
+        assert state is None
+        assert not what & ~(_ACL | _STAT | _XATTR)
+        one, other = (os.fstat(file).st_ino for file in (source, to))
+        if what & _ACL and one in self.access_lists:
+            self.access_lists[other] = self.access_lists[one]
+            self.rule("access lists")
+        if what & _STAT:
+            os.utime(to, ns=(os.fstat(source).st_atime_ns, os.fstat(source).st_mtime_ns))
+        if what & _XATTR:
+            for name in os.listxattr(source):
+                os.setxattr(to, name, os.getxattr(source, name))
+            self.attributes[other] = {**self.attributes.get(one, {})}
+            self.rule("copied attributes")
+        return 0
+
+    def _key(self, file: int) -> tuple[int, str]:
+        found = os.fstat(file)
+        return found.st_ino, self._linux.birth(file, found) or ""
+
+    def birth(self, file: int) -> str:
+        """Return when an open file was made: a number is given again, so the disk's own time tells files apart."""
+        key = self._key(file)
+        if key not in self.born:
+            return key[1]
+        return "{}.{:09}".format(*struct.unpack("=qq", self.born[key]))
+
+    def _tell(self, file: int, asked: Any, told: Any, size: int, options: int) -> int:
+        self._require_creation(asked, options)
+        seconds, _, rest = self.birth(file).partition(".")
+        answer = struct.pack("=Iqq", 20, int(seconds), int(rest))
+        assert size == len(answer)
+        ctypes.memmove(told, answer, size)
+        return 0
+
+    def _set_born(self, file: int, asked: Any, given: Any, size: int, options: int) -> int:
+        self._require_creation(asked, options)
+        assert size == struct.calcsize("=qq")
+        self.born[self._key(file)] = bytes(given)
+        self.rule("time of creation")
+        return 0
+
+    def _require_creation(self, asked: Any, options: int) -> None:
+        count, reserved, *groups = struct.unpack("=HHIIIII", bytes(asked))
+        assert (count, reserved, groups, options) == (5, 0, [ATTR_CMN_CRTIME, 0, 0, 0, 0], 0)
 
 
 def simulate_macos(

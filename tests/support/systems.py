@@ -25,7 +25,7 @@ from support.between_calls import Counted
 from support.simulated_macos import MacOSModel, simulate_macos
 from support.simulated_windows import Simulated
 from support.windows_files import JUNCTION, SHARE_READ, SHARE_WRITE
-from support.windows_names import Refused
+from support.windows_names import LONGEST_PATH, PATH_NOT_FOUND, Refused
 
 OLD = 1_600_000_000
 """A date that shows that nobody is writing a file."""
@@ -33,6 +33,8 @@ OLD = 1_600_000_000
 
 _READ_ATTRIBUTES = 0x80
 _WSAEWOULDBLOCK = 10035  # Python takes numbers of sockets' errors from Winsock
+_BY_PATH = ("stat", "lstat", "scandir", "listdir", "mkdir", "rmdir", "unlink", "rename", "utime")
+_WHO = ("mcp_notarium.", "support.", "simulated.")
 _NEVER_FAIL = ("CloseHandle", "LocalFree", "dup")
 _FILE_APPEND_DATA, _GENERIC_WRITE, _CREATE_ALWAYS, _OPEN_ALWAYS = 0x4, 0x40000000, 2, 4
 
@@ -205,12 +207,29 @@ class Windows:
         patch.setattr(os, "fsync", self._called("fsync", self.model.flush))
         for name in ("read", "write"):
             patch.setattr(os, name, self._called(name, getattr(os, name)))
+        for name in _BY_PATH:
+            patch.setattr(os, name, self._short(getattr(os, name)))
         self.model.before = self.model.between = lambda call: self._before(call)  # noqa: PLW0108 - it changes
 
     def _called(self, name: str, real: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object) -> object:
             self._before(name)
             return real(*arguments)
+
+        return call
+
+    def _short(self, real: Callable[..., object]) -> Callable[..., object]:
+        """Refuse the program a path that Windows gives Python no file for, unless a setting of the system permits it."""
+
+        def call(path: object, *rest: object, **options: object) -> object:
+            if isinstance(path, str | os.PathLike) and len(os.fspath(path)) >= LONGEST_PATH:
+                asks = sys._getframe(1)
+                while not (name := asks.f_globals["__name__"]).startswith(_WHO) and asks.f_back:
+                    asks = asks.f_back
+                if name.startswith("mcp_notarium."):
+                    self.model.rule("longest path")
+                    raise windows_error(PATH_NOT_FOUND, path)
+            return real(path, *rest, **options)
 
         return call
 

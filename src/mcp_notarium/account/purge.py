@@ -90,7 +90,11 @@ def purge_account(
     if folder.path.is_dir():
         with disk_errors(_UNUSABLE), exclusive_locks(folder, timeout=options.timeout):
             removed = _remove_all(folder, options)
-            _remove_locks(folder)
+            with suppress(OSError):  # one that somebody holds
+                _remove_locks(folder)
+        _remove_folders(
+            folder
+        )  # not before the locks are closed: Windows keeps their names as long
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:
@@ -114,11 +118,9 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         for file in files:
             removed += _remove(file)
             options.at(file.name)
-        _remove_empty_folders(folder.quarantine)
-        _remove_empty_folders(folder.copies)
         sync_folder(folder.path)
     except OSError as error:
-        if not list(_files(folder)) and not folder.quarantine.exists():
+        if not list(_files(folder)):
             return len(files)
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
@@ -130,11 +132,18 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
 
 
 def _remove_locks(folder: AccountFolder) -> None:
-    """Remove the locks and empty folders. Who waits for a lock makes another file. Windows keeps held ones."""
+    """Remove the locks. Who waits for one makes another file."""
+    for lock in folder.path.glob("*.lock"):
+        SYSTEM.remove(lock)
+
+
+def _remove_folders(folder: AccountFolder) -> None:
+    """Remove the folders, which are empty if nobody has begun something new in them."""
     with suppress(OSError):
-        for lock in folder.path.glob("*.lock"):
-            SYSTEM.remove(lock)
-        folder.path.rmdir()
+        found = SYSTEM.walk(folder.path)
+        folders = [path for path, one in found if one.is_dir(follow_symlinks=False)]
+        for path in (*reversed(folders), folder.path):
+            SYSTEM.remove_empty(path)
         if folder.path.parent == default_data_dir(os.environ):
             folder.path.parent.rmdir()
 
@@ -191,10 +200,3 @@ def _files(folder: AccountFolder) -> Iterator[Path]:
     keys = [path for path in ours if "notarium_keys" in path.name]
     yield from sorted(keys, key=lambda path: path in {folder.key_file, folder.key_copy})
     yield from (path for path in ours if path not in keys)
-
-
-def _remove_empty_folders(top: Path) -> None:
-    if top.is_dir():
-        for inner in top.iterdir():
-            inner.rmdir()
-        top.rmdir()

@@ -31,6 +31,7 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.files.account_folder import AccountFolder
+from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.keys import keychain, secret_places
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import Truth
@@ -191,6 +192,11 @@ def _purge(args: argparse.Namespace) -> int:
         f"{counted(done.files, 'file was', 'files were')} removed"
         + (", and the keychain's entries." if done.keychain_cleared else ".")
     )
+    if config.account_dir.is_dir():
+        talk(
+            f"note: {display_path(config.account_dir)} is still there: another program has something in it open. Run "
+            "`mcp-notarium purge` again when that is closed."
+        )
     talk(f"Copies of the key file elsewhere still open copies of the database. {NOT_OVERWRITTEN}")
     if done.keychain_error is not None:
         raise done.keychain_error

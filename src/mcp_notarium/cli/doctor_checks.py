@@ -90,7 +90,13 @@ def _check_databases(folder: AccountFolder, generation: str) -> Check:
 
 def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
-    places = [config.account_dir, *config.account_dir.rglob("*")]
+    below = SYSTEM.walk(config.account_dir) if config.account_dir.is_dir() else ()
+    places = [config.account_dir]
+    places += [
+        path  # a link has no rights of its own
+        for path, one in below
+        if one.is_dir(follow_symlinks=False) or one.is_file(follow_symlinks=False)
+    ]
     places += [config.log_file] if config.log_file is not None else []
     seen = [
         path

@@ -25,12 +25,12 @@ from typing import Any
 from mcp_notarium.cli.terminal import can_ask, talk
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.files.private_files import disk_errors, read_private, replace_private
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.system import SYSTEM
 
-FOLDER = "drafts"
 _SUFFIX = ".md"
 _MOST_BYTES = 64 * 1024 * 1024
 _NAME_LENGTH = 40
@@ -147,7 +147,7 @@ def open_draft(account_dir: Path, name: str) -> Iterator[Draft]:
 
     It stays, unless it is dropped, or has no text.
     """
-    folder = account_dir / FOLDER
+    folder = AccountFolder(account_dir).drafts
     with disk_errors("the text for the editor cannot be written"):
         folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = _lock(folder / f"{name}.json")
@@ -165,7 +165,7 @@ def open_draft(account_dir: Path, name: str) -> Iterator[Draft]:
 def describe_kept(account_dir: Path) -> list[str]:
     """Return a sentence for each text that is not saved yet. Locks and changes nothing."""
     said = []
-    for record in sorted((account_dir / FOLDER).glob("*.json")):
+    for record in sorted(AccountFolder(account_dir).drafts.glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             found = json.loads(record.read_bytes())
             text = (record.parent / found["file"]).read_bytes()
@@ -211,7 +211,7 @@ def edit(draft: Draft) -> int:
     with _ctrl_c_for_the_editor(), _terminal_as_it_was():
         try:
             # Nothing ends the editor if this command is ended: it still has a text of the user.
-            process = subprocess.Popen([*command, str(draft.path)], **options)  # noqa: S603 - the user's own
+            process = subprocess.Popen(SYSTEM.command_line([*command, str(draft.path)]), **options)  # noqa: S603 - the user's own
             code = process.wait()
         except OSError as error:
             raise ConfigError(

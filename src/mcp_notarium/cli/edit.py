@@ -34,6 +34,7 @@ from mcp_notarium.domain.diff import summarize_change
 from mcp_notarium.domain.merge import merge
 from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.errors import ConfigError, InvalidRequest, NotariumError, NoteNotFound
+from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.tools import save
@@ -330,7 +331,7 @@ def _kept(draft: Draft, command: str) -> Iterator[None]:
 
 def _with_kept(error: NoteNotFound, config: Config, named: str) -> NoteNotFound:
     """Add where a draft of a note is that has gone meanwhile."""
-    path = config.account_dir / draft_files.FOLDER / f"{draft_files.name_for(named)}.json"
+    path = AccountFolder(config.account_dir).drafts / f"{draft_files.name_for(named)}.json"
     if not path.exists():
         return error
     with open_draft(config.account_dir, draft_files.name_for(named)) as draft:

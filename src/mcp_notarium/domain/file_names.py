@@ -13,9 +13,9 @@ _NOT_IN_NAMES = re.compile(
     r'[\x00-\x1f\x7f-\x9f\\/:*?"<>|#^\[\](){}%`\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]+'
 )
 """What Windows refuses in a name, what ends a name inside a link, and what cannot be seen."""
-DEVICES = "con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]"
+DEVICES = r"con(?:(?:in|out)\$)?|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]"
 """Names that Windows keeps for devices, with any ending; as a pattern, in any letter case."""
-_RESERVED = re.compile(rf"({DEVICES})(?=\.|$)", re.IGNORECASE)
+_RESERVED = re.compile(rf"({DEVICES})(?= *(?:\.|$))", re.IGNORECASE)
 
 
 PDF = "application/pdf"
@@ -77,7 +77,13 @@ def clean_file_name(path: str) -> str:
     words = " ".join(unicodedata.normalize("NFC", _NOT_IN_NAMES.sub(" ", part)).split())
     stem, ending = split_ending(words.strip(" .~"))
     stem = _cut(stem, _LONGEST - len(ending.encode())) or UNNAMED
-    return _RESERVED.sub(r"\1_", stem + ending, count=1)
+    return avoid_device(stem + ending)
+
+
+def avoid_device(name: str) -> str:
+    """Return a name of a file with `_` behind what would be a device's."""
+    found = _RESERVED.match(name)
+    return f"{found[0]}_{name[found.end() :]}" if found else name
 
 
 def numbered(name: str, number: int) -> str:

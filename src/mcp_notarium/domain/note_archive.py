@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.file_names import DEVICES
+from mcp_notarium.domain.file_names import avoid_device
 from mcp_notarium.domain.note import LONGEST_ID, Content, Properties, Revision, Value, read_values
 from mcp_notarium.errors import InvalidRequest
 
@@ -31,7 +31,6 @@ _WRITER = "notarium"
 _PREFIX = "property:"
 """Stands before the name of a property that is called like one of these."""
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|#^\[\]\s]+')
-_RESERVED = re.compile(rf"({DEVICES})(?=\.|$)", re.IGNORECASE)
 _LONGEST_NAME = 60
 _MOST_BYTES = 180
 _LONGEST_FOLDER = 2000
@@ -216,7 +215,7 @@ def _safe_name(title: str) -> str:
     )
     words = " ".join(_NOT_IN_NAMES.sub(" ", visible).split())[:_LONGEST_NAME]
     cut = words.encode()[:_MOST_BYTES].decode(errors="ignore").strip(" .~-")
-    return (_RESERVED.sub(r"\1_", cut, count=1) if _RESERVED.match(cut) else cut) or "Untitled"
+    return avoid_device(cut) or "Untitled"
 
 
 def read_date(value: Any, where: str, name: str) -> float:

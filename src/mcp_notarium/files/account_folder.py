@@ -21,7 +21,8 @@ from mcp_notarium.files.os_errors import ELSEWHERE, display_path, move_command
 from mcp_notarium.files.private_files import disk_errors
 from mcp_notarium.system import SYSTEM
 
-_DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
+DATABASE = re.compile(r"notarium_cache\.([0-9a-f]{16})\.sqlite\.encrypted")
+"""The name of an encrypted database, with its generation."""
 _OURS = re.compile(
     r"\.?(notarium_|damage_met|audit_anchor)|(keys|server|sync|policy|copies|files)\.lock$"
 )
@@ -83,6 +84,8 @@ class AccountFolder:
         """Held by a process that keeps a file in the store for a note."""
         self.copies = path / "copies"
         """The folder for copies of a database whose notes are nowhere else."""
+        self.drafts = path / "drafts"
+        """The folder for texts that a person is typing, see ``cli/draft_files``."""
 
     def database(self, generation: str) -> Path:
         """Return the path of one generation's encrypted database; no other WAL can ever meet it."""
@@ -96,7 +99,7 @@ class AccountFolder:
         """List the generations whose database files exist."""
         if not self.path.is_dir():
             return ()
-        found = (_DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
+        found = (DATABASE.fullmatch(entry.name) for entry in self.path.iterdir())
         return tuple(sorted(match[1] for match in found if match))
 
 
@@ -210,7 +213,9 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
     path = folder.path.absolute()
     yield from ((parent, _check_parent) for parent in reversed(path.parents))
     yield path, _check_folder
-    yield folder.quarantine, _check_folder
+    # defence: inner-folders-checked
+    for inner in (folder.quarantine, folder.copies, folder.drafts):
+        yield inner, _check_folder
     if path.is_dir():
         ours = (entry for entry in sorted(path.iterdir()) if _OURS.match(entry.name))
         yield from ((entry, _check_file) for entry in ours)
@@ -220,11 +225,14 @@ def _check_length(path: Path) -> Problem | None:
     """Check that the longest path below the folder is one that the driver and all programs take."""
     if SYSTEM.longest_path is None:
         return None
-    most = SYSTEM.longest_path - _LONGEST_BELOW
-    if len(str(path)) <= most:  # defence: too-long-folder-refused =True
+    most, length = (
+        SYSTEM.longest_path - _LONGEST_BELOW,
+        len(str(path).encode("utf-16-le", "surrogatepass")) // 2,
+    )
+    if length <= most:  # defence: too-long-folder-refused =True
         return None
     return Problem(
-        f"the path of the cache folder has {len(str(path))} characters; {most} leave room for the files in it",
+        f"the path of the cache folder has {length} characters; {most} leave room for the files in it",
         f"Set NOTARIUM_DATA_DIR to a folder with a shorter path, such as {SYSTEM.user_folder('data', os.environ)}.",
     )
 

@@ -29,7 +29,9 @@ _FOLDER, _FILE = 0o700, 0o600
 
 
 def display_path(path: Path) -> str:
-    """Quote the path for a shell, with the home folder as `~`."""
+    """Quote the path for a shell, with the home folder as `~` where every shell knows that."""
+    if SYSTEM.has_drives:
+        return SYSTEM.quote(str(path))
     try:
         home = Path.home()
     except RuntimeError:  # neither HOME nor an entry for this user
@@ -83,7 +85,7 @@ def _elsewhere(path: Path, error: OSError) -> str:
 
 def move_command(path: Path) -> str:
     """Return the command that moves a path out of the way."""
-    return f"`mv {display_path(path)} {display_path(path.with_name(path.name + '.moved'))}`"
+    return f"`{SYSTEM.move_program} {display_path(path)} {display_path(path.with_name(path.name + '.moved'))}`"
 
 
 def _path_of(error: OSError) -> Path | None:

@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,7 +84,7 @@ def create_private(path: Path, content: bytes, *, at: StepHook = ignore_step) ->
     The next call removes what a killed one has left under its temporary name. Raises ``OSError``, and
     ``FileExistsError`` if something is there already.
     """
-    if os.path.lexists(path):
+    if is_there(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     remove_unfinished(path)
     _write_and_rename(path, content, at)
@@ -98,19 +99,34 @@ def remove_unfinished(path: Path) -> None:
     """Remove the files and folders that killed processes have left under temporary names for ``path``."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed can still be written to
-        for orphan in filter(lambda one: ours.fullmatch(one.name), path.parent.iterdir()):
+        found = SYSTEM.walk(path.parent, enters=lambda _folder: False)
+        for orphan in [one for one, _ in found if ours.fullmatch(one.name)]:
             remove_tree(orphan)
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether anything has this name, a broken link too."""
+    try:
+        SYSTEM.look_at(path)
+    except OSError:
+        return False
+    return True
 
 
 def remove_tree(place: Path) -> None:
     """Remove a file or a link, or a folder with all that is in it. Raises ``OSError``."""
-    # defence: removed-tree-has-no-link -is_link
-    if place.is_dir() and not SYSTEM.is_link(place, place.lstat()):
-        for path in place.iterdir():
-            remove_tree(path)
-        place.rmdir()
-    else:
+    if not is_there(place) or not stat.S_ISDIR(SYSTEM.look_at(place).st_mode):
         SYSTEM.remove(place)
+        return
+    remove_below(place)
+    SYSTEM.remove_empty(place)
+
+
+def remove_below(folder: Path) -> None:
+    """Remove all that is in a folder. Raises ``OSError``."""
+    found = [(path, one.is_dir(follow_symlinks=False)) for path, one in SYSTEM.walk(folder)]
+    for path, is_folder in reversed(found):
+        (SYSTEM.remove_empty if is_folder else SYSTEM.remove)(path)
 
 
 @contextmanager
@@ -124,12 +140,8 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield what is below a folder and is none: files, and links, which are not followed."""
-    for at, folders, files in os.walk(folder):
-        paths = [Path(at, name) for name in folders]
-        # defence: purged-tree-has-no-link =()
-        links = [path for path in paths if SYSTEM.is_link(path, path.lstat())]
-        folders[:] = [path.name for path in paths if path not in links]
-        yield from (*(Path(at, name) for name in files), *links)
+    found = SYSTEM.walk(folder)
+    return (path for path, one in found if not one.is_dir(follow_symlinks=False))
 
 
 def copy_private(path: Path, to: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mcp_notarium.errors import Unfinished
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.account_folder import AccountFolder
-from mcp_notarium.files.private_files import remove_tree, sync_folder
+from mcp_notarium.files.account_folder import DATABASE, AccountFolder
+from mcp_notarium.files.private_files import files_below, remove_tree, sync_folder
 from mcp_notarium.system import SYSTEM
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -83,8 +83,10 @@ def _times(folder: AccountFolder) -> list[float]:
 
 def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
     """List the quarantine's folders that hold an encrypted database: old keys may open it."""
-    found = folder.quarantine.rglob("notarium_cache.*.sqlite.encrypted")
-    return tuple(sorted({path.parent for path in found}))
+    if not folder.quarantine.is_dir():
+        return ()
+    found = files_below(folder.quarantine)
+    return tuple(sorted({path.parent for path in found if DATABASE.fullmatch(path.name)}))
 
 
 def _epoch(name: str) -> float | None:

@@ -63,8 +63,9 @@ class Linux(Posix):
             return False
         return _is_one_users(found.st_gid) and not _has_access_list(path)
 
-    def flush_below(self, _folder: Path) -> None:
+    def flush_below(self, folder: Path) -> None:
         """Use ``sync``, which waits here: one flush for all."""
+        del folder
         os.sync()
 
     def lock_holders(self, path: Path, *, proc: Path = Path("/proc")) -> set[int]:

@@ -1,7 +1,7 @@
 """Implement what only macOS has.
 
 Sources: Apple man pages fcntl(2) F_FULLFSYNC, fsync(2), ptrace(2) PT_DENY_ATTACH, getrusage(2), environ(7), rename(2)
-renameatx_np, getxattr(2), setxattr(2), listxattr(2), stat(2) st_birthtimespec; Apple's "File System Programming Guide" for the
+renameatx_np, getxattr(2), setxattr(2), copyfile(3), getattrlist(2), setattrlist(2), stat(2) st_birthtimespec; Apple's "File System Programming Guide" for the
 Application Support folder.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,7 +26,14 @@ _PT_DENY_ATTACH = 31
 RENAME_SWAP, RENAME_EXCL = 2, 4
 _DATALESS = 0x40000000
 _NO_FLAGS = (errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
-_LONGEST_ATTRIBUTE = 1 << 20
+_LONGEST_ATTRIBUTE = 1 << 12
+"""Bytes of one of ours; others are not read here."""
+_COPY_LIST, _COPY_ATTRIBUTES = 1 << 0, 1 << 2  # COPYFILE_ACL, COPYFILE_XATTR
+_CREATION = struct.Struct("=HxxI16x")
+"""``struct attrlist``, with groups of attributes of which only the first is asked for."""
+_BITMAPS, _AT_CREATION = 5, 0x200  # ATTR_BIT_MAP_COUNT, ATTR_CMN_CRTIME
+_LENGTH, _TIME = 4, 16
+"""Bytes of the length that an answer begins with, and of a ``timespec``."""
 _DISK_FAILED = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -81,17 +89,9 @@ class MacOS(Posix):
 
         del spare
         try:
-            call = self._load().renameatx_np
+            call = _declared(self._load().renameatx_np, "isisu")
         except AttributeError:
             return False
-        call.argtypes = (
-            ctypes.c_int,
-            ctypes.c_char_p,
-            ctypes.c_int,
-            ctypes.c_char_p,
-            ctypes.c_uint,
-        )
-        call.restype = ctypes.c_int
         flag = RENAME_SWAP if exchange else RENAME_EXCL
         if call(old_folder, os.fsencode(old), new_folder, os.fsencode(new), flag) == 0:
             return True
@@ -108,13 +108,8 @@ class MacOS(Posix):
         """Use ``fgetxattr``, which Python does not offer here."""
         import ctypes  # noqa: PLC0415 - the same
 
-        call = self._load().fgetxattr
-        call.argtypes = (
-            *(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
-            *(ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int),
-        )
-        call.restype = ctypes.c_ssize_t
         value = ctypes.create_string_buffer(_LONGEST_ATTRIBUTE)
+        call = _declared(self._load().fgetxattr, "isvnui", ctypes.c_ssize_t)
         size = call(descriptor, os.fsencode(name), value, _LONGEST_ATTRIBUTE, 0, 0)
         return None if size < 0 else value.raw[:size]
 
@@ -122,30 +117,26 @@ class MacOS(Posix):
         """Use ``fsetxattr``."""
         import ctypes  # noqa: PLC0415 - the same
 
-        call = self._load().fsetxattr
-        call.argtypes = (
-            *(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
-            *(ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int),
-        )
-        call.restype = ctypes.c_int
+        call = _declared(self._load().fsetxattr, "issnui")
         if call(descriptor, os.fsencode(name), value, len(value), 0, 0) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
     def _copy_attributes(self, source: int, to: int) -> None:
-        """Copy each that may be read and set: Finder's tags and comments are attributes."""
+        """Copy access list, extended attributes (Finder's tags and comments are some) and time of creation, each if it can be.
+
+        ``copyfile`` would copy the time of writing, too, with what POSIX has: that is not asked for.
+        """
         import ctypes  # noqa: PLC0415 - the same
 
-        call = self._load().flistxattr
-        call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
-        call.restype = ctypes.c_ssize_t
-        names = ctypes.create_string_buffer(_LONGEST_ATTRIBUTE)
-        size = call(source, names, _LONGEST_ATTRIBUTE, 0)
-        for name in map(os.fsdecode, filter(None, names.raw[: max(0, size)].split(b"\0"))):
-            value = self.read_attribute(source, name)
-            if value is not None:
-                with suppress(OSError):
-                    self.write_attribute(to, name, value)
+        copy = _declared(self._load().fcopyfile, "iivu")
+        for what in (_COPY_LIST, _COPY_ATTRIBUTES):
+            copy(source, to, None, what)
+        ask = ctypes.create_string_buffer(_CREATION.pack(_BITMAPS, _AT_CREATION), _CREATION.size)
+        told = ctypes.create_string_buffer(_LENGTH + _TIME)
+        if _declared(self._load().fgetattrlist, "ivvnu")(source, ask, told, len(told), 0) == 0:
+            born = told.raw[_LENGTH:]
+            _declared(self._load().fsetattrlist, "ivvnu")(to, ask, born, _TIME, 0)
 
     def folder_events(self, root: Path) -> FolderEvents:
         """Use ``FSEvents`` by a library."""
@@ -155,13 +146,8 @@ class MacOS(Posix):
 
     def forbid_tracing(self) -> None:
         """Refuse debuggers; reading another process's memory needs a right that macOS gives to few."""
-        import ctypes  # noqa: PLC0415 - the same
-
         with suppress(OSError, AttributeError):
-            deny = self._load().ptrace
-            deny.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
-            deny.restype = ctypes.c_int
-            deny(_PT_DENY_ATTACH, 0, None, 0)
+            _declared(self._load().ptrace, "iivi")(_PT_DENY_ATTACH, 0, None, 0)
 
     def _environment(self) -> Any:
         """Ask for the list: a library has no ``environ`` of its own here."""
@@ -182,3 +168,19 @@ class MacOS(Posix):
     def user_folder(self, _what: Literal["config", "data"], environ: Mapping[str, str]) -> Path:
         """Return one folder for both, as is usual there."""
         return self.app_folder(environ) / "mcp-notarium"
+
+
+def _declared(call: Any, takes: str, gives: Any = None) -> Any:
+    """Return a function of the C library with the types of its arguments, a letter for each, and of its result."""
+    import ctypes  # noqa: PLC0415 - not before the first answer
+
+    kinds = {
+        "i": ctypes.c_int,
+        "u": ctypes.c_uint32,
+        "n": ctypes.c_size_t,
+        "s": ctypes.c_char_p,
+        "v": ctypes.c_void_p,
+    }
+    call.argtypes = tuple(kinds[letter] for letter in takes)
+    call.restype = gives or ctypes.c_int
+    return call

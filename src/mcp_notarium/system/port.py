@@ -7,7 +7,7 @@ turn it into words.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -40,6 +40,10 @@ class PrivateFiles(Protocol):
         """
         ...
 
+    def open_below(self, top: Path, path: str) -> BufferedReader:
+        """Open a regular file by its path below a folder, with ``/``; follow no link but ``top``. Raises ``OSError``."""
+        ...
+
     def open_private(self, path: Path, flags: int) -> int:
         """Open a file by ``os.open``'s flags, through no link; a new one is the user's alone from its first moment."""
         ...
@@ -54,6 +58,20 @@ class PrivateFiles(Protocol):
 
     def is_link(self, path: Path, found: os.stat_result) -> bool:
         """Tell whether what is at a path stands for another name. ``found``: its ``lstat``. Raises ``OSError``."""
+        ...
+
+    def look_at(self, path: Path) -> FileState:
+        """Return the state of what is at a path; a link, a junction too, is one itself. Raises ``OSError``."""
+        ...
+
+    def walk(
+        self, top: Path, *, enters: Callable[[Path], bool] = lambda _folder: True
+    ) -> Iterator[tuple[Path, Entry]]:
+        """Yield what is below a folder: of each folder its files and links, then each folder and what it holds.
+
+        No link below ``top`` is followed. ``enters`` decides before a folder is opened. Folders are open meanwhile.
+        Raises ``OSError``.
+        """
         ...
 
     def make_private(self, descriptor: int) -> None:
@@ -105,6 +123,14 @@ class PrivateFiles(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a link and not what it leads to; nothing if there is none."""
+        ...
+
+    def remove_empty(self, folder: Path) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def set_modified(self, descriptor: int, seconds: float) -> None:
+        """Say when a file that is open for writing was last written, in epoch seconds. Nothing is written after it."""
         ...
 
     def is_held(self, path: Path) -> bool:
@@ -432,6 +458,11 @@ class Desktop(Protocol):
         ...
 
     @property
+    def move_program(self) -> str:
+        """Return the command that moves a file, in every usual shell."""
+        ...
+
+    @property
     def editors(self) -> tuple[str, ...]:
         """Return the usual editors, the best first."""
         ...
@@ -457,6 +488,10 @@ class Desktop(Protocol):
 
     def split_command(self, words: str) -> list[str]:
         """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
+        ...
+
+    def command_line(self, words: list[str]) -> list[str] | str:
+        """Return a command as ``subprocess`` is to start it."""
         ...
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:

@@ -39,6 +39,7 @@ class Posix(Common):
     has_modes = True
     has_drives = False
     program_suffix = ""
+    move_program = "mv"
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
     pager = "less -R"
     can_pass_descriptors = True
@@ -76,6 +77,10 @@ class Posix(Common):
     def is_link(self, _path: Path, found: os.stat_result) -> bool:
         """Tell a symbolic link."""
         return stat.S_ISLNK(found.st_mode)
+
+    def look_at(self, path: Path) -> FileState:
+        """Use ``lstat``."""
+        return path.lstat()
 
     def make_private(self, descriptor: int) -> None:
         """Set mode 0600."""
@@ -119,12 +124,6 @@ class Posix(Common):
         finally:
             os.close(descriptor)
 
-    def flush_below(self, folder: Path) -> None:
-        """Flush each: ``sync`` need not wait for the disk."""
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                self.flush_file(path)
-
     def move(self, old: Path, new: Path) -> None:
         """Use ``rename``, also while programs have the files open."""
         old.rename(new)
@@ -132,6 +131,14 @@ class Posix(Common):
     def remove(self, path: Path) -> None:
         """Use ``unlink``, also while programs have it open."""
         path.unlink(missing_ok=True)
+
+    def remove_empty(self, folder: Path) -> None:
+        """Use ``rmdir``."""
+        folder.rmdir()
+
+    def set_modified(self, descriptor: int, seconds: float) -> None:
+        """Use ``futimens``."""
+        os.utime(descriptor, (seconds, seconds))
 
     def machine(self) -> str:
         """Ask ``uname``."""
@@ -187,6 +194,10 @@ class Posix(Common):
         import shlex  # noqa: PLC0415 - a server needs none
 
         return shlex.split(words)
+
+    def command_line(self, words: list[str]) -> list[str] | str:
+        """Return it as it is."""
+        return words
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:
         """Follow the XDG Base Directory Specification."""

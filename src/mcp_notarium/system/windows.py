@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,6 +28,8 @@ _SIGNALLED = 0
 _NO_FAULT_BOX = 0x1 | 0x2  # SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX
 _NO_HEAP = 0x1
 _ECHO = 0x4
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
+_SCRIPTS = {".bat", ".cmd"}
 
 
 class Windows(WindowsFiles, WindowsPrivateFiles):
@@ -36,6 +38,7 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
     has_modes = False
     has_drives = True
     program_suffix = ".exe"
+    move_program = "move"
     editors = ("notepad",)
     pager = "more"
     can_pass_descriptors = False
@@ -100,8 +103,16 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
         return quote_windows(word)
 
     def split_command(self, words: str) -> list[str]:
-        """Split at blanks outside quotes; a backslash is part of a path."""
-        return [one.strip('"') for one in shlex.split(words, posix=False)]
+        """Split at blanks outside double quotes; a backslash is part of a path, and so is an apostrophe."""
+        if words.count('"') % 2:
+            raise ValueError("No closing quotation mark")
+        return [one.replace('"', "") for one in _WORD.findall(words)]
+
+    def command_line(self, words: list[str]) -> list[str] | str:
+        """Quote each word for a script: ``cmd`` runs it, and would take `&` for the end of the command."""
+        if Path(words[0]).suffix.lower() not in _SCRIPTS:
+            return words
+        return " ".join(f'"{word}"' for word in words)
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:
         """Return the folder of settings that roam."""

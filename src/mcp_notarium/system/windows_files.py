@@ -37,6 +37,8 @@ from mcp_notarium.system.windows_moves import WindowsMoves
 from mcp_notarium.system.windows_stat import BASIC_INFO, EPOCH, WindowsStates
 
 _LIST = 0x1 | 0x80 | 0x100000  # FILE_LIST_DIRECTORY, FILE_READ_ATTRIBUTES, SYNCHRONIZE
+_STEPS, _LAST = 10**7, (1 << 63) - 1
+"""Steps of a second in which Windows counts, and the last it knows."""
 _SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
 """Without FILE_SHARE_DELETE nobody renames or removes a folder, nor one above it."""
 
@@ -123,10 +125,17 @@ class WindowsFiles(WindowsStates, WindowsMoves):
     def copy_rights(self, _source: int, found: FileState, to: int) -> None:
         """Set the time of creation; ``ReplaceFile`` keeps rights, attributes and streams of the file that it replaces."""
         born = getattr(found, "st_birth_ns", 0) // 100 + EPOCH
-        basic = BasicInfo(CreationTime=born)
+        self._set_times(to, BasicInfo(CreationTime=born))
+
+    def set_modified(self, descriptor: int, seconds: float) -> None:
+        """Set the time of writing; one that Windows does not know is its first."""
+        steps = int(seconds * _STEPS) + EPOCH
+        self._set_times(descriptor, BasicInfo(LastWriteTime=min(max(steps, 1), _LAST)))
+
+    def _set_times(self, descriptor: int, basic: BasicInfo) -> None:
         self._kernel.demand(
             "SetFileInformationByHandle",
-            self._kernel.libraries.handle(to),
+            self._kernel.libraries.handle(descriptor),
             BASIC_INFO,
             ctypes.byref(basic),
             ctypes.sizeof(basic),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
 from mcp_notarium.system.common import Common
-from mcp_notarium.system.port import Access
+from mcp_notarium.system.port import Access, FileState
 from mcp_notarium.system.shell_quoting import quote_windows
 from mcp_notarium.system.windows_acl import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_handles import (
@@ -25,6 +26,7 @@ from mcp_notarium.system.windows_handles import (
     DIRECTORY,
     GENERIC_READ,
     GENERIC_WRITE,
+    HELD,
     LOOK,
     LOOK_FLAGS,
     OPEN_ALWAYS,
@@ -46,6 +48,7 @@ from mcp_notarium.system.windows_kernel import (
     windows_error,
 )
 from mcp_notarium.system.windows_moves import WindowsMoves
+from mcp_notarium.system.windows_stat import WindowsStates
 
 _APPEND_ONLY = (
     0x4 | 0x100000 | 0x80 | 0x20000
@@ -56,7 +59,7 @@ _LOCK_OFFSET = 0x7FFFFFFF
 """Upper half of the offset of the one byte that is locked: far behind the end, for nobody can read a locked byte."""
 
 
-class WindowsPrivateFiles(WindowsMoves, Common):
+class WindowsPrivateFiles(WindowsStates, WindowsMoves, Common):
     """Implement that part of the port."""
 
     def open_regular(self, path: Path, *, follow: bool = False) -> BufferedReader:
@@ -119,6 +122,11 @@ class WindowsPrivateFiles(WindowsMoves, Common):
             tag = self._tag(handle, path)
             return bool(tag.FileAttributes & REPARSE and tag.ReparseTag & STANDS_FOR_ANOTHER_NAME)
 
+    def look_at(self, path: Path) -> FileState:
+        """Open it for its attributes alone."""
+        with self._looked_at(path, LOOK) as handle:
+            return self._state(handle)
+
     def make_private(self, descriptor: int) -> None:
         """Give it the list of rights of a new file."""
         self._lists.make_private(self._kernel.libraries.handle(descriptor))
@@ -164,19 +172,13 @@ class WindowsPrivateFiles(WindowsMoves, Common):
     def flush_folder(self, folder: Path) -> None:
         """Do nothing: NTFS logs names, and :meth:`move` waits for the disk."""
 
-    def flush_below(self, folder: Path) -> None:
-        """Flush each."""
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                self.flush_file(path)
-
     def move(self, old: Path, new: Path) -> None:
         """Use ``MoveFileEx``; try again for a second while another program has one of them open.
 
         It changes nothing unless it succeeds. A folder has to go where nothing is.
         """
         one, other = long_path(old), long_path(new)
-        replaces = not Path(one).is_dir()
+        replaces = not stat.S_ISDIR(self.look_at(old).st_mode)
         with self._holder_named(new, old):
             self._patiently(lambda: self._move(one, other, replaces=replaces))
 
@@ -193,6 +195,13 @@ class WindowsPrivateFiles(WindowsMoves, Common):
             call = "RemoveDirectoryW" if is_folder else "DeleteFileW"
             with self._holder_named(path):
                 self._patiently(lambda: self._kernel.demand(call, name, path=path))
+
+    def remove_empty(self, folder: Path) -> None:
+        """Use ``RemoveDirectory``; try again as :meth:`move` does, also while files in it wait for their deletion."""
+        call, held = "RemoveDirectoryW", {*HELD, errno.ENOTEMPTY}
+        self._patiently(
+            lambda: self._kernel.demand(call, long_path(folder), path=folder), held=held
+        )
 
     def is_held(self, path: Path) -> bool:
         """Open it, sharing all; try again as :meth:`move` does."""

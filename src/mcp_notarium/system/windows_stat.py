@@ -209,6 +209,7 @@ def _parse(told: bytes) -> Iterator[WindowsEntry]:
 
 def _mode(attributes: int, tag: int) -> int:
     """Return what something is: whatever stands for another name, or is unknown, is a link to us."""
+    # defence: windows-link-is-no-folder =False
     if tag and tag & _CLOUD_MASK != _CLOUD and tag not in _CONTENT_TAGS:
         return stat.S_IFLNK
     return stat.S_IFDIR if attributes & DIRECTORY else stat.S_IFREG

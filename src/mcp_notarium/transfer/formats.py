@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import zipfile
 import zlib
 from collections import defaultdict
@@ -18,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, NoReturn
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
 
 from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.domain.note_archive import (
@@ -37,6 +37,7 @@ from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.private_files import (
     create_private,
+    is_there,
     name_unfinished,
     open_regular,
     output_errors,
@@ -154,7 +155,7 @@ def writing(name: str, path: Path) -> Iterator[Export]:
 
 
 def _require_nothing(path: Path) -> None:
-    if os.path.lexists(path):  # defence: export-overwrites-nothing
+    if is_there(path):  # defence: export-overwrites-nothing
         raise FileExistsError(path)
 
 
@@ -200,20 +201,27 @@ class Export:
 
 
 class _FolderExport(Export):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._made: set[Path] = set()
+
     def put(self, path: str, data: bytes, modified_at: float) -> None:
         to = self.unfinished / path
         self._make_folder(to.parent)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         with os.fdopen(SYSTEM.open_private(to, flags), "wb") as out:
             out.write(data)
-        os.utime(to, (modified_at, modified_at))
+            out.flush()
+            SYSTEM.set_modified(out.fileno(), modified_at)
 
     def _make_folder(self, path: Path) -> None:
-        if path == self.unfinished and not path.is_dir():
-            SYSTEM.make_private_folder(path)
-        elif not path.is_dir():
+        if path in self._made:
+            return
+        if path != self.unfinished:
             self._make_folder(path.parent)
-            path.mkdir(mode=0o700)
+        with suppress(FileExistsError):  # in another letter case
+            SYSTEM.make_private_folder(path)
+        self._made.add(path)
 
     def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
         for number, file in enumerate(markdown_folder.encode(notes), 1):
@@ -342,13 +350,20 @@ def reading(path: Path) -> Iterator[FoundExport]:
     """Open an export of any format. Raises ``InvalidRequest``."""
     with ExitStack() as stack:
         try:
-            found = _read_folder(path) if path.is_dir() else _read_document(path, stack)
+            found = _read(path, stack)
         except OSError as error:
             raise InvalidRequest(
                 f"{path} cannot be read: {os_errors.describe(error)}; nothing was imported",
                 resolution_hint="Give the folder, JSON or zip file of an export.",
             ) from error
         yield found
+
+
+def _read(path: Path, stack: ExitStack) -> FoundExport:
+    try:
+        return _read_folder(path)
+    except NotADirectoryError:
+        return _read_document(path, stack)
 
 
 def _read_document(path: Path, stack: ExitStack) -> FoundExport:
@@ -429,7 +444,7 @@ def _read_folder(root: Path) -> FoundExport:
             yield note
 
     notes = _with_files([*zip(_require_size(decoded()), places, strict=True)], sizes)
-    return FoundExport(notes, lambda path: open_regular(root / path))
+    return FoundExport(notes, partial(SYSTEM.open_below, root))
 
 
 def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
@@ -437,33 +452,28 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
 
     Raises ``OSError``.
     """
-    left = LARGEST_FOLDER
-    # defence: unreadable-folder-told -_raise
-    for folder, below, files in os.walk(root, onerror=_raise):
-        inner = [Path(folder, one) for one in sorted(below) if not one.startswith(".")]
-        below[:] = [one.name for one in inner if not SYSTEM.is_link(one, one.lstat())]
-        if below and folder.count(os.sep, len(str(root))) >= DEEPEST:  # defence: folder-depth
+
+    def enters(folder: Path) -> bool:
+        if len(folder.relative_to(root).parts) > DEEPEST:  # defence: folder-depth
             raise unreadable(f"it has more than {DEEPEST} folders, one in another")
-        for name in sorted(files):
-            at = Path(folder, name)
-            found = at.lstat()
-            # defence: import-follows-no-link
-            if name.startswith(".") or not stat.S_ISREG(found.st_mode):
-                continue
-            path = str(PurePosixPath(*at.relative_to(root).parts))
-            if at.suffix.lower() != markdown_folder.ENDING:
-                sizes[path] = found.st_size
-                continue
-            with open_regular(at) as file:
-                data, changed = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno()).st_mtime
-            left -= len(data)
-            if len(data) > _LARGEST_FILE or left < 0:
-                raise unreadable(f"{name} is too large, or the folder is")
-            yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
+        return not folder.name.startswith(".")
 
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
+    left = LARGEST_FOLDER
+    for at, entry in SYSTEM.walk(root, enters=enters):
+        # defence: import-follows-no-link
+        if at.name.startswith(".") or not entry.is_file(follow_symlinks=False):
+            continue
+        path = at.relative_to(root).as_posix()
+        if at.suffix.lower() != markdown_folder.ENDING:
+            sizes[path] = entry.stat(follow_symlinks=False).st_size
+            continue
+        with SYSTEM.open_below(root, path) as file:
+            data = file.read(_LARGEST_FILE + 1)
+            changed = SYSTEM.look_at_open(file.fileno()).st_mtime
+        left -= len(data)
+        if len(data) > _LARGEST_FILE or left < 0:
+            raise unreadable(f"{at.name} is too large, or the folder is")
+        yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
 
 
 def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:

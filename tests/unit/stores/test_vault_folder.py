@@ -186,6 +186,8 @@ def test_another_spelling_of_a_name_is_no_note_where_the_system_takes_both_for_o
         (".obsidian/x", "obsidian/x"),
         ("con", "con_"),
         ("AUX.old", "AUX_.old"),
+        ("conin$", "conin$_"),
+        ("nul .old", "nul_ .old"),
         ("node_modules/x", "node_modules_/x"),
         ("[[link]] #tag", "link tag"),
         ("Cafe\u0301", "Café"),

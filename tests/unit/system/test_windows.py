@@ -240,6 +240,17 @@ def test_long_paths_have_the_prefix_that_lifts_the_limit():
 def test_a_command_is_split_by_quotes_and_keeps_its_backslashes(windows):
     words = windows.split_command('"C:\\Program Files\\Ed\\ed.exe" --wait C:\\x')
     assert words == ["C:\\Program Files\\Ed\\ed.exe", "--wait", "C:\\x"]
+    words = windows.split_command("C:\\O'Brien\\ed.exe --title='\"a b\"\tx#1")
+    assert words == ["C:\\O'Brien\\ed.exe", "--title='a b", "x#1"]
+    with pytest.raises(ValueError, match="closing"):
+        windows.split_command('"C:\\x')
+
+
+def test_the_shell_that_runs_a_script_takes_no_word_for_a_command(windows):
+    script = ["C:\\code.CMD", "C:\\R&D\\my note.md"]
+    assert windows.command_line(script) == '"C:\\code.CMD" "C:\\R&D\\my note.md"'
+    program = ["C:\\ed.exe", script[1]]
+    assert windows.command_line(program) == program
 
 
 def test_nothing_of_ours_is_below_appdata(windows, monkeypatch):

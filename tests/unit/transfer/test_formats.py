@@ -138,6 +138,7 @@ def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path:
     (root / "sub" / "Plan B.md").write_text("---\ntags: [x]\n---\ntext")
     (root / "picture.png").write_bytes(b"\xff")
     (root / "link.md").symlink_to("/etc/passwd")
+    (root / "linked").symlink_to(root / "sub")
     (read,) = exports.read(root)
     assert (read.id, read.content.title) == ("sub/Plan B.md", "Plan B")
     assert read.content.text == "---\ntags: [x]\n---\ntext"
@@ -225,14 +226,14 @@ def test_of_a_folder_only_files_are_read_and_all_of_them(
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "note.md").write_text("text")
     assert [one.id for one in exports.read(tmp_path)] == ["note.md"]
-    scandir = os.scandir
+    open_ = os.open
 
-    def closed(path: str) -> object:
-        if str(path).endswith("sub.md"):
+    def closed(path: str, *rest: int, **options: int) -> int:
+        if path == "sub.md":
             raise PermissionError(13, "no", path)
-        return scandir(path)
+        return open_(path, *rest, **options)
 
-    monkeypatch.setattr(os, "scandir", closed)
+    monkeypatch.setattr(os, "open", closed)
     assert "cannot be read" in refusal(tmp_path)
 
 
@@ -469,6 +470,35 @@ def test_a_file_of_an_export_that_lies_is_refused_alone(tmp_path: Path) -> None:
             assert export.read_file(second) == b"b" * 99
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("falcon.png", "falcon.png"), ("con.png", "con_.png"), ("conout$.x", "conout$_.x")],
+)
+def test_a_file_has_no_name_of_a_device_and_else_its_own(
+    tmp_path: Path, name: str, kept: str
+) -> None:
+    with formats.writing("markdown", tmp_path / "out") as export:
+        assert export.put_file(name, b"x", 1.0).path == f"files/{kept}"
+
+
+def test_a_folder_that_becomes_a_link_before_its_files_are_read_leads_nowhere(
+    tmp_path: Path,
+) -> None:
+    for name in ("in/sub/own.png", "elsewhere/own.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / "in" / "Note.md").write_text("![[sub/own.png]]")
+    with formats.reading(tmp_path / "in") as export:
+        (file,) = export.notes[0].files
+        assert export.read_file(file) == b"mine"
+        (tmp_path / "in" / "sub").rename(tmp_path / "was")
+        (tmp_path / "in" / "sub").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(formats.UnfitFile, match="cannot be read"):
+            export.read_file(file)
+        with pytest.raises(FileNotFoundError):
+            export.open("../elsewhere/own.png")
 
 
 def test_a_note_names_no_file_outside_the_export_and_none_behind_a_link(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ _DEEPEST = 64
 _LONGEST_TITLE = 100
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f-\x9f\\:*?"<>|#^\[\]\u2028\u2029]+')
 """What Windows refuses in a name, and what ends a name inside ``[[...]]``."""
-_RESERVED = re.compile(rf"({DEVICES}|node_modules)(?=\.|$)", re.IGNORECASE)
+_RESERVED = re.compile(rf"({DEVICES}|node_modules)(?= *(?:\.|$))", re.IGNORECASE)
 """Names of devices on Windows, with any ending, and of the folders that hold no notes."""
 UNTITLED = "Untitled"
 
