@@ -25,9 +25,9 @@ from mcp_notarium.stores.contract import SEEDED, Store, Versions
 from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.write_errors import no_room_error
 
-FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
-"""Whether a write is made for a caller who waits, so that the rules of this process's profile judge it. An entry that is finished
-later, of whoever it was, is judged by those of the index."""
+# defence: profile-judges-writes False=True
+REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
+"""Whether an entry is finished later, of whoever it was: the rules of the index judge it, not those of this process's profile."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -455,7 +455,7 @@ class Journal:
     @property
     def _judge(self) -> VisibilityFilter:
         """Return what judges by the rules of the caller, whose profile may narrow those of the index."""
-        seen = self._cache.seen if FOR_CALLER.get() else self._cache
+        seen = self._cache if REPLAYING.get() else self._cache.seen
         return seen.notes.visibility
 
     def sees(self, note_id: str, content: Content) -> bool:

@@ -25,34 +25,31 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Journal
 
 if TYPE_CHECKING:
-    from mcp_notarium.storage.cache import Cache
     from mcp_notarium.stores.extensions import FolderStore
 
 MOST_TRIES = 10
 """Cycles in which a canvas that the disk refuses is tried again."""
 
 
-class LinkWriter:
-    """Make such writes, one for each note."""
+def make_link_writes(
+    cache: Cache,
+    store: Store,
+    journal: Journal,
+    renaming: PendingWrite,
+    links: Mapping[str, Changes],
+) -> list[PendingWrite]:
+    """Make an entry for each note with ``links``, to follow ``renaming``.
 
-    def __init__(self, cache: Cache, store: Store, journal: Journal) -> None:
-        self._cache = cache
-        self._store = store
-        self._journal = journal
-
-    def make(self, renaming: PendingWrite, links: Mapping[str, Changes]) -> list[PendingWrite]:
-        """Make the entries. A note is left out that has an unanswered write, or that cannot hold the new links."""
-        return [
-            entry for one, changes in links.items() if (entry := self._make(renaming, one, changes))
-        ]
-
-    def _make(self, renaming: PendingWrite, note_id: str, changes: Changes) -> PendingWrite | None:
-        base = self._cache.notes.base(note_id)
-        if base is None or self._journal.in_flight(note_id):
-            return None
+    A note is left out that has an unanswered write, or that cannot hold the new links.
+    """
+    made = []
+    for note_id, changes in links.items():
+        base = cache.notes.base(note_id)
+        if base is None or journal.in_flight(note_id):
+            continue
         content = replace(base.content, text=rewrite_links(base.content.text, changes))
         with suppress(StoreRejected):
-            entry = self._journal.make(
+            entry = journal.make(
                 note_id=note_id,
                 kind=WriteKind.UPDATE,
                 content=content,
@@ -61,10 +58,10 @@ class LinkWriter:
                 after=renaming.write_id,
                 change_id=renaming.change_id,
             )
-            stored = self._store.revision_of(note_id, entry.body).content
-            if stored != base.content and self._journal.sees(note_id, stored):
-                return entry
-        return None
+            stored = store.revision_of(note_id, entry.body).content
+            if stored != base.content and journal.sees(note_id, stored):
+                made.append(entry)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -24,12 +24,11 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.head_reader import HeadReader
-from mcp_notarium.sync.journal import FOR_CALLER, Journal
+from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
-from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, Pusher, WriteAttempt
-from mcp_notarium.sync.write_commit import WriteCommit
+from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
@@ -104,9 +103,8 @@ class Writer:
             store,
             journal=self._journal,
             heads=self._heads,
-            pusher=Pusher(store, self._journal, on_step=on_step),
-            commit=WriteCommit(store, self._journal, on_step=on_step, on_difference=on_difference),
             on_step=on_step,
+            on_difference=on_difference,
         )
         self.replay = Replay(
             cache,
@@ -247,10 +245,6 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        with _for_caller():
-            return await self._create_for_caller(content, act)
-
-    async def _create_for_caller(self, content: Content, act: Act | None) -> WriteResult:
         if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
@@ -269,10 +263,6 @@ class Writer:
 
     async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
         """Attempt a write of a known note until the note stays as it is for so long."""
-        with _for_caller():
-            return await self._change_for_caller(write, asked)
-
-    async def _change_for_caller(self, write: PendingWrite, asked: Asked) -> WriteResult:
         async with self._locks.lock(write.note_id) as lock:
             for number in range(ROUNDS):
                 if not self._store.traits.in_database:
@@ -308,13 +298,3 @@ class Writer:
             relinked=result.relinked,
             waiting=result.waiting,
         )
-
-
-@contextmanager
-def _for_caller() -> Iterator[None]:
-    """Judge what is written inside by the rules of the caller's profile, too."""
-    token = FOR_CALLER.set(True)  # defence: profile-judges-writes True=False
-    try:
-        yield
-    finally:
-        FOR_CALLER.reset(token)
