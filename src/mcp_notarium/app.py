@@ -319,7 +319,7 @@ def _log_failure(task: asyncio.Task[None], log: Logger) -> None:
 async def _close(app: App, time_to_close: Callable[[], float]) -> None:
     """Let writes end whose caller has gone, then close the connections."""
     try:
-        await _await_in_time(app.writer.drain(), time_to_close)
+        await _await_in_time(app.writer.locks.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
         if app.cache.stored is not app.cache:

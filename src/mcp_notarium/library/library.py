@@ -801,7 +801,7 @@ class Library:
 
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """Raise ``NotPermitted`` if the note may not become so because of where it stands now; None: removed. The write asks again."""
-        await self._writer.require_open(note, content)
+        await self._writer.heads.require_open(note, content)
 
     async def find_read_only(self, note_ids: Sequence[str]) -> set[str]:
         """Return those of these notes that the store marks as ones that may only be read; the write asks again."""
@@ -820,8 +820,8 @@ class Library:
         return self._scheduler.status()
 
     def writing(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
-        call = self._writer.call(key)
+        """Serve a writing call; drafting belongs inside. See :meth:`NoteLocks.call`."""
+        call = self._writer.locks.call(key)
         return call if self._cache.stored is self._cache else self._looking(call)
 
     @asynccontextmanager

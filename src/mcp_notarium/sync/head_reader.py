@@ -14,7 +14,7 @@ from typing import cast
 from mcp_notarium.domain.conflict_copy import has_arrived_in_part, plan_repair, same_but_blanks
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
+from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -58,11 +58,10 @@ class HeadReader:
         store: Store,
         *,
         journal: Journal,
-        scope: WriteScope = ANYTHING,
+        scope: WriteScope,
     ) -> None:
         self._cache = cache
         self._scope = scope
-        self.scoped = scope.has_rules
         self._store = store
         self._journal = journal
         traits = store.traits
@@ -78,18 +77,17 @@ class HeadReader:
         Raises what the store raises, and ``InvalidRequest`` if a note to be removed is not in the trash where it has to be.
         """
         if view.write.kind is WriteKind.CREATE:
-            return await self._look_for_room(view)
+            await self._require_result(view.write.note_id, view.write.body, new=True)
+            return await self._look_for_room(view) if asked.fixed else view
         view = replace(view, seen=self._cache.notes.etag(view.write.note_id))
         if view.write.kind is WriteKind.DELETE:
             return await self._look_before_removal(view, asked)
         return await self._look_at_note(view, asked)
 
-    async def require_new(self, write: PendingWrite) -> None:
-        """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
-        await self._require_result(write.note_id, write.body, new=True)
-
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See ``Library.require_open``."""
+        if not self._scope.tops:
+            return
         base = self._cache.notes.base(note.id) if note is not None else None
         await self._require_change(base)
         if content is not None and (base is None) == (note is None):
@@ -99,13 +97,13 @@ class HeadReader:
                 await self._require_result(note_id, body, new=base is None)
 
     async def _require_change(self, head: Revision | None) -> None:
-        if self.scoped and head is not None:
+        if self._scope.has_rules and head is not None:
             tags, clear = head.content.tags, head.tags_understood
             inside = await find_inside(self._store, head.id, None, self._scope.tops)
             self._scope.require_change(head.id, tags, clear=clear, inside=inside)
 
     async def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
-        if self.scoped:
+        if self._scope.has_rules:
             made = self._store.revision_of(note_id, body)
             above = await find_inside(self._store, "" if new else note_id, body, self._scope.tops)
             self._scope.require_result(made.id, made.content.tags, new=new, inside=above)

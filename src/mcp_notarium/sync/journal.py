@@ -231,13 +231,13 @@ class Journal:
         self,
         write: PendingWrite,
         *,
-        storing: Sequence[Revision | Tombstone] = (),
+        storing: Revision | Tombstone | None = None,
         follow_ups: Sequence[PendingWrite] = (),
         differs: bool = False,
         stored: bool = True,
         own: bool = False,
     ) -> bool:
-        """Store the answer, drop the entry and record its follow-ups, in one transaction.
+        """Store the answer (None: nothing was sent), drop the entry and record its follow-ups, in one transaction.
 
         The revision that the answer replaces is kept as a version, unless the store has not taken the
         write (``stored`` False). ``own``: see :meth:`keep_replaced`.
@@ -252,19 +252,22 @@ class Journal:
         # A version that is shown must not be given again after a loss of power.
         claimed = write.write_id in self._claimed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
-        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
+        with self._cache.transaction(
+            durable=bool(follow_ups) or storing is None or claimed or late
+        ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 self._claimed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
-            if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
+            behind = self._cache.notes.etag(write.note_id) == write.base_etag
+            if storing is not None and (ours or behind):
                 if stored:
                     self.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing)
             if ours:
                 self._cache.journal.drop(write.write_id)
-                if not (stored and any(isinstance(made, Revision) for made in storing)):
+                if not (stored and isinstance(storing, Revision)):
                     self._cache.journal.drop_following(write.write_id)
                 if differs:
                     self._cache.sync_state.record_difference(at=self._cache.clock())
@@ -275,27 +278,27 @@ class Journal:
         self._claimed.discard(write.write_id)
         return ours
 
-    def _apply_answer(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+    def _apply_answer(self, entry: PendingWrite, storing: Revision | Tombstone) -> None:
         """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
         if entry.kind is WriteKind.DELETE and entry.body:
             self._apply_removal(entry, storing)
             return
-        renamed = [made.id for made in storing if made.id != entry.note_id]
+        renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:
-            self._rename(entry.note_id, renamed[0])
+            self._rename(entry.note_id, storing.id)
             # What it said before is kept already, under the number that it had before it was renamed.
-            self._cache.notes.mark_written(renamed[0], written=False)
-        self._cache.notes.apply(storing)
-        for made in storing if self._keeps_ours else ():
-            self._cache.notes.mark_written(made.id)
+            self._cache.notes.mark_written(storing.id, written=False)
+        self._cache.notes.apply([storing])
+        if self._keeps_ours:
+            self._cache.notes.mark_written(storing.id)
         if renamed and entry.kind is WriteKind.CREATE:
-            self._cache.notes.names.add_alias(entry.note_id, renamed[0])
+            self._cache.notes.names.add_alias(entry.note_id, storing.id)
 
-    def _apply_removal(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+    def _apply_removal(self, entry: PendingWrite, storing: Revision | Tombstone) -> None:
         """Store the answer to a removal. The entry's keepsake stays, and those of earlier notes of its id."""
         earlier = self._cache.versions.keepsakes(entry.note_id)
         note, base = self._cache.notes.get(entry.note_id), self._cache.notes.base(entry.note_id)
-        self._cache.notes.apply(storing)
+        self._cache.notes.apply([storing])
         removed = self._cache.notes.etag(entry.note_id) is None
         if removed and note is not None and base is not None:
             self._cache.versions.put_back(earlier)  # defence: kept-outlives-same-id
@@ -310,11 +313,7 @@ class Journal:
             )
 
     def keep_replaced(
-        self,
-        write: PendingWrite,
-        storing: Sequence[Revision | Tombstone],
-        *,
-        own: bool,
+        self, write: PendingWrite, stored: Revision | Tombstone, *, own: bool
     ) -> None:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
@@ -322,17 +321,17 @@ class Journal:
         ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
         somebody else's change may be in it.
         """
-        if write.kind is WriteKind.CREATE and write.client and own:
-            for new in storing:
-                if isinstance(new, Revision):
-                    self._cache.versions.keep(
-                        new, number=CREATION, at=self._cache.clock(), by=write.client, made=new.etag, in_store=True
-                    )  # fmt: skip
+        now = self._cache.clock()
+        creates = write.kind is WriteKind.CREATE and write.client and own
+        if creates and isinstance(stored, Revision):
+            self._cache.versions.keep(
+                stored, number=CREATION, at=now, by=write.client, made=stored.etag, in_store=True
+            )
         if write.kind is not WriteKind.UPDATE:
             return
         note, base = self._cache.notes.get(write.note_id), self._cache.notes.base(write.note_id)
-        if storing and note is not None and base is not None:
-            stored, made, same = storing[0], None, False
+        if note is not None and base is not None:
+            made, same = None, False
             native = write.replaced or self._replaced_form(base, stored)
             stays = True
             if isinstance(stored, Revision):
@@ -350,7 +349,7 @@ class Journal:
             self._cache.versions.keep(
                 base,
                 number=note.local_version,
-                at=self._cache.clock(),
+                at=now,
                 by=write.client,
                 made=made,
                 # defence: dropped-text-kept -stays

@@ -82,9 +82,10 @@ class NoteLocks:
 
     @asynccontextmanager
     async def call(self, key: str) -> AsyncIterator[None]:
-        """Serve a writing call beside others, but those of the same key one by one, in order of arrival.
+        """Serve a writing call beside others, but those of the same key one by one, in order of arrival; drafting belongs inside.
 
-        The next one begins when this one and every request it has begun to send have ended.
+        The key is the id of the note, or the text of a new one. The next one begins when this one and every request it has begun
+        to send have ended, also if this one is cancelled.
         """
         task, call = asyncio.current_task(), _Call()
         self._calls[task] = call
@@ -128,7 +129,7 @@ class NoteLocks:
         return lock is not None and lock.locked()
 
     async def drain(self) -> None:
-        """Wait for the writes that go on without a caller."""
+        """Wait for the writes that go on without a caller. Call it before the database is closed."""
         while self._running:
             await asyncio.wait(set(self._running))
 

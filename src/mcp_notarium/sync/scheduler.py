@@ -257,7 +257,7 @@ class Scheduler:
         if event is Event.PAGE:
             with suppress(TimeoutError):  # it is mostly what these calls write, and they go first
                 async with asyncio.timeout(CALLS_SECONDS):
-                    await self._writer.await_calls()
+                    await self._writer.locks.await_calls()
         if event is Event.NOTHING_NEW and waited < QUICK_ANSWER:
             self._runner.backoff.record_empty()
         elif event in (Event.NOTHING_NEW, None):

@@ -122,11 +122,8 @@ class WriteAttempt:
         """
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
-        if self._heads.scoped and write.kind is WriteKind.CREATE:
-            await self._heads.require_new(write)
         try:
-            if write.kind is not WriteKind.CREATE or asked.fixed:
-                view = await self._heads.look_first(view, asked)
+            view = await self._heads.look_first(view, asked)
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
         work = self._carry_out(view, asked)
@@ -483,7 +480,7 @@ class WriteAttempt:
             notes.apply([base])
         self._journal.keep_replaced(
             replace(write, client=client),
-            [answer.revision],
+            answer.revision,
             own=answer.status is not PushStatus.UNCHANGED,
         )
         notes.apply([answer.revision])

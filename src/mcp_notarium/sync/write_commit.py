@@ -6,7 +6,7 @@ records what has to be sent after it: a conflict copy, or the repair of a note. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -78,7 +78,7 @@ class WriteCommit:
             return await self._accept_over_others(write, base, answer, repeated=repeated)
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # whoever writes after ours has seen it
-        earlier = await self._read_revision(write.note_id, answer.first)
+        earlier = await self._read_earlier(write, answer.first, required=False)
         alone = answer.alone and not (repeated and answer.status is PushStatus.REPEATED)
         # defence: rewritten-text-not-resent -alone
         # defence: added-version-not-fought -_is_own
@@ -107,10 +107,10 @@ class WriteCommit:
         """Finish an entry that had arrived, or for which nothing is left to do. ``overtaken``: the store never took it."""
         head = head or Tombstone(write.note_id)
         if overtaken:
-            self._journal.finish(write, storing=[head], stored=False)
+            self._journal.finish(write, storing=head, stored=False)
             return WriteResult(WriteOutcome.STORED, head.id, merged=True)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
-        self._journal.finish(write, storing=[head], own=own)
+        self._journal.finish(write, storing=head, own=own)
         if isinstance(head, Tombstone):
             return WriteResult(WriteOutcome.STORED, head.id)
         if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
@@ -162,7 +162,7 @@ class WriteCommit:
                 self._journal.hide_copies(write.note_id, copies)
             if isinstance(storing, Revision) and self._journal.lags(write, storing.id):
                 follow_ups = [*follow_ups, self._links_again(write, storing)]
-            ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
+            ours = self._journal.finish(write, storing=storing, follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
             raise unknown_outcome(
@@ -196,7 +196,8 @@ class WriteCommit:
         held = await self._read_again(answer.revision)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return self._give_back(write, displaced, held, repeated=repeated)
-        unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
+        new = displaced and displaced.content.wording not in (base.wording, sent.wording)
+        unseen = [self._copy_of(write, of=displaced)] if new else []
         if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):
                 return self._leave_to_others(unseen)
@@ -318,18 +319,6 @@ class WriteCommit:
         )
         return Committed(result, copy, lost=lost)
 
-    def _copy_unseen(
-        self,
-        write: PendingWrite,
-        displaced: Revision | None,
-        *,
-        known: Collection[tuple[str | None, str]],
-    ) -> list[PendingWrite]:
-        """Make the copy of what the write has overwritten, if it says something that is not ``known``."""
-        if displaced is None or displaced.content.wording in known:
-            return []
-        return [self._copy_of(write, of=displaced)]
-
     def _give_back(
         self,
         write: PendingWrite,
@@ -377,8 +366,9 @@ class WriteCommit:
         """
         sent = self._sent(write)
         stored = answer.revision
-        if stored.content != sent:
-            stored = await self._read_held(stored)
+        if stored.content != sent:  # the text in an answer may differ from the stored one
+            held = await self._read_again(stored)
+            stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
         differs = "" if stored.content == sent else differences(sent=sent, stored=stored.content)
         own = own and answer.status is not PushStatus.UNCHANGED
         self.finish(write, stored, differs=bool(differs), own=own)
@@ -388,13 +378,6 @@ class WriteCommit:
             WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
         )
         return Committed(result)
-
-    async def _read_held(self, stored: Revision) -> Revision:
-        """Read the same revision again: the text in an answer may differ from the stored one."""
-        with suppress(NotariumError):
-            held = await self._store.get(stored.id)
-            stored = held if held.etag == stored.etag else stored
-        return stored
 
     async def _accept_merged(
         self,
@@ -413,14 +396,14 @@ class WriteCommit:
         wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
-            earlier = await self._read_between(write, between)
+            earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 lacking = not set(tags) <= set(stored.content.tags)
                 wanted = replace(wanted, tags=tags) if lacking else wanted
         elif not _mends(write) and answer.status is PushStatus.STORED:
             if earlier is None or between != answer.first:
-                earlier = await self._read_between(write, between)
+                earlier = await self._read_earlier(write, between)
             if earlier is not None:
                 theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
@@ -464,21 +447,12 @@ class WriteCommit:
             return True
         return self._has_our_date(sent, first)
 
-    async def _read_revision(self, note_id: str, etag: str | None) -> Revision | None:
-        """Read an earlier revision of a note; None if it is not known.
+    async def _read_earlier(
+        self, write: PendingWrite, etag: str | None, *, required: bool = True
+    ) -> Revision | None:
+        """Read an earlier revision of a note that is written already; None if the store does not know it any more.
 
-        Our write is stored already, so a failure here is not an error.
-        """
-        if etag is None:
-            return None
-        with suppress(NotariumError):
-            return await self._store.get(note_id, etag=etag)
-        return None
-
-    async def _read_between(self, write: PendingWrite, etag: str | None) -> Revision | None:
-        """Read what a write has come over; None if the store does not know it any more.
-
-        Raises ``OutcomeUnknown`` if it cannot be read now: the next attempt looks what the note lacks.
+        If it cannot be read now, raises ``OutcomeUnknown``: the next attempt looks what the note lacks. None if it is not ``required``.
         """
         if etag is None:
             return None
@@ -487,6 +461,8 @@ class WriteCommit:
         except NoteNotFound:
             return None
         except NotariumError as error:
+            if not required:
+                return None
             self._journal.release(write)
             raise unknown_outcome(
                 "the write is stored, and what was written just before it could not be read", write

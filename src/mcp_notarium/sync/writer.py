@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -94,15 +94,15 @@ class Writer:
         self._store = store
         self._sleep = sleep
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
-        self._locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
+        self.locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
         self._journal = Journal(cache, store, owner=owner, lease=lease, owner_ended=owner_ended)
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
-        self._heads = HeadReader(cache, store, journal=self._journal, scope=scope)
+        self.heads = HeadReader(cache, store, journal=self._journal, scope=scope)
         self._attempt = WriteAttempt(
             cache,
             store,
             journal=self._journal,
-            heads=self._heads,
+            heads=self.heads,
             on_step=on_step,
             on_difference=on_difference,
         )
@@ -111,18 +111,10 @@ class Writer:
             store,
             journal=self._journal,
             attempt=self._attempt,
-            locks=self._locks,
+            locks=self.locks,
             stopwatch=stopwatch,
             sleep=sleep,
         )
-
-    def call(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Serve a writing call; drafting belongs inside. Calls of the same ``key`` go one by one, as they came.
-
-        The key is the id of the note, or the text of a new one. A cancelled call keeps its place until the
-        request that it has sent is answered.
-        """
-        return self._locks.call(key)
 
     async def save(
         self,
@@ -209,7 +201,7 @@ class Writer:
         for write in self._cache.journal.in_flight():
             if write.after:
                 with suppress(NotariumError):
-                    async with self._locks.lock(write.note_id) as lock:
+                    async with self.locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)
         if moves := self._cache.sync_state.card_moves():
             with suppress(NotariumError):
@@ -218,11 +210,6 @@ class Writer:
             if not self.cards.are_busy():
                 return
             await self._sleep(LOCK_PAUSE)
-
-    async def require_open(self, note: Note | None, content: Content | None) -> None:
-        """See :meth:`Library.require_open`."""
-        if self.scope.tops:
-            await self._heads.require_open(note, content)
 
     def _require_links(self, links: Iterable[str]) -> None:
         """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""
@@ -234,14 +221,6 @@ class Writer:
         ]
         if closed:
             raise self.scope.refusal("Links would change in notes that may only be read here.")
-
-    async def await_calls(self) -> None:
-        """Wait until the writing calls that came so far have ended."""
-        await self._locks.await_calls()
-
-    async def drain(self) -> None:
-        """Wait for writes whose caller has left. Call it before the database is closed."""
-        await self._locks.drain()
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
@@ -255,7 +234,7 @@ class Writer:
             write = self._journal.make(
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
-            async with self._locks.lock(note_id) as lock:
+            async with self.locks.lock(note_id) as lock:
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
@@ -263,7 +242,7 @@ class Writer:
 
     async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
         """Attempt a write of a known note until the note stays as it is for so long."""
-        async with self._locks.lock(write.note_id) as lock:
+        async with self.locks.lock(write.note_id) as lock:
             for number in range(ROUNDS):
                 if not self._store.traits.in_database:
                     # Another process may have begun a write since: wait for it, do not refuse.
