@@ -1,11 +1,7 @@
 """Plan one batch of news, fetch what is missing, and commit it to the index in one transaction.
 
-It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_reader``
-does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
-
-A ``Batch`` holds statements of the store and the progress that storing them allows. A decision is made
-inside the write transaction that carries it out, because another task, thread or process may have saved
-a moment before.
+``pull_decisions`` decides. Every plan is made twice: before fetching, and again inside the write transaction that carries
+it out, because another task, thread or process may have saved a moment before.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
     Known,
-    Local,
     Missing,
     Move,
     Remote,
@@ -167,7 +162,7 @@ class BatchCommitter:
                 known: Known | None = Known(hidden.etag, hidden.server_version)
             else:
                 known = self._read_known(remote, etags.get(remote.id))
-            actions.append(plan(Local(known, remote.id in pending), remote))
+            actions.append(plan(known, remote, pending=remote.id in pending))
         return actions
 
     def pending(self) -> set[str]:

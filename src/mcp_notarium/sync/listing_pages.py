@@ -33,11 +33,6 @@ MOST_EMPTY = 20
 Pages = AsyncGenerator[ListingPage, None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    error: Exception | None = None
-
-
 class MarkLost(Exception):
     """Report that the store does not know the mark of an interrupted listing: begin again."""
 
@@ -100,27 +95,30 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
 
 async def read_ahead(store: Store, listing: Listing) -> Pages:
     """Yield the same pages, read while the caller stores the one before."""
-    ready: asyncio.Queue[ListingPage | _Ended] = asyncio.Queue(READ_AHEAD)
+    ready: asyncio.Queue[ListingPage | Exception | None] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(store, listing, ready))
     try:
         while isinstance(item := await ready.get(), ListingPage):
             yield item
-        if item.error is not None:
-            raise item.error
+        if item is not None:
+            raise item
     finally:
         reader.cancel()
         await asyncio.wait({reader})
 
 
-async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | _Ended]) -> None:
+async def _read(
+    store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | Exception | None]
+) -> None:
+    """Put the pages into the queue, and in the end None or what was raised."""
+    end = None
     try:
         async with aclosing(pages(store, listing)) as all_pages:
             async for page in all_pages:
                 await ready.put(page)
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
-        await ready.put(_Ended(error))
-    else:
-        await ready.put(_Ended())
+        end = error
+    await ready.put(end)
 
 
 async def reload_index(cache: Cache, store: Store, act: Act | None = None) -> None:

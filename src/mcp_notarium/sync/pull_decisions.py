@@ -60,14 +60,6 @@ class Known:
     content: Content | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
-    """Hold our side of one note; ``pending``: it has an unfinished write."""
-
-    known: Known | None
-    pending: bool = False
-
-
 class LocalState(Enum):
     """Name our side, as far as the table needs it."""
 
@@ -107,55 +99,31 @@ class PlannedMove:
     why: str
 
 
+_UNKNOWN, _KNOWN, _PENDING = LocalState.UNKNOWN, LocalState.KNOWN, LocalState.PENDING
+
+# fmt: off
 CHANGES: Mapping[tuple[LocalState, RemoteState], PlannedMove] = {
-    (LocalState.UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
-    (LocalState.UNKNOWN, RemoteState.OTHER): PlannedMove(
-        Move.FETCH, "it went away here while we asked: ask again"
-    ),
-    (LocalState.UNKNOWN, RemoteState.GONE): PlannedMove(
-        Move.NOTHING, "it was never here, or is gone already"
-    ),
-    (LocalState.UNKNOWN, RemoteState.MISSING): PlannedMove(
-        Move.FETCH, "somebody wants to know: ask"
-    ),
-    (LocalState.KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
-    (LocalState.KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
-    (LocalState.KNOWN, RemoteState.OLDER): PlannedMove(
-        Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"
-    ),
-    (LocalState.KNOWN, RemoteState.OTHER): PlannedMove(
-        Move.FETCH, "which of the two is newer cannot be told: ask"
-    ),
-    (LocalState.KNOWN, RemoteState.RECREATED): PlannedMove(
-        Move.REPLACE, "removed and made again, and its version count came to the same number"
-    ),
-    (LocalState.KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
+    (_UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
+    (_UNKNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "it went away here while we asked: ask again"),
+    (_UNKNOWN, RemoteState.GONE): PlannedMove(Move.NOTHING, "it was never here, or is gone already"),
+    (_UNKNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "somebody wants to know: ask"),
+    (_KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
+    (_KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
+    (_KNOWN, RemoteState.OLDER): PlannedMove(Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"),
+    (_KNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "which of the two is newer cannot be told: ask"),
+    (_KNOWN, RemoteState.RECREATED): PlannedMove(Move.REPLACE, "removed and made again, and its version count came to the same number"),
+    (_KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
     # defence: removal-needs-proof FETCH=FORGET
-    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(
-        Move.FETCH, "absence is no proof: ask the note itself"
-    ),
-    (LocalState.PENDING, RemoteState.SAME): PlannedMove(
-        Move.NOTHING, "the write is still on its way"
-    ),
-    (LocalState.PENDING, RemoteState.NEWER): PlannedMove(
-        Move.RESOLVE, "the pending text must be merged, not covered"
-    ),
-    (LocalState.PENDING, RemoteState.OLDER): PlannedMove(
-        Move.RESOLVE, "the writer asks for the newest revision anyway"
-    ),
-    (LocalState.PENDING, RemoteState.OTHER): PlannedMove(
-        Move.RESOLVE, "the writer asks for the newest revision anyway"
-    ),
-    (LocalState.PENDING, RemoteState.RECREATED): PlannedMove(
-        Move.RESOLVE, "the writer asks for the note anyway"
-    ),
-    (LocalState.PENDING, RemoteState.GONE): PlannedMove(
-        Move.RESOLVE, "removed there, changed here: the text is kept"
-    ),
-    (LocalState.PENDING, RemoteState.MISSING): PlannedMove(
-        Move.RESOLVE, "first the write, then the question"
-    ),
+    (_KNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "absence is no proof: ask the note itself"),
+    (_PENDING, RemoteState.SAME): PlannedMove(Move.NOTHING, "the write is still on its way"),
+    (_PENDING, RemoteState.NEWER): PlannedMove(Move.RESOLVE, "the pending text must be merged, not covered"),
+    (_PENDING, RemoteState.OLDER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.OTHER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.RECREATED): PlannedMove(Move.RESOLVE, "the writer asks for the note anyway"),
+    (_PENDING, RemoteState.GONE): PlannedMove(Move.RESOLVE, "removed there, changed here: the text is kept"),
+    (_PENDING, RemoteState.MISSING): PlannedMove(Move.RESOLVE, "first the write, then the question"),
 }
+# fmt: on
 """The whole decision. Any pair that is not listed cannot occur (a note not known is never SAME or
 OLDER). A REJECTED write does not make a note PENDING: its text waits in its own table."""
 
@@ -172,13 +140,6 @@ class Action:
     move: Move
     id: str
     revision: Revision | None = None
-
-
-def local_state(local: Local) -> LocalState:
-    """Name our side in the words of the table."""
-    if local.pending:
-        return LocalState.PENDING
-    return LocalState.UNKNOWN if local.known is None else LocalState.KNOWN
 
 
 def remote_state(known: Known | None, remote: Remote) -> RemoteState:
@@ -223,9 +184,10 @@ def _compare(known: Known | None, remote: Revision | Entry) -> RemoteState:
     return RemoteState.NEWER if remote.server_version > known.version else RemoteState.OLDER
 
 
-def plan(local: Local, remote: Remote) -> Action:
-    """Decide what to do about one note."""
-    move = CHANGES[local_state(local), remote_state(local.known, remote)].move
+def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
+    """Decide what to do about one note; ``pending``: it has an unfinished write."""
+    ours = _PENDING if pending else _UNKNOWN if known is None else _KNOWN
+    move = CHANGES[ours, remote_state(known, remote)].move
     if move not in (Move.STORE, Move.REPLACE):
         return Action(move, remote.id)
     content = remote.answer if isinstance(remote, Confirmed) else remote

@@ -293,7 +293,7 @@ class Scheduler:
     async def _tidy_index(self) -> bool:
         """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
-            return self.leads and await self._runner.tidy()
+            return self.leads and await self._runner.applier.tidy()
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:

@@ -68,7 +68,6 @@ from mcp_notarium.sync.write_errors import (
     names_taken_error,
     out_of_sight_error,
     removed_error,
-    taken_over_error,
     unknown_outcome,
 )
 
@@ -508,7 +507,7 @@ class WriteAttempt:
                 "the write is not stored yet, and could not be taken back here", write
             ) from error
         if not ours:
-            raise taken_over_error(write)
+            raise unknown_outcome("another process has taken the write over", write)
 
 
 def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:

@@ -96,10 +96,7 @@ class WriteCommit:
     def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
-        mended = self._mend(
-            write, head, wanted, result=result, copies=False, hidden=False, lost=False
-        )
-        return mended or _AGAIN
+        return self._store_answer(write, head, wanted, result=result) or _AGAIN
 
     def finish_arrived(
         self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
@@ -217,7 +214,7 @@ class WriteCommit:
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
         lost = held.content != sent
-        mended = self._mend(
+        mended = self._store_answer(
             write,
             held,
             wanted,
@@ -230,24 +227,25 @@ class WriteCommit:
         )
         return mended or self._leave_to_others(unseen)
 
-    def _mend(
+    def _store_answer(
         self,
         write: PendingWrite,
         held: Revision,
         wanted: Content,
         *,
         result: WriteResult,
-        copies: bool,
-        hidden: bool,
-        lost: bool,
+        copies: bool = False,
+        hidden: bool = False,
+        lost: bool = False,
         others: Sequence[PendingWrite] = (),
         others_fit: bool = True,
         own: bool = False,
     ) -> Committed | None:
         """Commit what the store holds, with the entries that make ``wanted`` of it and keep what has no place in that.
 
-        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``lost``: the
-        note lacks some of our change now. None: another process has the entry.
+        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``hidden``: the
+        policy hides what it is made of. ``lost``: the note lacks some of our change now. ``own``: see :meth:`Journal.keep_replaced`.
+        None: another process has the entry.
         """
         repair = None
         with suppress(StoreRejected):  # the store cannot hold both edits in one note
@@ -260,8 +258,10 @@ class WriteCommit:
             repair = replace(repair, copied=True)  # what it says beside is a revision of the store
         kept = Tombstone(held.id) if hidden and repair is not None else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
-        if not self.finish(write, kept, follow_ups, own=own):
+        if not self.finish(write, kept, follow_ups, differs=bool(result.differs), own=own):
             return None
+        if result.differs:
+            self._on_difference(held.id)
         return Committed(result, copy, others, repair, held.content, lost)
 
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
@@ -284,40 +284,27 @@ class WriteCommit:
         sent = self._sent(write)
         if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
             return await self._accept_alone(write, answer, own=True)
-        if write.repair or same_but_blanks(sent, held.content):
-            as_sent = answer.alone and answer.revision.content == sent
-            own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
-            return self._accept_rewritten(write, base, held, by_store=not as_sent, own=own)
-        return None
-
-    def _accept_rewritten(
-        self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool, own: bool
-    ) -> Committed:
-        """Commit what is taken for the store's rewriting of ours. Nothing follows but a copy of lost lines.
-
-        A repair ends here, whatever the store made of it: repaired again it would never end. ``by_store``
-        False: the store has taken it as it was sent, so somebody else has written since.
-        """
-        sent = self._sent(write)
         same = same_but_blanks(sent, held.content)
-        stored_as = compare_stored(base=base, sent=sent, stored=held.content)
-        lost = not same and stored_as is StoredAs.TEXT_LOST
-        copy = self._copy_of(write) if lost and not write.copied else None
-        differs = differences(sent=sent, stored=held.content) if by_store else ""
-        kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
-        follow_ups = [] if copy is None else [copy]
-        if not self.finish(write, kept, follow_ups, differs=bool(differs), own=own):
-            return _AGAIN
-        if differs:
-            self._on_difference(held.id)
+        if not write.repair and not same:
+            return None
+        # Taken for the store's rewriting of ours. A repair ends here, whatever the store made of it: repaired again it would never
+        # end. If the store has taken it as it was sent, somebody else has written since.
+        as_sent = answer.alone and answer.revision.content == sent
+        lost = not same and (
+            compare_stored(base=base, sent=sent, stored=held.content) is StoredAs.TEXT_LOST
+        )
         result = WriteResult(
             WriteOutcome.STORED,
             held.id,
-            merged=not by_store,
-            differs=differs,
+            merged=as_sent,
+            differs="" if as_sent else differences(sent=sent, stored=held.content),
             content=held.content,
         )
-        return Committed(result, copy, lost=lost)
+        own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
+        stored = self._store_answer(
+            write, held, held.content, result=result, copies=lost, lost=lost, own=own
+        )
+        return stored or _AGAIN
 
     def _give_back(
         self,
@@ -371,13 +358,11 @@ class WriteCommit:
             stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
         differs = "" if stored.content == sent else differences(sent=sent, stored=stored.content)
         own = own and answer.status is not PushStatus.UNCHANGED
-        self.finish(write, stored, differs=bool(differs), own=own)
-        if differs:
-            self._on_difference(stored.id)
         result = WriteResult(
             WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
         )
-        return Committed(result)
+        kept = self._store_answer(write, stored, stored.content, result=result, own=own)
+        return kept or Committed(result)
 
     async def _accept_merged(
         self,
@@ -416,7 +401,7 @@ class WriteCommit:
                     wanted = replace(wanted, tags=theirs.tags)
             elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-        mended = self._mend(
+        mended = self._store_answer(
             write,
             stored,
             wanted,
