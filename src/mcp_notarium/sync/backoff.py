@@ -2,10 +2,6 @@
 
 Every class counts; none waits, reads a clock or draws a random number. Seconds are passed in, or come
 from a ``stopwatch`` that gives seconds from any start.
-
-* ``CycleBackoff``: how long the cycle runner waits.
-* ``ItemBackoff``: which single notes or writes are not asked for at the moment.
-* ``FeedHealth``: whether to use the change feed or listings.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, RemoteVa
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.storage.sync_state import LoadProgress
-from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store, is_usable
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import SPLIT, Batch, BatchApplier, split
 from mcp_notarium.sync.listing_pages import (
@@ -25,7 +25,6 @@ from mcp_notarium.sync.listing_pages import (
     Listing,
     MarkLost,
     follow_codec,
-    is_usable,
     pages,
     read_ahead,
 )

@@ -121,10 +121,6 @@ class CycleRunner:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
         return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
 
-    def delay(self, jitter: float) -> float:
-        """Return the seconds to wait after the last failure."""
-        return self.backoff.delay(jitter=jitter, retry_after=self.asked_delay)
-
     @property
     def asked_delay(self) -> float | None:
         """Return the seconds the store asked us to wait, if it did."""

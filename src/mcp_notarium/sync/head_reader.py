@@ -190,7 +190,8 @@ class HeadReader:
             )
         view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING), head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            return self._look_for_text(view)
+            kept = write.copied or not self._has_text_to_keep(write)
+            return view.but(Fact.COPIED) if kept else view
         if write.kind is WriteKind.DELETE:
             if other:
                 return view.holding(Held.CLASHING)
@@ -199,11 +200,6 @@ class HeadReader:
         if write.kind is WriteKind.CREATE:
             return await self._look_for_created(view, head)
         return await self._look_for_changed(view, cast("Revision", head))
-
-    def _look_for_text(self, view: View) -> View:
-        """Ask whether the text of a write is lost with its note, which is gone, or has another one in its place."""
-        kept = view.write.copied or not self._has_text_to_keep(view.write)
-        return view.but(Fact.COPIED) if kept else view
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
@@ -224,7 +220,7 @@ class HeadReader:
         sent, content = self._wanted(write, head)
         base = None
         if head.etag != write.base_etag and head.content != sent:
-            base = self._base_of(write) or await self._read_base(write)
+            base = await self._read_base(write)
         held, wanted = held_for_update(
             head,
             base=base,
@@ -270,7 +266,7 @@ class HeadReader:
             for made, theirs in pairwise(since)
             if made.modified_at == sent.modified_at
         ]
-        base = base or self._base_of(write) or await self._read_base(write)
+        base = base or await self._read_base(write)
         if not met or base is None:
             return None
         made, theirs = (one.content for one in met[-1])
@@ -425,7 +421,9 @@ class HeadReader:
         return base.content if base and known else None
 
     async def _read_base(self, write: PendingWrite) -> Content | None:
-        """Read the base from the store's history, if the index has lost it."""
+        """Return the base, from the store's history if the index has lost it; None if that has not kept it."""
+        if (known := self._base_of(write)) is not None:
+            return known
         if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
             return None
         try:

@@ -386,11 +386,6 @@ class Journal:
             else:
                 self._cache.journal.reject(write.write_id, reason)
 
-    def drop_following(self, write: PendingWrite) -> None:
-        """Drop what was to be written after this: the note keeps its name."""
-        with self._cache.transaction():
-            self._cache.journal.drop_following(write.write_id)
-
     def waits(self, write: PendingWrite) -> bool:
         """Tell whether another entry must be finished before this one: links follow a renaming, and wait for any that is on its way."""
         first = write.after and self._cache.journal.get(write.after)

@@ -100,7 +100,7 @@ class CardMoves:
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
-        self._folders = cast("FolderStore", store) if store.traits.ids.paths else None
+        self._folders = cast("FolderStore", store)  # no other store gives them cards
         self._owner = owner
         self._owner_ended = owner_ended
         self._on_step = on_step
@@ -120,9 +120,6 @@ class CardMoves:
         }
         move = CardMove(old, new, said, self._owner)
         moved = CardsMoved()
-        if self._folders is None or not move.canvases:
-            yield moved
-            return
         key = uuid.uuid4().hex
         self._active.add(key)
         try:
@@ -172,8 +169,6 @@ class CardMoves:
 
         The cards show the note where it is by now, also if it was renamed once more since, or got its old path back.
         """
-        if self._folders is None:
-            return None
         notes, shows, place = self._cache.notes, dict[str, bool | None](), ""
         while True:
             here = self._find(move)

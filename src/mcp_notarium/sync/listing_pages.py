@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import LONGEST_ID, Revision
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import ListingPage, Store
+from mcp_notarium.stores.contract import ListingPage, Store, is_usable
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -45,17 +44,6 @@ class Listing:
     mark: str | None = None
     first: int = PAGE
     with_content: bool = True
-
-
-def is_usable(note_id: str) -> bool:
-    """Tell whether the index can hold a note of this id; another is left out, whatever store names it."""
-    return 0 < len(note_id) <= LONGEST_ID and replace_surrogates(note_id) == note_id
-
-
-def require_usable(note_id: str) -> None:
-    """Raise ``StoreProtocolError`` for an id that :func:`is_usable` refuses: no call could name the note."""
-    if not is_usable(note_id):
-        raise StoreProtocolError("the note store gave a note an id that cannot be used")
 
 
 async def pages(store: Store, listing: Listing) -> Pages:

@@ -228,12 +228,13 @@ class Scheduler:
             await _stop(change)
 
     async def _back_off(self) -> None:
-        delay = self._runner.delay(self._jitter())
+        asked = self._runner.asked_delay
+        delay = self._runner.backoff.delay(jitter=self._jitter(), retry_after=asked)
         if self._runner.sources.on_this_machine:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
         # whoever requests a cycle.
-        blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
+        blocked = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
         await self._sleep(blocked)
         await self._wait(delay - blocked)
 

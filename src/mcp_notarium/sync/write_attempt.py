@@ -9,10 +9,10 @@ The entry stays in the journal whenever the outcome of the write is not certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import cast
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -23,7 +23,6 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     NoteUnreadable,
-    RateLimited,
     StoreError,
     StoreProtocolError,
     StoreRejected,
@@ -33,16 +32,18 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act, not_recorded_error
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import (
+    NOT_STORED,
     WITHDRAWN,
     PushStatus,
     Retry,
     Store,
     WriteGuard,
+    require_usable,
+    run_at_once,
 )
 from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import make_link_writes
-from mcp_notarium.sync.listing_pages import require_usable
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.write_commit import NOTHING, Committed, WriteCommit
@@ -71,16 +72,6 @@ from mcp_notarium.sync.write_errors import (
     unknown_outcome,
 )
 
-NOT_STORED = (
-    StoreRejected,
-    StoreUnavailable,
-    LoginRequired,
-    NoteNotFound,
-    NoteUnreadable,
-    RateLimited,
-    VersionConflict,
-)
-"""Errors after which the store has certainly not taken the write. After any other it may have."""
 _LOOK_WHETHER_IT_IS_GONE = (
     "The next sync shows whether the note is gone; it does not delete it again. Look with `get` in a "
     "while, and delete the note again if it is there and still to go."
@@ -90,7 +81,6 @@ ROUNDS = 4
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 _AGAIN = WriteResult(WriteOutcome.AGAIN)
-_Result = TypeVar("_Result")
 
 
 class WriteAttempt:
@@ -250,7 +240,8 @@ class WriteAttempt:
     async def _keep_name(self, view: View) -> WriteResult:
         """Give the note the text, where something else has taken its new name."""
         write, head = view.write, cast("Revision", view.head)
-        self._journal.drop_following(write)
+        with self._cache.transaction():
+            self._cache.journal.drop_following(write.write_id)
         named = replace(write.content, title=head.content.title)
         if named == head.content:
             return await self._finish(view, None)
@@ -508,17 +499,6 @@ class WriteAttempt:
             ) from error
         if not ours:
             raise unknown_outcome("another process has taken the write over", write)
-
-
-def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine that never waits. Raises ``RuntimeError`` if it does: a transaction must not wait."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
-    call.close()
-    raise RuntimeError("a store in the database must not wait")
 
 
 def is_final(error: NotariumError) -> bool:
