@@ -62,6 +62,8 @@ class HeadReader:
     ) -> None:
         self._cache = cache
         self._scope = scope
+        self.scoped = scope.has_rules
+        """Whether callers may change some notes only."""
         self._store = store
         self._journal = journal
         traits = store.traits
@@ -86,8 +88,6 @@ class HeadReader:
 
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See ``Library.require_open``."""
-        if not self._scope.tops:
-            return
         base = self._cache.notes.base(note.id) if note is not None else None
         await self._require_change(base)
         if content is not None and (base is None) == (note is None):
@@ -97,13 +97,13 @@ class HeadReader:
                 await self._require_result(note_id, body, new=base is None)
 
     async def _require_change(self, head: Revision | None) -> None:
-        if self._scope.has_rules and head is not None:
+        if self.scoped and head is not None:
             tags, clear = head.content.tags, head.tags_understood
             inside = await find_inside(self._store, head.id, None, self._scope.tops)
             self._scope.require_change(head.id, tags, clear=clear, inside=inside)
 
     async def _require_result(self, note_id: str, body: bytes, *, new: bool) -> None:
-        if self._scope.has_rules:
+        if self.scoped:
             made = self._store.revision_of(note_id, body)
             above = await find_inside(self._store, "" if new else note_id, body, self._scope.tops)
             self._scope.require_result(made.id, made.content.tags, new=new, inside=above)

@@ -111,8 +111,9 @@ class WriteAttempt:
         """
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
+        looks = write.kind is not WriteKind.CREATE or asked.fixed or self._heads.scoped
         try:
-            view = await self._heads.look_first(view, asked)
+            view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
         work = self._carry_out(view, asked)
@@ -170,8 +171,11 @@ class WriteAttempt:
         ``base``: what the write goes over, if nothing was read.
         """
         over = base if base is not None else view.base.content if view.base else NOTHING
-        links = asked.links if asked else {}
-        following = make_link_writes(self._cache, self._store, self._journal, view.write, links)
+        following: Sequence[PendingWrite] = ()
+        if asked and asked.links:
+            following = make_link_writes(
+                self._cache, self._store, self._journal, view.write, asked.links
+            )
         recorded = await self._record(view, asked, following)
         if recorded is None:
             met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict

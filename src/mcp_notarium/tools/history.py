@@ -323,7 +323,7 @@ async def _save(
         made = await draft()
         if made.note is not None and call.act is not None:
             old, new = made.note.text, made.content.text
-            files = app.library.find_following(old, new, undone=undone)
+            files = app.library.files.find_following(old, new, undone=undone)
             call.act.files = tuple(one.digest for one, _ in files)
         return made
 
@@ -336,7 +336,9 @@ async def _save(
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
         more = made.elsewhere.describe(saved) if made.elsewhere else ()
-        files = await app.library.settle_files(made.note.text, note, undone=undone, act=call.act)
+        files = await app.library.files.settle_files(
+            made.note.text, note, undone=undone, act=call.act
+        )
         told = " ".join(filter(None, (told, *more, *_describe_files(files))))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
