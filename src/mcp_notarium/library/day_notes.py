@@ -41,14 +41,13 @@ _SHOWN_SO = {"pinned", "archived"}
 
 @dataclass(frozen=True, slots=True)
 class NewDay:
-    """Hold what a note of a day begins as: its title, its path, and what the app's settings say.
-
-    ``path``: '' where ids are no paths, or where a name that is taken would betray a hidden note.
-    """
+    """Hold what a note of a day begins as."""
 
     title: str
     path: str = ""
+    """'' where ids are no paths, or where a name that is taken would betray a hidden note."""
     place: DayPlace | None = None
+    """What the app's settings say."""
 
 
 class DayNotes:

@@ -32,24 +32,25 @@ _LONGEST_NUMBER = 18
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Hold a state of a note, the present one too.
-
-    ``name`` is what it is asked for by; ``made_by`` the client program that saved it here, '' if it was made
-    elsewhere or that is not known. ``tags_known`` False: its tags are not kept. ``removed``: a note of this id that was
-    removed from here. ``moved``: the write that replaced it gave the note another id. ``server_version``: the number that the
-    store gave it, where that counts its revisions.
-    """
+    """Hold a state of a note, the present one too."""
 
     name: str
+    """What it is asked for by."""
     etag: str
     content: Content
     modified_at: float
+    """Epoch seconds."""
     made_by: str
+    """The client program that saved it here; '' if it was made elsewhere or that is not known."""
     tags_known: bool = True
+    """False: its tags are not kept."""
     present: bool = False
     removed: bool = False
+    """It is of a note of this id that was removed from here."""
     moved: bool = False
+    """The write that replaced it gave the note another id."""
     server_version: int | None = None
+    """The number that the store gave it, where that counts its revisions."""
 
 
 class History:

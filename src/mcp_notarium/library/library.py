@@ -71,16 +71,21 @@ _ANY_SEED = "0" * 32
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Hold numbers about one account. ``pending`` writes are unanswered, ``rejected`` ones refused."""
+    """Hold numbers about one account."""
 
     counts: Counts
     metrics: Metrics
     cursor: str | None
+    """The place in the store's stream of changes; None before the first load."""
     pending: int
+    """Writes without an answer."""
     rejected: int
+    """Writes that the store has refused for good."""
     feed_usable: bool
+    """Changes elsewhere show within seconds."""
     encrypted: bool
     cipher_version: str | None
+    """Of SQLCipher; None if the database is not encrypted."""
     size_bytes: int
     schema_version: int
 

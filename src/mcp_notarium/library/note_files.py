@@ -67,26 +67,31 @@ def _has_any(text: str, marks: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettled:
-    """Count the files that have followed a text: ``gone`` with it and ``back``, or not: ``stays`` and ``lost``; ``missing``: gone before.
-
-    ``unsure``: a file that is gone may be shown by what nobody may tell of.
-    """
+    """Count the files that were to follow a text."""
 
     gone: int = 0
+    """Discarded with it."""
     stays: int = 0
+    """Not discarded."""
     back: int = 0
+    """Brought back with it."""
     lost: int = 0
+    """Not to be brought back."""
     missing: int = 0
+    """Gone before."""
     unsure: bool = False
+    """A file that is gone may be shown by what nobody may tell of."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Hold a file that a note shows. ``digest``: the SHA-256 of its bytes; '', with nothing decoded: it is larger than what is read."""
+    """Hold a file that a note shows."""
 
     facts: Attachment
     digest: str
+    """The SHA-256 of its bytes; '' if it is larger than what is read."""
     decoded: Decoded | None
+    """What can be shown of it; None: nothing."""
 
 
 class NoteFiles:

@@ -96,10 +96,12 @@ class CycleBackoff:
 
 @dataclass(frozen=True, slots=True)
 class _ItemFailures:
-    """Hold failures in a row, and the stopwatch time before which the item is not asked for."""
+    """Hold the failures of one item."""
 
     failures: int
+    """Those in a row."""
     until: float
+    """The stopwatch time before which the item is not asked for."""
 
 
 class ItemBackoff:

@@ -42,23 +42,23 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold some statements of the store about notes.
-
-    ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
-    the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
-    another id before the statements are stored, ``hidden_renamed`` the same of hidden notes, ``identities``:
-    id to identity of notes that have a new one. ``seen``: ids with identities that rules on ids follow.
-    ``is_news``: it changes notes, whose new versions must not be given again after a loss of power.
-    """
+    """Hold some statements of the store about notes."""
 
     remotes: tuple[Remote, ...]
     index_version: int
+    """That of the index it was read for."""
     bookmark: Bookmark | None = None
+    """Runs in the transaction that stores the last of the batch, and moves the cursor or the mark."""
     seen: Sequence[Named] = ()
+    """Ids with identities that rules on ids follow."""
     renamed: Mapping[str, str] = field(default_factory=dict)
+    """Old id to new id of notes that get another id before the statements are stored."""
     hidden_renamed: Mapping[str, str] = field(default_factory=dict)
+    """The same of hidden notes."""
     identities: Mapping[str, str] = field(default_factory=dict)
+    """Id to identity of notes that have a new one."""
     is_news: bool = False
+    """It changes notes, whose new versions must not be given again after a loss of power."""
 
 
 def split(
@@ -75,16 +75,16 @@ def split(
 
 @dataclass(slots=True)
 class Tally:
-    """Count notes. ``deferred`` could not be decided yet; ``fetched`` were asked for one by one.
-
-    ``news`` were new, changed or gone, including those that are not kept because the policy hides them.
-    """
+    """Count notes."""
 
     stored: int = 0
     removed: int = 0
     deferred: int = 0
+    """Those that could not be decided yet."""
     fetched: int = 0
+    """Those that were asked for one by one."""
     news: int = 0
+    """Those that were new, changed or gone, also if the policy hides them, so that they are not kept."""
 
     @property
     def changed(self) -> int:

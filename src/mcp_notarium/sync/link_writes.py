@@ -66,25 +66,26 @@ def make_link_writes(
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that.
-
-    ``tries``: how often the disk has refused them.
-    """
+    """Hold which canvases are to show a note at its new path."""
 
     old: str
     new: str
     canvases: Mapping[str, Sequence[tuple[str, bool, str | None]]]
     """What links in their texts become: target, whether in a Markdown link, and the new one."""
     owner: str
+    """The process that works on it; '': none."""
     tries: int = 0
+    """How often the disk has refused the canvases."""
 
 
 @dataclass(slots=True)
 class CardsMoved:
-    """Hold the ``canvases`` that show a note at its new path, and those ``waiting`` for a later cycle."""
+    """Hold what became of the canvases of a moved note."""
 
     canvases: set[str] = field(default_factory=set)
+    """Those that show it at its new path."""
     waiting: set[str] = field(default_factory=set)
+    """Those that wait for a later cycle."""
 
 
 class CardMoves:

@@ -38,11 +38,14 @@ class MarkLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Name a listing: of everything or of what changed after ``since``, from ``mark`` on."""
+    """Name a listing."""
 
     since: str | None = None
+    """Only what changed after this cursor; None: everything."""
     mark: str | None = None
+    """The place to go on from; None: the beginning."""
     first: int = PAGE
+    """Notes on the first page; the others have ``PAGE``."""
     with_content: bool = True
 
 

@@ -36,10 +36,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Hold the answer to a ``get`` made while the index held the revision ``seen``."""
+    """Hold the answer to a ``get``."""
 
     answer: Revision | Tombstone
     seen: str | None
+    """The etag that the index held when the store was asked."""
 
     @property
     def id(self) -> str:
@@ -53,11 +54,13 @@ Remote = Revision | Entry | Tombstone | Missing | Confirmed
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold the acknowledged revision in the index; its ``content`` where a direct answer came."""
+    """Hold the acknowledged revision in the index."""
 
     etag: str
     version: int | None
+    """The number that the store gave it, where it counts."""
     content: Content | None = None
+    """Known where a direct answer came."""
 
 
 class LocalState(Enum):
@@ -85,10 +88,15 @@ class Move(Enum):
 
     NOTHING = "nothing"
     STORE = "store"
+    """Put the revision into the index."""
     REPLACE = "replace"
+    """The same, but remove the note first: the etag alone would not show the change."""
     FETCH = "fetch"
+    """Ask the store, then decide again."""
     FORGET = "forget"
+    """Remove the note from the index."""
     RESOLVE = "resolve"
+    """Leave the note until the writer has finished its write, then decide again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +138,12 @@ OLDER). A REJECTED write does not make a note PENDING: its text waits in its own
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Hold what to do with one note; STORE and REPLACE carry the ``revision`` to store.
-
-    STORE puts it into the index. REPLACE removes the note first: the etag alone would not show the
-    change. FETCH asks the store, then decides again. FORGET removes the note from the index. RESOLVE
-    leaves the note until the writer has finished its write, then decides again.
-    """
+    """Hold what to do with one note."""
 
     move: Move
     id: str
     revision: Revision | None = None
+    """The one to store; None if nothing is."""
 
 
 def remote_state(known: Known | None, remote: Remote) -> RemoteState:

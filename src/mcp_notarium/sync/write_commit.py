@@ -36,18 +36,19 @@ NOTHING = Content(text="")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Hold how a push ended, and the recorded entries that are to be sent after it.
-
-    ``copy`` keeps our text, ``others`` keep what somebody else wrote, ``repair`` mends the note, which holds ``held`` now.
-    ``lost``: without them the note lacks some of our change.
-    """
+    """Hold how a push ended, and the recorded entries that are to be sent after it."""
 
     result: WriteResult
     copy: PendingWrite | None = None
+    """Keeps our text."""
     others: Sequence[PendingWrite] = ()
+    """Keep what somebody else wrote."""
     repair: PendingWrite | None = None
+    """Mends the note."""
     held: Content = NOTHING
+    """What the note holds now."""
     lost: bool = True
+    """Without these entries the note lacks some of our change."""
 
 
 _AGAIN = Committed(WriteResult(WriteOutcome.AGAIN))

@@ -45,22 +45,24 @@ _AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Hold the note as it is in the index now.
-
-    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
-    ``canvases``: those whose cards follow the note; ``canvases_waiting``: those whose cards are to follow it.
-    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
-    the same moment, so our text is kept in that note. ``differs``: see ``WriteResult``.
-    """
+    """Hold how a save has ended for its caller."""
 
     note: Note
+    """As it is in the index now."""
     merged: bool = False
+    """Somebody else's change is in it too."""
     copy_id: str | None = None
+    """The note that keeps our text, because the same lines were changed elsewhere at the same moment."""
     differs: str = ""
+    """See ``WriteResult``."""
     relinked: tuple[str, ...] = ()
+    """The notes in which links were rewritten."""
     waiting: tuple[str, ...] = ()
+    """Those in which links are to be rewritten."""
     canvases: tuple[str, ...] = ()
+    """Those whose cards follow the note."""
     canvases_waiting: tuple[str, ...] = ()
+    """Those whose cards are to follow it."""
 
 
 class Writer:
