@@ -398,7 +398,7 @@ class WriteCommit:
                 hidden = not self._journal.sees(stored.id, theirs)
                 if (
                     hidden
-                ):  # by the policy a moment before: it stays so, whatever the store made of both
+                ):  # by the policy a moment before: so it stays, whatever the store made of both
                     wanted = replace(wanted, tags=theirs.tags)
             elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
@@ -429,9 +429,8 @@ class WriteCommit:
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        if first.content == sent.content and _mends(write):
-            return True
-        return self._has_our_date(sent, first)
+        mends = first.content == sent.content and _mends(write)
+        return mends or self._has_our_date(sent, first)
 
     async def _read_earlier(
         self, write: PendingWrite, etag: str | None, *, required: bool = True
