@@ -45,12 +45,9 @@ def retry_after_of(error: NotariumError) -> float | None:
 
 
 class CycleBackoff:
-    """Compute the pauses of one cycle runner from its failed and its empty cycles.
+    """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md, "Cycles without news").
 
-    A cycle is *empty* if the store gave the reason for it (its change feed said something, or nothing
-    without waiting) and nothing was new. A cycle that the clock, a person or a write began is not.
-    Failures and empty cycles are counted apart and reset together: a store that fails and succeeds in
-    turn is not asked more often for that.
+    Both are counted apart and reset together.
     """
 
     def __init__(self) -> None:

@@ -242,9 +242,7 @@ class Journal:
         The revision that the answer replaces is kept as a version, unless the store has not taken the
         write (``stored`` False). ``own``: see :meth:`keep_replaced`.
 
-        The answer to a call is not flushed: the audit record of the call's outcome flushes it. If a
-        power cut undoes both, the entry is there again, and its replay finds that the store has the write.
-        No such record follows the end of a claimed entry.
+        The audit record of a call's outcome flushes the answer to it; none follows the end of a claimed entry.
         ``differs``: the store holds something else than was sent, which is counted for the user.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.

@@ -1,8 +1,5 @@
 """Let the links of other notes and the cards of canvases follow a renamed note, also after a kill.
 
-Their journal entries are recorded with that of the renaming, and follow it: so a process that ends anywhere leaves
-either a note that keeps its name, or one whose links the next cycle finishes.
-
 What is to be done is on the disk before the note is renamed. It is done once the index has the note under its new
 path only, and forgotten if the note keeps its old one. A canvas is read right before its paths are changed: what anybody
 else has written there stays, and doing it twice changes nothing.

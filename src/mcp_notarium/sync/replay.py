@@ -1,7 +1,4 @@
-"""Finish the journal entries that have no answer: those of one note, and in each cycle all that nobody works on.
-
-``Replay`` finds, claims and backs off; ``write_attempt`` makes each attempt, as it makes a first one.
-"""
+"""Find and claim the journal entries that have no answer; ``write_attempt`` makes each attempt, as it makes a first one."""
 
 from __future__ import annotations
 

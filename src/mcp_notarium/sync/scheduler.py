@@ -1,9 +1,4 @@
-"""Elect the process that syncs, and run its cycles when something is due. The only place in sync that waits.
-
-One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
-through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
-except by ``reload_index``.
-"""
+"""Elect the process that syncs, and run its cycles when something is due. The only place in sync that waits."""
 
 from __future__ import annotations
 

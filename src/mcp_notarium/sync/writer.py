@@ -1,8 +1,6 @@
 """Make every change of a note, in the store first and then in the index.
 
-Success is reported only after the store has answered. A write that was sent and not answered stays in the
-journal. ``write_attempt`` makes each attempt, and ``write_decisions.DECISIONS`` says what becomes of it; the caller's view of a note is the base of its merge, and the store's newest
-revision is written over: a change made from an old view is merged or refused, it never overwrites somebody else's.
+``write_attempt`` makes each attempt, and ``write_decisions.DECISIONS`` says what becomes of it.
 """
 
 from __future__ import annotations
