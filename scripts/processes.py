@@ -55,8 +55,8 @@ _KERNEL = "the C library, for calls that confine or harden the process"
 _AS_A_CLIENT = "`install` starts the server as a client does; no server imports this module"
 _A_PERSON = "the editor or pager of the person at the terminal; no server imports this module"
 PERMITTED = {
-    "mcp_notarium.cli.server: import subprocess": _AS_A_CLIENT,
-    "mcp_notarium.cli.server: subprocess.Popen": _AS_A_CLIENT,
+    "mcp_notarium.cli.serve: import subprocess": _AS_A_CLIENT,
+    "mcp_notarium.cli.serve: subprocess.Popen": _AS_A_CLIENT,
     "mcp_notarium.cli.draft_files: import subprocess": _A_PERSON,
     "mcp_notarium.cli.draft_files: subprocess.Popen": _A_PERSON,
     "mcp_notarium.cli.show: import subprocess": _A_PERSON,
@@ -74,12 +74,12 @@ PERMITTED = {
     "mcp_notarium.system.posix: import ctypes": "the C library: overwrites variables in the environment",
     "mcp_notarium.system.windows: import ctypes": _KERNEL,
     "mcp_notarium.system.windows: from ctypes import wintypes": _KERNEL,
-    "mcp_notarium.system.windows_access: import ctypes": _KERNEL,
-    "mcp_notarium.system.windows_access: from ctypes import wintypes": _KERNEL,
+    "mcp_notarium.system.windows_acl: import ctypes": _KERNEL,
+    "mcp_notarium.system.windows_acl: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.system.windows_files: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_handles: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_private: import ctypes": _KERNEL,
-    "mcp_notarium.system.windows_states: import ctypes": _KERNEL,
+    "mcp_notarium.system.windows_stat: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.sandbox.landlock: import ctypes": _KERNEL,
@@ -90,7 +90,7 @@ PERMITTED = {
     "mcp_notarium.protocol.server: import_module(name)": _A_TABLE,
     "mcp_notarium.sync.scheduler: self._runner.listen": _OURS,
     "mcp_notarium.sync.cycle_runner: self.sources.listen": _OURS,
-    "mcp_notarium.clients.other_side: import subprocess": "setup asks wsl.exe, wslpath and cmd.exe for the folders of the other side",
+    "mcp_notarium.clients.wsl: import subprocess": "setup asks wsl.exe, wslpath and cmd.exe for the folders of the other side",
 }
 """``module: source text`` -> why it is permitted."""
 

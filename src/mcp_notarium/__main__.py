@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    # ``python -m`` puts the working folder first in the module path, whoever owns that folder.
+    # ``python -m`` puts the working folder first in the module path, and anybody may own that folder.
     # The package is imported already and finds its own modules.
     del sys.path[0]  # defence: no-module-of-working-folder
 

@@ -53,8 +53,11 @@ class Variable:
     """List the words that can be set. A function does so if another module has them, which not every start needs."""
     required: bool = False
     has_file: bool = False
+    """It can be set by ``NAME_FILE``, too."""
     value_beats_file: bool = False
+    """Where both are set, the value counts. False: that is an error."""
     trust: Trust = Trust.ENV_FILE
+    """Which sources may set it."""
     bound_to: str = ""
     """Name another variable: if a better source sets that, this one is ignored in the working folder's ``.env``."""
 

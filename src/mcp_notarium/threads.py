@@ -1,4 +1,4 @@
-"""Run one blocking call beside the event loop, in a thread that does not delay the end of the process.
+"""Run one blocking call outside the event loop, in a thread that does not delay the end of the process.
 
 The process waits at its end for threads of ``asyncio.to_thread``. A call that waits for a lock of
 another process would keep a server alive that was told to stop.

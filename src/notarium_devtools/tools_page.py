@@ -399,7 +399,7 @@ _BEHAVIOUR = {
 * What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
 * `files` are those that the note shows or links to, at most 50: `id`, `kind` (a media type, as the name says) and, where it is known, `size`
-  in bytes. `lines` are the first five of the note's text that show it or link to it, none if it stands beside the text. `name` is what the note calls it, where the `id` does not end with its name. In a vault they are the files of its links and embeds, in Trilium its attachments and notes that are pictures or files, in Memento its pictures,
+  in bytes. `lines` are the first five of the note's text that show it or link to it, none if it stands beside the text. `name` is what the note calls it, where the `id` does not end with its name. In a vault they are the files of its links and embeds, in Trilium its attachments, also those that no text shows, and notes that are pictures or files ([if the server answers](trilium.md#attachments)), in Memento its pictures,
   in the local notebook the files that `save` has kept; notes of Simplenote have none. What stands in code, or at another host, is never fetched.
 * `get` with such an `id`, in a vault also with a link as the note writes it, answers what the file shows. A PNG, JPEG, WebP or GIF (its first frame)
   is an image block beside the answer: at most 1,568 pixels wide and high and 1 MB as base64, upright, without what the camera wrote into it. A PDF is text with a heading for each page, so `section: "Page 3"` reads one, and a link to one (`[[paper.pdf#page=3]]`) begins there; a file in UTF-8 is its text, SVG too. Both come in
@@ -584,7 +584,7 @@ def _section(tool: Tool) -> Iterator[str]:
     yield f"> {tool.description}\n"
     yield (
         f"Hints: read-only {_said(tool.read_only)}, destructive {_said(tool.destructive)}, "
-        f"idempotent {_said(tool.idempotent)}, open-world {_said(tool.open_world)}.\n"
+        f"idempotent {_said(tool.read_only or tool.idempotent)}, open-world {_said(tool.open_world)}.\n"
     )
     yield _BEHAVIOUR[tool.name]
     yield from _table("argument", tool.request, demanded="required")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import subprocess
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -31,10 +32,11 @@ class Older:
 def unpack(commit: str, folder: Path) -> Older:
     """Write the package of ``commit`` into ``folder`` and compile it, as an installation does."""
     other = _pins(_git("show", f"{commit}:{_LOCK}")) - _pins((TOP / _LOCK).read_bytes())
+    other -= _installed()
     if other:
         raise NotComparable(
             f"{commit} needs other packages: {', '.join(sorted(other))}. "
-            "One environment cannot run both builds"
+            "Install them beside the others, if no version differs"
         )
     archive = _git("archive", commit, "src")
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
@@ -46,6 +48,11 @@ def _pins(lock: bytes) -> set[str]:
     """Return the packages of a lock file, as ``name==version``."""
     words = (line.split() for line in lock.decode().splitlines())
     return {first[0] for first in words if first and "==" in first[0]}
+
+
+def _installed() -> set[str]:
+    """Return the packages of this environment, as ``name==version``."""
+    return {f"{one.name.lower()}=={one.version}" for one in distributions()}
 
 
 def _git(*arguments: str) -> bytes:

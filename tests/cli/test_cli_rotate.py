@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import key_changes, key_rotation
+from mcp_notarium.account import key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.secret import Secret
@@ -37,7 +37,7 @@ class Home:
         self.config = account(folder, db_key=Secret(WORDS))
         made_cheaply(folder)
         # The cheapest cost is refused by the real program.
-        key_rotation.rotate_passphrase(
+        user_key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
             options=ChangeOptions(bounds=kdf.TEST_BOUNDS),
         )  # fmt: skip
@@ -219,7 +219,7 @@ def test_a_made_up_key_is_not_shown_for_a_change_that_is_refused(
 
 def test_a_dear_passphrase_is_followed_by_one_as_dear(home: Home) -> None:
     dear = kdf.Argon2id(memory_kib=131_072)
-    key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
+    user_key_rotation.rotate_passphrase(home.config, new=Secret(WORDS), parameters=dear)
     for command, old, new in (
         (["rotate-key"], WORDS, NEW),
         (["rotate-key", "--reencrypt"], NEW, WORDS),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcp_notarium.cli.install import command_line
-from mcp_notarium.clients import known_clients, other_side
+from mcp_notarium.clients import known_clients, wsl
 from support import fake_wsl
 from support.whole import run
 
@@ -96,11 +96,11 @@ def test_a_folder_that_windows_keeps_elsewhere_is_used_and_no_other_variable_is_
     env, _ = fake_wsl.make(tmp_path, "ada", PERSON, APPDATA=r"C:\Firm\Ada\Roaming")
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    other_side.find_side.cache_clear()
+    wsl.find_side.cache_clear()
     try:
         found = {one.name: one for one in known_clients.all_clients(env)}
     finally:
-        other_side.find_side.cache_clear()
+        wsl.find_side.cache_clear()
     assert (
         found["windows-vscode"].path(env) == tmp_path / "mnt/c/Firm/Ada/Roaming/Code/User/mcp.json"
     )
@@ -121,7 +121,7 @@ def test_windows_that_does_not_answer_is_left_out_and_named_if_asked_for(tmp_pat
 def test_a_client_in_wsl_starts_the_program_of_windows_by_its_path_there(tmp_path, monkeypatch):
     """The other way round: on Windows, `wsl.exe` tells where home is, and the file is written as its owner's."""
     monkeypatch.setattr(known_clients, "PLATFORM", "win32")
-    monkeypatch.setattr(other_side, "_NETWORK", str(tmp_path))
+    monkeypatch.setattr(wsl, "_NETWORK", str(tmp_path))
     monkeypatch.setenv("SYSTEMROOT", "C:")
     asked: list[tuple[str, ...]] = []
 
@@ -131,14 +131,14 @@ def test_a_client_in_wsl_starts_the_program_of_windows_by_its_path_there(tmp_pat
             return b"/mnt/c/Users/Ada L/bin/mcp-notarium.exe\n"
         return f"HOME=/home/ada\0USER=ada\0WSL_DISTRO_NAME={fake_wsl.DISTRIBUTION}\0".encode()
 
-    monkeypatch.setattr(other_side, "_run", answer)
-    other_side.find_side.cache_clear()
+    monkeypatch.setattr(wsl, "_run", answer)
+    wsl.find_side.cache_clear()
     try:
         assert not [one for one in known_clients.all_clients({}) if one.side], "nothing is started"
         assert asked == []
         found = known_clients.client("wsl-claude-code", {})
     finally:
-        other_side.find_side.cache_clear()
+        wsl.find_side.cache_clear()
     home = tmp_path / fake_wsl.DISTRIBUTION / "home/ada"
     assert found.path({}) == home / ".claude.json"
     entry = found.entry([r"C:\Users\Ada L\bin\mcp-notarium.exe", "--account", "local"])

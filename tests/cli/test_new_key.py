@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.account import key_rotation
+from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.crypto import kdf, user_key
@@ -14,7 +14,7 @@ from support.keyfiles import REWRAP
 def rotated(config, new, at):
     with new.in_change():
         options = ChangeOptions(bounds=BOUNDS, at=at)
-        key_rotation.rotate_passphrase(
+        user_key_rotation.rotate_passphrase(
             config, new=new.secret, parameters=kdf.CHEAPEST, options=options
         )
 

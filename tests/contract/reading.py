@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Content, Revision, Tombstone
-from mcp_notarium.domain.properties import MARKS
+from mcp_notarium.domain.note import MARKS, Content, Revision, Tombstone
 from mcp_notarium.errors import CursorLost, NoteNotFound
 from mcp_notarium.stores.contract import (
     ChangePage,
@@ -34,7 +33,7 @@ async def or_lost(asked: Awaitable[ChangePage]) -> ChangePage | None:
 class ReadingContract(OnABench):
     async def test_the_engine_is_tested_with_such_traits(self, bench: Bench) -> None:
         assert is_supported(bench.store.traits), "see SUPPORTED in stores/contract.py"
-        assert bench.store.traits.properties <= {*MARKS}, "see MARKS in domain/properties.py"
+        assert bench.store.traits.properties <= {*MARKS}, "see MARKS in domain/note.py"
 
     @pytest.mark.parametrize("note_id", ["unknown", "", ".", "..", "../..", "a/b", "\ud800", "%2e"])
     async def test_missing_note_is_not_found(self, bench: Bench, note_id: str) -> None:

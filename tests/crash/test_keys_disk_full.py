@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import key_rotation, rewrite
+from mcp_notarium.account import rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import CacheFull, LockedError
 from mcp_notarium.keys import key_file_store
@@ -97,10 +97,10 @@ def test_with_a_quota_a_rotation_says_whether_the_new_key_counts(cache, limit):
     before = persistent_files(config)
     try:
         with no_file_beyond(limit):
-            key_rotation.rotate_passphrase(config, new=NEW)
+            user_key_rotation.rotate_passphrase(config, new=NEW)
     except CacheFull:
         assert persistent_files(config) == before
-        key_rotation.rotate_passphrase(config, new=NEW)
+        user_key_rotation.rotate_passphrase(config, new=NEW)
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
 
 
@@ -112,7 +112,7 @@ def test_a_disk_that_is_full_behind_the_commit_point_is_no_failure(cache, step):
         if name == step:
             raise OSError(28, "No space left on device")
 
-    done = key_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
+    done = user_key_rotation.rotate_passphrase(config, new=NEW, options=ChangeOptions(at=fail))
     assert key_file_store.NOT_COPIED in done.notices
     assert (opens(config, NEW), opens(config, KEY)) == (there, None)
     folder = folder_of(config)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.account import key_rotation
+from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.secret import Secret
@@ -20,7 +20,7 @@ def temporary_files(config):
 
 def rotate_to_third(config, old):
     options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
-    return key_rotation.rotate_passphrase(
+    return user_key_rotation.rotate_passphrase(
         config, new=Secret(THIRD), parameters=kdf.CHEAPEST, options=options
     )
 

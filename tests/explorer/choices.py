@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from explorer.swarm import Swarm
+
 Schedule = dict[str, int]
 MOST_TURNS = 8
 SECONDS = (0.4, 3.0, 40.0, 400.0)
@@ -27,6 +29,8 @@ class Rates:
     faults: float
     kills: float
     late: float
+    others: float
+    """How often another device acts in the middle of something."""
 
     @classmethod
     def draw(cls, draws: random.Random) -> Rates:
@@ -37,6 +41,7 @@ class Rates:
             faults=draws.choice((0.0, 0.02, 0.1, 0.3)),
             kills=draws.choice((0.0, 0.01, 0.03)),
             late=draws.choice((0.0, 0.0, 0.05)),
+            others=draws.choice((0.0, 0.1, 0.4)),
         )
 
 
@@ -50,29 +55,34 @@ class Chooser:
         self._draws = None if schedule is not None else random.Random(seed)
         self._given = {} if schedule is None else schedule
         self._times: Counter[str] = Counter()
-        self.rates = Rates(0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
+        self.rates = Rates(0, 0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
+        self._swarm = None if self._draws is None else Swarm(seed, self._draws)
         self.made: Schedule = {}
         self.mute = False
 
     def choose(self, label: str, options: int, *, rate: float) -> int:
         """Return one of so many options; ``rate``: how often it is not the calm one."""
+        return self._choose(label, range(options), rate=rate)
+
+    def among(self, label: str, options: Sequence[str], *, rate: float = 1.0) -> str:
+        """Return one of these; the first is the calm one."""
+        return options[self._choose(label, options, rate=rate)]
+
+    def _choose(self, label: str, names: Sequence[object], *, rate: float) -> int:
+        options = len(names)
         if self.mute or options < 2:
             return 0
         self._times[label] += 1
         key = f"{label} #{self._times[label]}"
-        if self._draws is None:
+        if self._draws is None or self._swarm is None:
             chosen = min(self._given.get(key, 0), options - 1)
-        elif self._draws.random() < rate:
-            chosen = self._draws.randrange(1, options)
+        elif self._draws.random() < self._swarm.rate(label, rate):
+            chosen = self._draws.choice(self._swarm.options(label, names))
         else:
             return 0
         if chosen:
             self.made[key] = chosen
         return chosen
-
-    def among(self, label: str, options: Sequence[str], *, rate: float = 1.0) -> str:
-        """Return one of these; the first is the calm one."""
-        return options[self.choose(label, len(options), rate=rate)]
 
     # What the loop asks.
 

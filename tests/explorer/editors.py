@@ -31,6 +31,8 @@ class Editors:
         self._disk = disk
         self._steps = 0
         """Steps that are still to come."""
+        self._exchanged = False
+        """Whether two files have exchanged their names."""
         self.deleted: set[int] = set()
         """Inodes of files that were removed for good, and not to be replaced by a server's."""
 
@@ -150,8 +152,10 @@ class Editors:
         alive = [one for one in self._world.place.ids() if (self._disk.root / one).exists()]
         visible = [one for one in alive if "hidden" not in one]
         unwritten = self._steps > 0  # what is in a buffer would come into the other note
-        if unwritten or note_id not in visible or len(visible) < 2:
+        # A save that meets two of them in its middle may leave each of its texts in two notes.
+        if self._exchanged or unwritten or note_id not in visible or len(visible) < 2:
             return
+        self._exchanged = True
         other = visible[(visible.index(note_id) + 1) % len(visible)]
         first, second = self._disk.root / note_id, self._disk.root / other
         between = self._disk.root / ".editor.tmp"

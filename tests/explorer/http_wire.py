@@ -153,7 +153,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
         self._service.leaves(sent)
         if writes:
             self.process.place(f"sends: {words}")
-        if self._chosen(f"{self.process.name}: {words}: no connection", 2):
+        if self._chosen(f"{self.process.name}: {words}: no connection", ["", "refused"]):
             self._note(f"{self.process.name} gets no connection to {words}")
             self._tell_failed(sent)
             raise httpx.ConnectError("refused")
@@ -230,13 +230,12 @@ class WiredTransport(httpx.AsyncBaseTransport):
             known = READ_FAULTS
         else:
             known = WRITE_FAULTS if self._service.repeatable(sent.request) else WRITE_FAULTS[:-2]
-        at = self._chosen(f"{self.process.name}: {sent.words}: fails", 1 + len(known))
-        return known[at - 1] if at else ""
+        return self._chosen(f"{self.process.name}: {sent.words}: fails", ["", *known])
 
-    def _chosen(self, label: str, options: int) -> int:
+    def _chosen(self, label: str, options: list[str]) -> str:
         if self._calm():
-            return 0
-        return self._chooser.choose(label, options, rate=self._chooser.rates.faults)
+            return ""
+        return self._chooser.among(label, options, rate=self._chooser.rates.faults)
 
 
 class _Body(httpx.AsyncByteStream):

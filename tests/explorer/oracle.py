@@ -337,7 +337,8 @@ class Oracle:
         """
         self.tags.done.append((server.name, had, old, new))
         notes = [note for one in had if (note := server.app.cache.notes.get(one))]
-        left = [note.id for note in notes if old in note.tags and note.id not in self.removed]
+        others = self.removed | self.tags.taken_back
+        left = [note.id for note in notes if old in note.tags and note.id not in others]
         if left and alone:
             raise self.breaks(f"{server.name} has renamed {old} to {new}, and {left} have it still")
 

@@ -18,8 +18,7 @@ from explorer.oracle import UNKNOWN, is_copy, words_of
 from explorer.registers import Change, Key, Registers, Value
 from explorer.server import Answer, Server
 from explorer.world import HEALING_SECONDS, World
-from mcp_notarium.domain.note import Content, Note
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, Note, PropertyPlace
 from support.bulk_results import rows_of
 
 HEADING = re.compile(r"^# (\w+)$", re.MULTILINE)
@@ -286,7 +285,8 @@ class PartsWorld(World):
 
     async def _remove_tag(self, server: Server) -> None:
         found = self._noted(server)
-        tags = sorted({*found[1].tags} - {FIRST_TAG}) if found else []
+        # A property may count as a tag, and somebody may set it again.
+        tags = sorted({*found[1].tags} - {FIRST_TAG, *self._names()}) if found else []
         if found and tags:
             tag = tags[self.chooser.choose(f"tag of {server.name}", len(tags), rate=0.4)]
             self.oracle.forgive(tag)
@@ -376,6 +376,12 @@ class PartsWorld(World):
         else:
             undone = server.saves[-1] if server.saves[-1] is not made else None
             self.oracle.require_undone(server, made, undone)
+
+    def forget_labels(self, note_id: str) -> None:
+        """See ``World.forget_labels``."""
+        super().forget_labels(note_id)
+        if note_id in self.place.contents():
+            self._forget_values(self._mark_of(self.place.contents()[note_id]))
 
     def _forget_values(self, mark: str) -> None:
         """Expect any value in a note: perhaps another change was taken back."""

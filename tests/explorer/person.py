@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.account import key_changes, key_rotation, rewrite
+from mcp_notarium.account import key_changes, rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.errors import LockedError, NotariumError, Verdict
 from mcp_notarium.secret import Secret
@@ -92,7 +92,7 @@ class Person:
         await self._change(
             machine,
             new,
-            lambda: key_rotation.rotate_passphrase(
+            lambda: user_key_rotation.rotate_passphrase(
                 self._world.config(machine), new=Secret(new), options=self._options()
             ),
         )

@@ -45,6 +45,8 @@ class SimplenotePlace(HttpPlace):
         self.settings = simplenote("user@example.org")
         self.service = Simulator(clock=self.now, poll_seconds=POLL_SECONDS, publish_delay=None)
         self._shown: tuple[str, dict[str, Content]] = ("", {})
+        self._listed = self._made_anew = False
+        """Whether servers have to list all notes again; whether a note has a number that an older one under its id had."""
 
     # What the way asks.
 
@@ -123,6 +125,7 @@ class SimplenotePlace(HttpPlace):
             """Remove a note that is made again; return the number that it had."""
             tags = (tag for tag in service.note(note_id)["tags"] if tag != FIRST_TAG)
             self.oracle.forgive(" ".join((text(note_id), *tags)))
+            self.oracle.tags.taken_back.add(note_id)  # the new one has the first tag
             before: int = service.version(note_id)
             service.delete(note_id)
             self.oracle.removed.discard(note_id)
@@ -132,16 +135,24 @@ class SimplenotePlace(HttpPlace):
             number: int = service.put(note_id, content=f"{word}\nagain\n", tags=["t"])
             return number
 
-        # No listing tells a note from the old one under the same number.
         def make_again(note_id: str, word: str) -> None:
             before = take_away(note_id)
             while put_again(note_id, word) <= before:
                 pass
 
         def make_anew(note_id: str, word: str) -> None:
-            before = take_away(note_id)
+            if self._listed:
+                make_again(note_id, word)
+                return
+            before, self._made_anew = take_away(note_id), True
             while put_again(note_id, word) == before:
                 pass
+
+        # No listing tells a note from an older one under the same number: the feed has to.
+        def forget_cursors(_note_id: str, _word: str) -> None:
+            if not self._made_anew:
+                self._listed = True
+                bucket.forget_changes()
 
         def forget_versions(note_id: str, _word: str) -> None:
             entity = bucket._entities[note_id]
@@ -160,7 +171,7 @@ class SimplenotePlace(HttpPlace):
             "remove and make again": make_again,
             "trash": lambda one, _word: _trash(service, one),
             "tag": lambda one, word: _tag(service, one, word),
-            "forget cursors": lambda _one, _word: bucket.forget_changes(),
+            "forget cursors": forget_cursors,
             "forget versions": forget_versions,
             "distort the feed": distort,
             "remove and make anew": make_anew,

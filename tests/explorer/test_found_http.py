@@ -173,6 +173,16 @@ FOUND: dict[str, tuple[str, Schedule]] = {
         "trilium over http",
         {"act 2 of a #1": 7, "a1: DELETE note0 notes: fails #1": 6},
     ),
+    "a label stayed beside the one that replaces it, as a proxy's page answered its removal": (
+        "trilium over http, parts",
+        {
+            "act 2 of a #1": 13,
+            "kill: a1 committed #2": 2,
+            "act 3 of a #1": 20,
+            "a2: DELETE a label: fails #1": 6,
+            "a server ends for good #1": 1,
+        },
+    ),
     "a note counted as gone after an answer from before it was made": (
         "trilium over http",
         {

@@ -97,6 +97,8 @@ class TriliumPlace(HttpPlace):
             case ("POST", "etapi", "create-note"):
                 made = json.loads(sent.request.body)
                 self._overwrite(sent, made["noteId"], made["content"].encode())
+            case ("POST", "etapi", "attributes") if sent.strays:
+                self.world.forget_labels(json.loads(sent.request.body)["noteId"])
             case ("DELETE", "etapi", "notes", note_id) if sent.strays or sent.knows:
                 self._forgive_tree(note_id)
             case ("DELETE", "etapi", "branches", branch_id):

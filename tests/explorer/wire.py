@@ -219,8 +219,8 @@ class WiredClient(MemoryClient):
             return None
         known = WRITE_FAULTS if method in WRITES else READ_FAULTS
         label = f"{self.process.name}: {method} fails"
-        at = self._chooser.choose(label, 1 + len(known), rate=self._chooser.rates.faults)
-        fault = known[at - 1] if at else None
+        name = self._chooser.among(label, ["", *known], rate=self._chooser.rates.faults)
+        fault = Fault(name) if name else None
         return None if fault is Fault.CURSOR_LOST and method == "list_page" else fault
 
     def _happens(self, what: str) -> bool:

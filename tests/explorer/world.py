@@ -52,6 +52,9 @@ _TABLES = (
 _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
+_BETWEEN = 2
+_ONCE_MORE = 0.5
+"""How often another device that has acted in the middle of something acts in the middle of the next thing."""
 DAY = "daily:2031-06-20"
 HEALING_SECONDS = 7200.0
 QUIET_SECONDS = 600.0
@@ -111,7 +114,7 @@ class World:
         self._seen_versions: set[tuple[str, str, int]] = set()
         self._in_question: list[str] = []
         """Ids of notes with a version that may be lost with the power."""
-        self._between_left = 2
+        self._between_left = _BETWEEN
         """Acts of others in the middle of something, at most."""
         self.acts = plan.acts
         """Acts of each server, and of the other writer, at most."""
@@ -562,7 +565,7 @@ class World:
             word, version = self.word("tag"), read.value["local_version"]
             tags = [*read.value["tags"], word]
             answer = await server.call("save", id=note, tags=tags, local_version=version)
-            if answer.ok:
+            if answer.ok and not answer.value.get("conflict_copy_id"):
                 self.oracle.tags.given.setdefault(note, set()).add(word)
 
     async def _trash(self, server: Server) -> None:
@@ -714,7 +717,7 @@ class World:
             return ""
         # A file that is renamed at this moment is left to the worlds with real files.
         names = ["nothing", *(one for one in self.place.acts() if one != "rename")]
-        rate = self.chooser.rates.faults if rate is None else rate
+        rate = self.chooser.rates.others if rate is None else rate
         name = self.chooser.among(f"another device acts {when}", names, rate=rate)
         return "" if name == "nothing" else self._act_elsewhere(name, note_id)
 
@@ -746,19 +749,24 @@ class World:
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
 
+    def forget_labels(self, note_id: str) -> None:
+        """Expect any tags of a note: a write that nobody waits for changes them."""
+        self.oracle.tags.forget(note_id)
+        self.oracle.tags.dropped.add(note_id)
+
     def act_between(self, what: str, *, note: str = "") -> None:
         """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
         if self.calm or not self._between_left:
             return
-        names, rate = list(self.place.acts()), self.chooser.rates.order / 2
+        names, rate = list(self.place.acts()), self.chooser.rates.others
+        if self._between_left < _BETWEEN:
+            rate = _ONCE_MORE
         label = f"another device acts before {what}"
-        at = self.chooser.choose(label, 1 + len(names), rate=rate)
-        if at:
+        name = self.chooser.among(label, ["nothing", *names], rate=rate)
+        if name != "nothing":
             self._between_left -= 1
             self._foreign_left += 1
-            Context().run(
-                lambda: self._foreign(names[at - 1], note=note)
-            )  # it belongs to no process
+            Context().run(partial(self._foreign, name, note=note))  # it belongs to no process
 
     def _put(self, word: str) -> None:
         self.place.put(f"other-{word}", f"{word} title\nline\n")

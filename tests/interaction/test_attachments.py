@@ -20,6 +20,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.stores.vault import folder
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.tools.toolsets import find_toolset
+from notarium_devtools.trilium.records import Attachment as FileOfTrilium
 from support.memento_file import MementoFile
 from support.sample_files import CAMERA, pdf, picture
 from support.tool_client import connected
@@ -354,6 +355,10 @@ async def test_a_resource_shows_it_too(tmp_path):
         assert Image.open(BytesIO(base64.b64decode(shown.blob))).size == (40, 30)
 
 
+def by_name(row):
+    return row["name"], row["kind"], row.get("size")
+
+
 @asynccontextmanager
 async def trilium(folder, **policy):
     def put(place):
@@ -368,6 +373,9 @@ async def trilium(folder, **policy):
         document = place.sim.document
         for one in document.attachments.values():
             one.content = PHOTO
+        document.attachments["Linked00001"] = FileOfTrilium(
+            *("Linked00001", place.ids[0], "file", "application/pdf", "a & b.pdf", 20, b"%PDF", 0.0)
+        )
         place.sim.write("Picture00001", "map.png", "x")
         place.sim.write("Picture00002", "secret.png", "x")
         for name in ("Picture00001", "Picture00002"):
@@ -390,9 +398,9 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             next(at for at, line in enumerate(lines, 1) if one in line)
             for one in ("](api", "a & b")
         ]
-        first = {"id": f"{own}/Att0000001", "name": "p.png", "lines": at[:1]}
+        first = {"id": f"{own}/Att0000001", "name": "p.png", "lines": at[:1], "size": len(PHOTO)}
         assert row == first | {"kind": "image/png"}
-        second = {"id": f"{own}/Linked00001", "name": "a & b.pdf", "lines": at[1:]}
+        second = {"id": f"{own}/Linked00001", "name": "a & b.pdf", "lines": at[1:], "size": 4}
         assert linked == second | {"kind": "application/pdf"}
         answer, shown = await notes.get(row["id"])
         assert answer["files"][0]["name"] == "p.png"
@@ -414,9 +422,54 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             assert await notes.is_missing(name), name
 
 
+async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(tmp_path):
+    async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
+        own, hidden, foreign, _ = place.ids
+        document = place.sim.document
+        beside = document.attach(own, "file", "application/x-own", "far\naway.bin", b"1234")
+        text = document.attach(own, "file", "text/plain", "\u00e9.txt", "\u00e9".encode())
+        secret = document.attach(hidden, "file", "text/plain", "s.txt", b"secret")
+        document.attach(own, "viewConfig", "application/json", "viewConfig.json", b"{}")
+        shown, _ = await notes.get(own)
+        assert [*map(by_name, shown["files"])] == [
+            ("p.png", "image/png", len(PHOTO)),
+            ("a & b.pdf", "application/pdf", 4),
+            ("far away.bin", "application/x-own", 4),
+            ("\u00e9.txt", "text/plain", None),  # the server counts its characters
+        ]
+        assert ["lines" in row for row in shown["files"]] == [True, True, False, False]
+        assert "note" not in shown
+        found = await notes.client.read_resource(f"note://{own}")
+        assert json.loads(found.contents[0].text)["files"] == shown["files"]
+        facts, _ = await notes.get(f"{own}/{beside.id}")
+        assert by_name(facts["files"][0]) == ("far away.bin", "application/x-own", 4)
+        assert (await notes.get(f"{own}/{text.id}"))[0]["text"] == "\u00e9"
+        for name in (f"{own}/{secret.id}", f"{hidden}/{secret.id}"):
+            assert await notes.is_missing(name)
+        assert "files" not in (await notes.get(foreign))[0]  # it shows what another note has
+
+        async def from_text():
+            answer, _ = await notes.get(own)
+            assert "did not say at once" in answer["note"]
+            assert [*map(by_name, answer["files"])] == [
+                ("p.png", "image/png", None),
+                ("a & b.pdf", "application/pdf", None),
+            ]
+
+        place.sim.faults.delay(5, path=f"/etapi/notes/{own}/attachments", times=1)
+        began = time.monotonic()
+        await from_text()
+        assert time.monotonic() - began < 3
+        place.sim.stop_listening()
+        await from_text()
+
+
 async def test_a_note_of_trilium_that_was_made_to_be_slow_is_read_at_once(tmp_path):
     def put(place):
         place.ids = [place.put("slow", f"<p>{'attachmentId=a ' * 12_000}</p>")]
+        place.sim.document.attachments["a"] = FileOfTrilium(
+            *("a", place.ids[0], "file", "text/plain", "a", 10, b"", 0.0)
+        )
 
     async with PLACES["trilium"](tmp_path, put) as place:
         began = time.thread_time()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import key_rotation, rewrite
+from mcp_notarium.account import rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.domain.note import Content
@@ -91,7 +91,7 @@ def put_more(folder):
 
 
 def change_key(folder):
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     say("changed")

@@ -9,9 +9,9 @@ import pytest
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.search import ranking
 from mcp_notarium.search.folding import fold, gram_runs
-from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.parser import parse
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.search.stop_words import stop_words
 from support import corpus
 from support.cache_room import find, make, store
 
@@ -163,7 +163,7 @@ def pairs_of_words():
     pool = [
         word
         for word in sample(all_words(), 200)
-        if not function_words([word]) and sum(has_word(note, word) for note in NOTES) <= most
+        if not stop_words([word]) and sum(has_word(note, word) for note in NOTES) <= most
     ]
     return [dice.sample(pool, 2) for _ in range(80)]
 

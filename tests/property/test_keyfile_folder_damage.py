@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.account import key_rotation
+from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
@@ -135,7 +135,7 @@ def key_files(tmp_path_factory):
     older = folder.key_file.read_bytes()
     for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
         given = ChangeOptions(old=Secret(old), bounds=BOUNDS)
-        key_rotation.rotate_passphrase(
+        user_key_rotation.rotate_passphrase(
             config, new=Secret(new), parameters=kdf.CHEAPEST, options=given
         )
     open_cheaply(config).close()

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from mcp_notarium.account import inspection, key_rotation, purge
+from mcp_notarium.account import inspection, purge, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.startup_outcomes import Locked
 from mcp_notarium.crypto import kdf
@@ -36,7 +36,7 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
     with closing(open_cheaply(config)) as opened:
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
     assert set(modes(config.data_dir).values()) == {0o600}
@@ -124,7 +124,7 @@ def test_every_other_entry_point_refuses_an_unsafe_folder_too(tmp_path, action):
         assert "chmod 700" in decision.hint
         return
     actions = {
-        "rotate": lambda: key_rotation.rotate_passphrase(
+        "rotate": lambda: user_key_rotation.rotate_passphrase(
             config, new=Secret(OTHER), options=ChangeOptions(bounds=BOUNDS)
         ),
         "set aside": lambda: purge.reset_account(config),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, key_rotation, repair, rewrite
+from mcp_notarium.account import backup, key_changes, repair, rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
     kdf,
@@ -39,14 +39,14 @@ OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
 THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
-    "rotate": lambda c: key_rotation.rotate_passphrase(
+    "rotate": lambda c: user_key_rotation.rotate_passphrase(
         c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
     ),
     "add": lambda c: key_changes.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
     "recovery": lambda c: key_changes.add(c, user_key.generate_recovery_key(), options=GIVEN),
     "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
-    "keychain": lambda c: key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
-    "rotate into the keychain": lambda c: key_rotation.rotate_into_keychain(
+    "keychain": lambda c: user_key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
+    "rotate into the keychain": lambda c: user_key_rotation.rotate_into_keychain(
         c, keychains.working(), from_keychain=False, options=GIVEN
     ),
     "reencrypt": lambda c: rewrite.reencrypt(c, drop_others=True, options=GIVEN),
@@ -59,7 +59,7 @@ def rotated(tmp_path):
     config = made(tmp_path)
     key_changes.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    user_key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
     return config
 
 
@@ -145,7 +145,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
 def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     """Whoever is told that it failed goes on with the old key, and that opens nothing any more."""
     config = made(tmp_path)
-    done = key_rotation.rotate_passphrase(
+    done = user_key_rotation.rotate_passphrase(
         config,
         new=NEW,
         parameters=kdf.CHEAPEST,

@@ -111,5 +111,5 @@ def test_every_package_but_one_is_kept_from_modules_that_start_programs():
     assert set(rule["source_modules"]) == packages - {"mcp_notarium.cli"}
     assert {"subprocess", "multiprocessing", "pty", "socketserver"} <= {*rule["forbidden_modules"]}
     # It asks for the folders of the other side of WSL; `setup` and `install` load it, no server does.
-    assert rule["ignore_imports"] == ["mcp_notarium.clients.other_side -> subprocess"]
+    assert rule["ignore_imports"] == ["mcp_notarium.clients.wsl -> subprocess"]
     assert "lint-imports" in (TOP / "scripts" / "check").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ from mcp_notarium.stores.vault import file_writer, listing, note_writer
 from mcp_notarium.stores.vault.folder import VaultFolder, open_folder, open_parent
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.system.windows_kernel import ACCESS_DENIED
-from mcp_notarium.system.windows_states import WindowsStates
+from mcp_notarium.system.windows_stat import WindowsStates
 from support.journal_entries import make_write
 from support.systems import Windows, on_windows, opened, put, texts
 from support.windows_files import (

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mcp_notarium.account import key_rotation, rewrite
+from mcp_notarium.account import rewrite, user_key_rotation
 from mcp_notarium.crypto import kdf
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
@@ -31,7 +31,7 @@ def rebuild(home: Path, at: StepHook) -> None:
 
 def rotate(home: Path, at: StepHook) -> None:
     """Change the passphrase."""
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         account(home), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=change_options(at)
     )
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import backup, key_changes, key_rotation, opener
+from mcp_notarium.account import backup, key_changes, opener, user_key_rotation
 from mcp_notarium.crypto import kdf, user_key
 from mcp_notarium.crypto.key_file_codec import Slot, SlotType
 from mcp_notarium.errors import Verdict
@@ -31,7 +31,7 @@ _GARBAGE = (b"damaged " * 80, b"and so is the copy " * 30)
 
 
 def _rotate(home: Path, at: StepHook) -> None:
-    key_rotation.rotate_passphrase(given_key(home), new=NEW, options=change_options(at))
+    user_key_rotation.rotate_passphrase(given_key(home), new=NEW, options=change_options(at))
 
 
 def _add(home: Path, at: StepHook = ignore_step) -> None:
@@ -52,7 +52,7 @@ def _remove(home: Path, at: StepHook) -> None:
 
 
 def _make_dearer(home: Path, at: StepHook) -> None:
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         given_key(home, db_key=WORDS),
         new=WORDS,
         parameters=DEARER,
@@ -82,22 +82,22 @@ def _keychain(home: Path) -> Keychain:
 
 
 def _enable(home: Path, at: StepHook = ignore_step) -> None:
-    key_rotation.enable_keychain(given_key(home), _keychain(home), options=change_options(at))
+    user_key_rotation.enable_keychain(given_key(home), _keychain(home), options=change_options(at))
 
 
 def _disable(home: Path, at: StepHook) -> None:
-    key_rotation.disable_keychain(given_key(home), _keychain(home), options=change_options(at))
+    user_key_rotation.disable_keychain(given_key(home), _keychain(home), options=change_options(at))
 
 
 def _move_into_keychain(home: Path, at: StepHook) -> None:
-    key_rotation.rotate_into_keychain(
+    user_key_rotation.rotate_into_keychain(
         given_key(home), _keychain(home), from_keychain=False, options=change_options(at)
     )
 
 
 def _exchange(home: Path, at: StepHook) -> None:
     config = given_key(home, db_key=None, keychain=True)
-    key_rotation.rotate_into_keychain(
+    user_key_rotation.rotate_into_keychain(
         config, _keychain(home), from_keychain=True, options=change_options(at)
     )
 
@@ -136,7 +136,7 @@ def _other_keys(
 
 def _rotate_again(found: Found, done: bool) -> int:
     config = found.config(NEW if done else KEY)
-    result = key_rotation.rotate_passphrase(config, new=THIRD)
+    result = user_key_rotation.rotate_passphrase(config, new=THIRD)
     demand(Broken.STUCK, result.proven, "the database could not be opened as a proof")
     return 1
 

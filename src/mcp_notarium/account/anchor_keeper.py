@@ -104,10 +104,10 @@ def _written(found: os.stat_result) -> tuple[int, int]:
 
 
 class AnchorWitness:
-    """Be the witness of one open database; see ``storage.write_ahead_log.Witness``.
+    """Watch one open database; see ``storage.write_ahead_log.Witness``.
 
     ``on_replaced`` is called once, when another file was met in its place. ``fits``: the chain continues what
-    the anchor says. If not, the anchor is evidence, and nothing is written to it.
+    the anchor says. The anchor is evidence if not, and nothing is written to it.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class AnchorWitness:
         self._watch.require_same_file(writing=writing)
 
     def before_flush(self, database: Database) -> Callable[[], None]:
-        """Note the end of the chain; return what writes it to the anchor. Raises ``CacheError``."""
+        """Remember the end of the chain; return what writes it to the anchor. Raises ``CacheError``."""
         if not self.fits:
             return lambda: None
         head, at = AuditTable(database, self._audit.table.chain_mac).end()
@@ -153,7 +153,7 @@ class AnchorWitness:
         return lambda: self._anchor.advance(now)
 
     def checkpointed(self, number: int) -> None:
-        """Note that the main file has all up to this checkpoint. Never raises."""
+        """Record that the main file has all up to this checkpoint. Never raises."""
         if self.fits and not self.replaced:
             self._anchor.advance(Anchored(Head(), checkpoint=number))
 

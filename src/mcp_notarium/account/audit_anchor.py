@@ -82,21 +82,21 @@ def find_chain_notice(notices: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """Hold what the anchor says that the disk has.
-
-    ``at``: when the last record was made (epoch milliseconds). ``begun``: the number of the last one that a change
-    began with, or of the last of all when the file was made. ``checkpoint``: the lowest number that the main file has (``storage/write_ahead_log``).
-    ``replaced``: when another file was met in the place of the database (epoch milliseconds; 0: never). ``met``,
-    ``met_at``: the number of the last record in that file, and when it was made (0: it could not be read).
-    """
+    """Hold what the anchor says that the disk has. Times are epoch milliseconds."""
 
     head: Head
     at: int = 0
+    """When the last record was made."""
     begun: int = 0
+    """The number of the last record that a change began with, or of the last of all when the file was made."""
     checkpoint: int = 0
+    """The lowest number that the main file has (``storage/write_ahead_log``)."""
     replaced: int = 0
+    """When another file was met in the place of the database; 0: never."""
     met: int = 0
+    """The number of the last record in that file; 0: it could not be read."""
     met_at: int = 0
+    """When that record was made."""
 
     def advanced(self, later: Anchored) -> Anchored:
         """Return the newer of each. One with ``replaced`` is never advanced."""
@@ -114,11 +114,13 @@ class Anchored:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Hold the anchor of one generation ('' is the plain database)."""
+    """Hold the anchor of one generation."""
 
     folder: AccountFolder
     generation: str
+    """'' is the plain database."""
     key: Secret | None
+    """None: it has none, and proves nothing."""
     _known: dict[bytes, Anchored] = field(default_factory=dict, compare=False, repr=False)
     """The last content that was proven authentic, or written here."""
     _begun: hmac.HMAC | None = field(init=False, compare=False, repr=False)
@@ -184,14 +186,14 @@ class Anchor:
                 self.write(table, database)
 
     def note_replaced(self, at: float, *, met: int = 0, met_at: int = 0) -> None:
-        """Note that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
+        """Record that another file was met in the place of the database (epoch seconds); see :class:`Anchored`.
 
         Never raises.
         """
         self.advance(Anchored(Head(), replaced=int(at * 1000), met=met, met_at=met_at))
 
     def advance(self, now: Anchored) -> None:
-        """Note what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
+        """Record what the disk has by now; the caller's chain continues what the anchor says. Never raises."""
         with suppress(OSError):
             self._advance(now)
 
@@ -266,7 +268,7 @@ class Anchor:
 def _flush(table: AuditTable, database: Database) -> Anchored:
     """Flush the chain, whose records of reads were not flushed, and return its end.
 
-    If the anchor reached the disk before what it names, a power cut would look like a cut tail.
+    A power cut would look like a cut tail if the anchor reached the disk before what it names.
     """
     with database.transaction(durable=True):
         head, at = table.end()

@@ -119,7 +119,7 @@ def back_up(
             file.flush()
             SYSTEM.flush(file.fileno())
         SYSTEM.remove(copy)
-        sync_folder(to.parent)  # a kill from here on leaves nothing beside the backup
+        sync_folder(to.parent)  # a kill from here on leaves nothing next to the backup
         SYSTEM.move(archive, to)
         sync_folder(to.parent)
     return keyfile
@@ -339,7 +339,7 @@ def restore_key_file(
 ) -> RestoredKeyFile:
     """Restore the key file of a backup, or a copy of the file itself, once ``key`` has opened the database with it.
 
-    ``path`` None: the copy that lies beside the key file. A copy of another cache is refused, and one that is
+    ``path`` None: the copy next to the key file. A copy of another cache is refused, and one that is
     older than what the database has been opened with: a key that was changed must not open it again. Raises
     ``LockedError`` and ``ConfigError`` with the key file as it was.
     """

@@ -4,7 +4,7 @@ A copy is a database under the same data key: every key of the account opens it.
 the number of the notes' last change. The oldest go first. One that a repair with losses has *kept* stays until
 the user removes it.
 
-A copy is made beside the calls after the start and once a day, and when the server stops. A stop has little time: what
+A copy is made while calls are served, after the start and once a day, and when the server stops. A stop has little time: what
 it cannot copy is copied after the next start, so each change gets into a copy, however large the notebook is.
 """
 
@@ -64,10 +64,12 @@ _VERIFYING = 1.6
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatabaseCopy:
-    """Describe a copy: the notes' last change in it, and when it was made (epoch seconds)."""
+    """Describe a copy of a database."""
 
     change: int
+    """The number of the notes' last change in it."""
     at: float
+    """When it was made, in epoch seconds."""
     path: Path
     kept: bool = False
     """Later copies do not push it out."""
@@ -273,7 +275,7 @@ def read_salt(path: Path) -> bytes:
 
 
 def require_authentic(path: Path, data_key: DataKey) -> None:
-    """Demand that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
+    """Check that every page was written under the data key. Raises ``CacheDamaged`` and ``OSError``."""
     found = integrity.sample(path, data_key.page_mac_key(), read_salt(path), every=True)
     if found.bad or found.torn or not found.good:
         raise CacheDamaged("a page of the copy is not authentic")
@@ -401,11 +403,12 @@ def _give_up_after(seconds: float) -> Callable[[int, int], object]:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Find the copy of a local notebook (``tables``) that has what its database lacks; other stores have none."""
+    """Find the copy of a local notebook that has what its database lacks."""
 
     folder: AccountFolder
     data_key: DataKey | None
     tables: LentTables | None
+    """Those of the notebook. None: another store, which has no copies."""
 
     @property
     def fetched(self) -> bool:

@@ -74,21 +74,22 @@ class NewCache:
 
 @dataclass(frozen=True, slots=True)
 class OpenedCache:
-    """Hold an open cache. ``data_key`` None and ``generation`` '': it is not encrypted.
-
-    ``anchor`` keeps the end of the audit chain. ``rebuilt``: the cache replaced another. ``had_log``: a log lay
-    beside the file when it was opened.
-    """
+    """Hold an open cache."""
 
     database: Database
     data_key: DataKey | None
+    """None: it is not encrypted."""
     generation: str
+    """'': it is not encrypted."""
     created: bool
     notices: tuple[str, ...]
     server_lock: ServerLock
     anchor: Anchor
+    """Keeps the end of the audit chain."""
     rebuilt: bool = False
+    """It has replaced another."""
     had_log: bool = False
+    """A log lay next to the file when it was opened."""
 
     def close(self) -> None:
         """Close the database, release the lock. Never raises."""
@@ -285,7 +286,7 @@ class GenerationWriter:
         )
 
     def require_space(self, old: Database) -> None:
-        """Check for space for the new database beside the old one. Raises ``CacheFull``."""
+        """Check for space for a second database. Raises ``CacheFull``."""
         self.require_free(int(old.size_bytes() * _SPACE) + _SPACE_FOR_LOG)
 
     def require_free(self, needed: int) -> None:
@@ -415,7 +416,7 @@ def remove_retired(folder: AccountFolder, opened: Database, in_force: KeyFile) -
 
 
 def compare(old: Database, new: Database) -> None:
-    """Demand that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
+    """Check that both databases are undamaged and have the same rows. Raises ``CacheDamaged``."""
     old.require_authentic()
     require_undamaged(new)
     digests = [table_copy.content_digest(each, without=BINDING_KEYS) for each in (old, new)]
@@ -424,7 +425,7 @@ def compare(old: Database, new: Database) -> None:
 
 
 def require_undamaged(new: Database) -> None:
-    """Demand that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
+    """Check that every page is authentic and the index fits the notes. Raises ``CacheDamaged``."""
     wrong = integrity.check(new)
     if wrong:
         raise CacheDamaged(f"what was written is damaged: {wrong[0]}")

@@ -104,24 +104,21 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """Inspect an account folder, several times if asked; unwrap each key file once.
-
-    ``key`` replaces the key of the settings. ``whole``: check every page. ``read_only``: change no file.
-    """
+    """Inspect an account folder, several times if asked; unwrap each key file once."""
 
     settings: Config
     bounds: kdf.Bounds = kdf.PRODUCTION
     keychain: Keychain | None = None
     key: FoundKey | None = None
+    """Replaces the key of the settings."""
     whole: bool = False
+    """Check every page."""
     read_only: bool = False
+    """Change no file."""
     _unwrapped_before: dict[str, DataKey | Unwrap] = field(default_factory=dict)
 
     def inspect(self, *, now: float, opens: bool = True) -> Inspection:
-        """Inspect once; ``opens`` False: from outside only.
-
-        The caller closes the inspection, or takes over its database.
-        """
+        """Inspect once; ``opens`` False: from outside only. The caller closes the inspection, or takes over its database."""
         settings = self.settings
         folder = AccountFolder(settings.account_dir)
         seen = _check_driver(

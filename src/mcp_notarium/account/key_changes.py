@@ -60,18 +60,20 @@ _UNUSABLE = "the key file cannot be changed"
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """Hold the options of every key-file change.
-
-    ``old`` replaces the key of the settings, ``system`` is the keychain. The others are for tests: limits of
-    the key derivation, the clock, and a hook to crash at a step.
-    """
+    """Hold the options of every key-file change."""
 
     old: Secret | None = None
+    """Replaces the key of the settings."""
     bounds: Bounds = PRODUCTION
+    """Limits of the key derivation, for tests."""
     timeout: float = KEY_LOCK_SECONDS
+    """Seconds to wait for the key lock."""
     system: Keychain | None = None
+    """The keychain."""
     clock: Callable[[], float] = time.time
+    """For tests, as the next."""
     at: StepHook = ignore_step
+    """Called at each step, so that a test can crash there."""
 
     def inspector(self, settings: Config) -> Inspector:
         """Return an inspector that tries ``old`` or, without it, the key of the settings."""
@@ -178,7 +180,7 @@ def find_account(settings: Config) -> AccountFolder:
 
 def require_openable(inspection: Inspection) -> tuple[KeyFile, DataKey, FoundKey]:
     """Return key file, data key and key. Raises start-up's refusal if the cache cannot be opened."""
-    # Whoever calls this never rebuilds, whatever the settings say.
+    # No caller of this rebuilds, whatever the settings say.
     decision = startup_table.decide(replace(inspection.seen, on_unreadable="refuse"))
     if isinstance(decision, Locked):
         raise decision.error()
@@ -265,7 +267,7 @@ class SlotList:
     opened_by: int | None
     """The id of the slot that the given key opens; None: no key was given, or it opens none."""
     uncertain: bool = False
-    """The copy beside it says that it is newer, and no key tells whether that is true."""
+    """The copy next to it says that it is newer, and no key tells whether that is true."""
 
 
 def list_slots(settings: Config, key: Secret | None, *, bounds: Bounds = PRODUCTION) -> SlotList:

@@ -290,10 +290,7 @@ def _open(actions: StartupActions) -> OpenedCache:
 
 
 def _open_and_heal(actions: StartupActions) -> OpenedCache:
-    """Open; if the database is damaged, repair it and open it again.
-
-    What cannot be repaired is decided as always.
-    """
+    """Open; if the database is damaged, repair it and open it again. What cannot be repaired is decided as always."""
     careful = replace(actions.settings, on_unreadable="refuse")
     inspector = replace(actions.inspector, settings=careful)
     try:
@@ -346,7 +343,7 @@ def _open_in_order(
             opened = actions.use(inspection, server_lock, decision.notices)
             undo.pop_all()
             return opened
-    # An inspection reads one file after the other, and whoever changes them holds the key lock. So
+    # An inspection reads one file after the other, and who changes them holds the key lock. So
     # nothing in a folder that may be trusted is refused on an inspection that was not under the lock.
     if isinstance(decision, Locked) and (locked or not _is_trusted(folder)):
         raise decision.error()

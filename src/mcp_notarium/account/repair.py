@@ -2,7 +2,7 @@
 
 Either way a new generation gets the state, and the old files go to the quarantine, byte for byte, with their key file.
 A repair leaves the index empty: the next sync fetches the notes again. It opens only a copy of the old files, because
-opening a damaged file may change it. If the full-text index alone is wrong, it is rebuilt in place.
+opening a damaged file may change it. The full-text index is rebuilt in place if it alone is wrong.
 
 A server repairs without being asked where that loses nothing: the notes can be fetched again, every row that
 only this database has can be read, nobody else has it open, and the disk has not damaged it again and again.
@@ -85,20 +85,22 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Hold what was saved and is active, and where the old files go; ``state``: whether all have."""
+    """Hold what was saved and is active."""
 
     salvaged: SalvageReport
     quarantine: Path | None
-    """None: the full-text index alone was wrong, and was rebuilt in place."""
+    """Where the old files go. None: the full-text index alone was wrong, and was rebuilt in place."""
     state: SwitchResult
+    """Whether all have gone there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Hold which copy was restored, those that were damaged, and how it ended."""
+    """Hold which copy was restored, and how it ended."""
 
     copy: DatabaseCopy
     unsound: tuple[DatabaseCopy, ...]
+    """Newer ones that were damaged."""
     result: RepairResult
 
 

@@ -27,9 +27,9 @@ from mcp_notarium.account.key_changes import (
     missing_cache_error,
     require_openable,
 )
-from mcp_notarium.account.key_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.account.startup_hints import RESET_IF_FETCHED
 from mcp_notarium.account.startup_outcomes import Migrate
+from mcp_notarium.account.user_key_rotation import ProvenKey, prove_key, require_new
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
@@ -67,6 +67,7 @@ class ReencryptionResult:
     """Hold what was done."""
 
     notes: int
+    """How many."""
     dropped: tuple[Slot, ...]
     """Slots whose secret is not known, so they are gone."""
     carried: tuple[Slot, ...]
@@ -78,6 +79,7 @@ class ReencryptionResult:
     state: SwitchResult
     """Whether the ``old`` database is gone."""
     old: Path
+    """The old database."""
     quarantined: tuple[Path, ...]
     """Folders of the quarantine with databases that old copies of the key file may open."""
 
@@ -278,7 +280,7 @@ def _build(
 
 
 def _is_added_beside(current: ProvenKey) -> bool:
-    """Check whether a new key is added beside the one that was used, instead of replacing it."""
+    """Check whether a new key is added to the one that was used, instead of replacing it."""
     return current.by_keychain or current.slot.type in {SlotType.KEYCHAIN, SlotType.RECOVERY}
 
 

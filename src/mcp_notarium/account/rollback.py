@@ -48,14 +48,17 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Hold what is missing, in ``words`` that begin a sentence."""
+    """Hold what is missing."""
 
     words: str
+    """The beginning of a sentence."""
     anchor: Anchored
     missing: int = 0
-    """So many records after number ``upto``, made at ``upto_at``; 0 if nobody can count them."""
+    """How many records; 0 if nobody can count them."""
     upto: int = 0
+    """The number of the last one that is there."""
     upto_at: int = 0
+    """When that was made, in epoch milliseconds."""
     mixed: bool = False
     """The database is a mixture of two states, or nobody can tell it from one."""
     readable: bool = True
@@ -118,7 +121,7 @@ class Rollback:
         )
 
     def locked(self) -> LockedError:
-        """Return the error for whoever opens or uses a mixture, and for ``status``."""
+        """Return the error for a process that opens or uses a mixture, and for ``status``."""
         return LockedError(
             Verdict.ROLLBACK_SEEN,
             self.words,
@@ -148,7 +151,7 @@ def find(
 ) -> Rollback | None:
     """Compare an open database with its anchor; None if nothing is missing.
 
-    ``had_log``: a log lay beside the main file when it was opened; alone the file is one state. ``copies``: None
+    ``had_log``: a log lay next to the main file when it was opened; alone the file is one state. ``copies``: None
     if there are none. Raises ``CacheError``, and ``AnchorUnusable`` if the anchor cannot tell.
     """
     copies = copies or Copies(anchor.folder, None, None)
@@ -220,7 +223,7 @@ def find_replaced(anchor: Anchor, copies: Copies) -> Rollback | None:
 
 
 def note_replaced(found: Rollback, anchor: Anchor, at: float) -> None:
-    """Note in the anchor that the database is a mixture: closing it stores it (epoch seconds). Never raises."""
+    """Record in the anchor that the database is a mixture: closing it stores it (epoch seconds). Never raises."""
     anchor.note_replaced(at, met=found.upto, met_at=found.upto_at)
 
 
@@ -249,7 +252,7 @@ def _read_end(database: Database) -> _End:
 def _find_older_main(
     main: _End | None, before: Anchored, noted: _End | None, copies: Copies
 ) -> Rollback | None:
-    """Return what is missing if the main file is older than the log beside it.
+    """Return what is missing if the main file is older than the log next to it.
 
     What a start has ``noted`` there began on an older main file: it has the number of that one, or a later.
     """
@@ -332,10 +335,7 @@ def describe_unusable(error: AnchorUnusable) -> str:
 
 
 def note(found: Rollback, audit: AuditLog, anchor: Anchor, database: Database) -> None:
-    """Put on record what is missing, once. Never raises.
-
-    If no change is missing, the anchor follows the chain again.
-    """
+    """Record once what is missing. Never raises. The anchor follows the chain again if no change is missing."""
     if found.mixed or not found.missing or _read_note(database, found.anchor) is not None:
         return
     facts = {

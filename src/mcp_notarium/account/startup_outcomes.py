@@ -41,7 +41,7 @@ class Unwrap(StrEnum):
 class Opening(StrEnum):
     """Name what happened when the database was opened with a key that is proven right.
 
-    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or beside its log.
+    ``MIXED``: it cannot be read, and lacks what was confirmed: an older file was put in its place or next to its log.
     """
 
     NOT_TRIED = "not_tried"
@@ -63,14 +63,15 @@ class Files:
     """A whole key file that was never switched on."""
     plain: bool = False
     wal: bool = False
-    """A write-ahead log that is not empty lies beside the database in question."""
+    """A write-ahead log that is not empty lies next to the database in question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Hold what key file and database must agree on; a plain database has only the owner's hash."""
+    """Hold what key file and database must agree on."""
 
     owner_hash: str
+    """All that a plain database has."""
     vault_id: str = ""
     generation: str = ""
     sequence: int = 0
@@ -78,47 +79,48 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSeen:
-    """Hold the database's schema version and the program's."""
+    """Hold the versions of the schema."""
 
     version: int
+    """The database's."""
     program: int
+    """The newest that the program knows."""
     ours: bool = True
+    """The database is one of this program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Hold everything start-up decides on.
-
-    - ``plain``: DB_ENCRYPTION is off. ``driver_problem``: why the driver is unsuitable.
-    - ``source``: the name of the key source. ``reason``: why it, or the keychain, failed. ``weakness``: why
-      the key given makes no new cache. ``typo``: what is wrong with a key meant as a recovery key.
-    - ``keychain``: why the keychain has no key, '' if it was not asked. ``keychain_slot``: the keychain of
-      some active slot could open the cache, if it were asked.
-    - ``change_unfinished``: a crash came between key file and copy, or left temporary files.
-      ``copy_ahead``: the key vouches for a copy that is newer than the key file. ``rotated``: the day of
-      the key's last change, if known.
-    - ``lacks``: what a mixture of two states lacks. ``copy_back``: the copy that has it, ``newest_copy``: the newest one, a
-      sentence or ''.
-    - ``only_copy``: the notes are in this database and nowhere else.
-    """
+    """Hold everything start-up decides on. A text is '' where there is nothing to say."""
 
     plain: bool = False
+    """DB_ENCRYPTION is off."""
     driver_problem: str = ""
+    """Why the driver is unsuitable."""
     cipher_major: int = 4
     path_problem: Problem | None = None
     key: KeySource = KeySource.ABSENT
     source: str = ""
+    """The name of the key source."""
     reason: str = ""
+    """Why the key source, or the keychain, failed."""
     weakness: str | None = None
+    """Why the given key makes no new cache."""
     typo: str = ""
+    """What is wrong with a key meant as a recovery key."""
     keychain: str = ""
+    """Why the keychain has no key; '' if it was not asked."""
     keychain_slot: bool = False
+    """The keychain of some active slot could open the cache, if it were asked."""
     main: FileState = FileState.MISSING
     copy: FileState = FileState.MISSING
     change_unfinished: bool = False
+    """A crash came between key file and copy, or left temporary files."""
     copy_ahead: bool = False
+    """The key vouches for a copy that is newer than the key file."""
     newer_version: int | None = None
     rotated: str | None = None
+    """The day of the key's last change, if known."""
     cipher_floor: int = 0
     schema_floor: int = 0
     unwrap: Unwrap = Unwrap.NOT_TRIED
@@ -127,12 +129,16 @@ class Observations:
     sample: PageSample | None = None
     opening: Opening = Opening.NOT_TRIED
     lacks: str = "the database is a mixture of two states"
+    """What a mixture of two states lacks."""
     copy_back: str = ""
+    """The copy that has what is lacking, in a sentence."""
     newest_copy: str = ""
+    """The newest copy, in a sentence."""
     expected: Identity | None = None
     found: Identity | None = None
     schema: SchemaSeen | None = None
     only_copy: bool = False
+    """The notes are in this database and nowhere else."""
     on_unreadable: OnUnreadable = "refuse"
     rebuilt_recently: bool = False
 
@@ -233,12 +239,15 @@ Condition = Callable[[Observations], bool]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Hold one case: its name, what is decided, and when; ``plain`` None: in both modes."""
+    """Hold one case of the table."""
 
     name: str
     decide: Callable[[Observations], Decision]
+    """Make the decision."""
     when: Condition
+    """Tell whether this is the case."""
     plain: bool | None = None
+    """None: in both modes."""
 
     def applies(self, seen: Observations) -> bool:
         """Check whether this row's case is what is seen."""

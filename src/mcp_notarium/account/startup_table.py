@@ -225,7 +225,7 @@ TABLE: tuple[Row, ...] = (
             "the key is right, and the first page of the database is damaged: without it nothing in the file can be "
             "found",
             hints.BEGIN_AGAIN, lambda o: o.sample is not None and 1 in o.sample.bad_pages and not o.files.wal),
-        # With a log beside it, a half-written page is what a crash leaves and what opening repairs.
+        # With a log next to it, a half-written page is what a crash leaves and what opening repairs.
         refuse_or_rebuild("some pages are damaged", Verdict.DATABASE_DAMAGED,
             "the key is right, and the database is damaged{pages}", hints.REPAIR_OR_COPY,
             lambda o: _is_damaged(o) and not o.files.wal),  # defence: pages-read-before-open =False

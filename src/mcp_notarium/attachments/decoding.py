@@ -90,20 +90,20 @@ def _decode_picture(data: bytes, kind: str) -> Decoded:
 
 
 def _decode_pdf(data: bytes) -> Decoded:
-    from mcp_notarium.attachments import documents  # noqa: PLC0415 - slow, and seldom needed
+    from mcp_notarium.attachments import pdf_text  # noqa: PLC0415 - slow, and seldom needed
 
-    documents.load()
+    pdf_text.load()
 
     def work() -> Iterator[bytes]:
         size = 0
         try:
-            for number, total, text in documents.read_pages(data):
+            for number, total, text in pdf_text.read_pages(data):
                 line = _line({"page": number, "pages": total, "text": text})
                 size += len(line)
                 if size > MOST_TEXT:
                     return
                 yield line
-        except documents.Locked:
+        except pdf_text.Locked:
             yield _line({"problem": _LOCKED})
 
     answer, whole = _run(work, seconds=_PDF_SECONDS, most=MOST_TEXT)

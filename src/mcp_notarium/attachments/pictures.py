@@ -1,4 +1,4 @@
-"""Make a picture small enough for a model, without what its file says beside the picture. For the copy of the process only.
+"""Make a picture small enough for a model, without the metadata of its file. For the copy of the process only.
 
 A camera writes into a file where and when a picture was taken, and by whom: the new file is made of pixels alone.
 """
@@ -97,7 +97,7 @@ def _canvas(data: bytes) -> int:
 
 
 def _plain(found: Image.Image) -> Image.Image:
-    """Return the pixels as they are seen, small, in a mode that both formats know, without what the file says beside them."""
+    """Return the pixels as they are seen, small, in a mode that both formats know, without the metadata of the file."""
     if found.mode.startswith("I;16"):
         found = found.point(lambda value: value * (1 / 256)).convert("L")
     has_alpha = found.mode in ("RGBA", "LA", "PA") or "transparency" in found.info

@@ -112,7 +112,7 @@ class Record:
     mac: str = ""
 
     def mac_input(self, *, number: int | None = None) -> bytes:
-        """Return the bytes that the MAC covers beside the previous MAC, as if it had this ``number``."""
+        """Return the bytes that the MAC covers after the previous MAC, as if it had this ``number``."""
         return canonical_json.encode(
             [
                 *(self.number if number is None else number, self.at_ms, self.client, self.act),

@@ -1,6 +1,6 @@
 """Run ``mcp-notarium approve``: show what waits for a person, with what would change, and take their yes or no.
 
-It works beside running servers and needs the key, as every command does. A yes is typed at a terminal that shows the
+It works while servers run and needs the key, as every command does. A yes is typed at a terminal that shows the
 question: no option gives it. Each decision is in the audit log.
 """
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List, deny, or show one question or each in turn and take the answers."""
+    """List the questions, deny one, or show them in turn and take the answers."""
     if args.json and not args.list:
         raise InvalidRequest("--json goes with --list", resolution_hint="Add `--list`.")
     if args.id is not None and (args.list or args.deny is not None):

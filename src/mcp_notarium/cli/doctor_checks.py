@@ -167,10 +167,7 @@ def check_policy(found: FoundPolicy) -> Check:
 
 
 def check_meaning(config: Config, app: App | None = None) -> list[Check]:
-    """Return whether the model for search by meaning loads; nothing without one.
-
-    ``app``: also how many notes wait for it.
-    """
+    """Return whether the model for search by meaning loads; nothing without one. ``app``: also how many notes wait for it."""
     folder = config.meaning_model
     if folder is None:
         return []

@@ -110,7 +110,7 @@ class Draft:
             ) from None
 
     def clear(self) -> None:
-        """Remove the text, with what the editor has left beside it; the draft can be begun again."""
+        """Remove the text, with what the editor has left next to it; the draft can be begun again."""
         with suppress(OSError):
             for path in self._folder.iterdir():
                 if f"{self._name}." in path.name and path != self._record:

@@ -60,7 +60,7 @@ _HINTS = {
 
 
 class Person:
-    """Be the context of a tool's handler for the person at the terminal. ``note_id``: of the note, '' for a new one."""
+    """Stand in for the context of a tool's handler: the person at the terminal calls. ``note_id``: '' for a new one."""
 
     client = None
     act: Act

@@ -19,7 +19,7 @@ from typing import Any
 
 from mcp_notarium import config
 from mcp_notarium.cli import console, signals
-from mcp_notarium.cli.server import check_server
+from mcp_notarium.cli.serve import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
 from mcp_notarium.clients.known_clients import (
@@ -35,7 +35,7 @@ from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files.os_errors import display_path
 from mcp_notarium.report.words import listed
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.system.quoting import quote_posix, quote_windows
+from mcp_notarium.system.shell_quoting import quote_posix, quote_windows
 
 NONE = "none"
 _ONLY_PRINTED = ("cline", "goose", "other")

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from mcp_notarium.account import key_changes, key_rotation
+from mcp_notarium.account import key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions, SlotList
 from mcp_notarium.cli import command_context, console, new_key_input
 from mcp_notarium.cli.terminal import (
@@ -123,7 +123,7 @@ def advise(found: tuple[Slot, ...]) -> list[str]:
 def _add(config: Config, asked: Secret | None, args: argparse.Namespace) -> int:
     key_changes.require_label(args.label)
     # Before anybody types a new key twice.
-    current = key_rotation.prove_key(config, options=ChangeOptions(old=asked))
+    current = user_key_rotation.prove_key(config, options=ChangeOptions(old=asked))
     key_changes.require_free_slot(current.keyfile)
     new = new_key_input.read(args, account=config.account.name)
     options = ChangeOptions(old=asked, at=new.at)
@@ -154,7 +154,7 @@ def _recovery(config: Config, asked: Secret | None, args: argparse.Namespace) ->
 def make_recovery(config: Config, asked: Secret | None) -> int:
     """Show a new recovery key, have a part of it typed back, and activate it."""
     key_changes.require_free_slot(
-        key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
+        user_key_rotation.prove_key(config, options=ChangeOptions(old=asked)).keyfile
     )
     made = user_key.generate_recovery_key()
     show_once(
@@ -237,13 +237,13 @@ def _run_keychain(args: argparse.Namespace) -> int:
         )
     options = ChangeOptions(old=ask_secret("Key: ") if args.ask_key else None)
     if args.action == "enable":
-        done = key_rotation.enable_keychain(config, system_keychain(), options=options)
+        done = user_key_rotation.enable_keychain(config, system_keychain(), options=options)
         slot = done.after.slots[-1]
         talk(f"{slot.label} opens the cache from now on (slot {slot.id}).")
         talk("You may remove DB_ENCRYPTION_KEY from the clients' configurations. Keep it in a safe")
         talk("place: if the keychain is ever lost, you need it to open the cache.")
         return 0
-    changed = key_rotation.disable_keychain(config, system_keychain(), options=options)
+    changed = user_key_rotation.disable_keychain(config, system_keychain(), options=options)
     talk("The keychain no longer opens the cache.")
     if changed is None:
         talk("note: its entry opened nothing and was removed.")

@@ -93,7 +93,7 @@ GROUPS = {
         "purge": Command("cache", "destroy the local cache permanently"),
     },
     "Server": {
-        "serve": Command("server", "serve an MCP client on stdin and stdout"),
+        "serve": Command("serve", "serve an MCP client on stdin and stdout"),
     },
 }
 COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}

@@ -285,7 +285,7 @@ def _import_folders(policy: Policy) -> list[str] | None:
 
 
 def _with_outer(found: FoundPolicy, rows: list[tuple[str, Any, str]]) -> list[tuple[str, Any, str]]:
-    """Return the rules of a profile, and those of the policy itself that hold beside them."""
+    """Return the rules of a profile, and those of the policy itself that hold as well."""
     seen, writing = found.policy.visibility.within, found.policy.writing.within
     outer = [
         ("allowed_tags", seen and seen.allowed_tags),

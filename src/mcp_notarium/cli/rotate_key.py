@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mcp_notarium.account import key_rotation, rewrite
+from mcp_notarium.account import rewrite, user_key_rotation
 from mcp_notarium.account.generation import kdf_policy
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.account.key_rotation import ProvenKey
+from mcp_notarium.account.user_key_rotation import ProvenKey
 from mcp_notarium.cli import command_context, console, keys, new_key_input, setup_key
 from mcp_notarium.cli.new_key_input import NewKey
 from mcp_notarium.cli.terminal import (
@@ -90,7 +90,7 @@ def _rotate(config: Config, account: Account | None, args: argparse.Namespace) -
     )
     if args.reencrypt:
         return _reencrypt(config, account, options, args)
-    current = key_rotation.prove_key(config, options=options)
+    current = user_key_rotation.prove_key(config, options=options)
     if args.keychain:
         return _into_keychain(config, current, options, args)
     return _rewrap(config, account, current, options, args)
@@ -131,7 +131,7 @@ def _rewrap(
         _announce_replacement(current, gone)
     new = _new_passphrase(config, current, args)
     with new.in_change():
-        done = key_rotation.rotate_passphrase(
+        done = user_key_rotation.rotate_passphrase(
             config,
             new=new.secret,
             parameters=kdf_policy(config, args.kdf),
@@ -148,7 +148,7 @@ def _rewrap(
         talk("note: another process is busy with the database; it was not opened as a proof.")
     _tell_remaining_slots(done.others)
     for notice in done.notices:
-        if not (args.keep_key and notice == key_rotation.NEEDED_BY_CLIENTS):
+        if not (args.keep_key and notice == user_key_rotation.NEEDED_BY_CLIENTS):
             talk(f"note: {notice}")
     if not args.keep_key:
         kept = _keep_new(account, current, done.gone, new.secret, args)
@@ -165,8 +165,8 @@ def _new_passphrase(config: Config, current: ProvenKey, args: argparse.Namespace
             resolution_hint="Leave out --kdf, or give a passphrase. Nothing is changed.",
         )
     if not (args.keep_key or new.generated):
-        key_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
-        key_rotation.require_unused(current, new.secret)
+        user_key_rotation.require_new(new.secret, account=account, allow_weak=args.allow_weak)
+        user_key_rotation.require_unused(current, new.secret)
     return new
 
 
@@ -188,7 +188,7 @@ def _into_keychain(
         )
     gone = (current.slot,) if current.by_keychain else current.slots_to_replace(args.slot)
     system = keychain.system_keychain()
-    after = key_rotation.rotate_into_keychain(
+    after = user_key_rotation.rotate_into_keychain(
         config,
         system,
         from_keychain=current.by_keychain,
@@ -197,8 +197,8 @@ def _into_keychain(
     )
     talk(f"The key of this cache is changed (key file number {after.sequence}).")
     talk(f"The new one is in {system.name} and nowhere else; leave DB_ENCRYPTION_KEY unset.")
-    _tell_remaining_slots(key_rotation.still_opening(current.keyfile, after))
-    talk(f"note: {key_rotation.OLD_COPIES}")
+    _tell_remaining_slots(user_key_rotation.still_opening(current.keyfile, after))
+    talk(f"note: {user_key_rotation.OLD_COPIES}")
     if not current.by_keychain:
         _tell_old_key_places(config, current, gone, then="take it out there")
     for notice in keys.advise(after.slots):
@@ -241,7 +241,7 @@ def _reencrypt(
     talk("note: backups of the old database still open with old copies of the key file.")
     if done.slot is not None and new is not None:
         _tell_cost(config, (*done.gone, *done.dropped), done.slot)
-        talk(f"note: {key_rotation.NEEDED_BY_CLIENTS}")
+        talk(f"note: {user_key_rotation.NEEDED_BY_CLIENTS}")
         kept = _keep_new(account, current, done.gone, new.secret, args)
         _tell_old_key_places(config, current, done.gone, kept=kept)
     done.state.require_finished(

@@ -147,10 +147,7 @@ def _decision_facts(
 
 
 def _require_space(config: Config) -> None:
-    """Raise ``CacheFull`` or ``LockedError`` if a server could not even begin.
-
-    Tries it with a file without a name.
-    """
+    """Raise ``CacheFull`` or ``LockedError`` if a server could not even begin. Tries it with a file without a name."""
     with disk_errors("a server cannot open the cache"):
         try:
             with tempfile.TemporaryFile(dir=config.account_dir, buffering=0) as file:

@@ -107,7 +107,7 @@ def ask_line(prompt: str) -> str:
 
 
 def input_is_ready() -> bool:
-    """Check, without waiting, for input to read or its end; False where that cannot be seen."""
+    """Tell without waiting whether there is input to read, or its end; False where that cannot be seen."""
     with suppress(OSError, ValueError):
         return bool(select.select([sys.stdin], [], [], 0)[0])
     return False

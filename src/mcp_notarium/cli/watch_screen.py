@@ -70,7 +70,7 @@ class _Shown:
 
 
 class WatchScreen(Screen[str]):
-    """Be the screen of ``watch`` over a :class:`WatchSource`. It ends with the id of a note to edit, or without one."""
+    """Show the screen of ``watch`` over a :class:`WatchSource`. It ends with the id of a note to edit, or without one."""
 
     TITLE = "mcp-notarium watch"
     ENABLE_COMMAND_PALETTE = False
@@ -269,7 +269,7 @@ class WatchScreen(Screen[str]):
         self.look()
 
     def action_undo(self) -> None:
-        """Ask, and take back the last change of the chosen line's note."""
+        """Take back the last change of the chosen line's note, after a question."""
         note_id = self._note()
         if note_id:
             self.run_worker(self._undo(note_id), exclusive=True)
@@ -293,7 +293,7 @@ class WatchScreen(Screen[str]):
         self._told_at = time.monotonic()  # another question may have come behind the note
 
     def action_open(self) -> None:
-        """Leave, for the person's editor to open the note of the chosen line."""
+        """Leave the screen, so that the person's editor opens the note of the chosen line."""
         note_id = self._note()
         if note_id:
             self.exit(note_id)

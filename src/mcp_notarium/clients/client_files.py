@@ -100,10 +100,7 @@ def with_server(file: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
 
 
 def without_server(file: ClientFile, name: str) -> str | None:
-    """Return the text without that server; None if the file held nothing else, and was made for it.
-
-    Raises ``ConfigError``.
-    """
+    """Return the text without that server; None if the file held nothing else, and was made for it. Raises ``ConfigError``."""
     before = _read_text(file.copy)
     entry = servers_of(file)[name]
     if file.text == _added(file, before or "", name, entry):

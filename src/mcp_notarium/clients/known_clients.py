@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp_notarium.clients import other_side
-from mcp_notarium.clients.other_side import Side
+from mcp_notarium.clients import wsl
+from mcp_notarium.clients.wsl import Side
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 from mcp_notarium.system import PLATFORM
@@ -95,7 +95,7 @@ class Client:
             return True
         if not self.program or self.side:
             return False
-        programs = other_side.without_windows(environ).get("PATH")
+        programs = wsl.without_windows(environ).get("PATH")
         return shutil.which(self.program, path=programs) is not None
 
     def _is_own_folder(self, folder: Path) -> bool:
@@ -213,7 +213,7 @@ CLIENTS = (
 
 def client_names(environ: Mapping[str, str]) -> list[str]:
     """Return the names of all clients that may be here, those of the other side of WSL last."""
-    there = other_side.name_of(environ, platform_here())
+    there = wsl.name_of(environ, platform_here())
     return [one.name for one in CLIENTS] + [f"{there}-{one.name}" for one in CLIENTS if there]
 
 
@@ -230,10 +230,10 @@ def all_clients(environ: Mapping[str, str], *, wake: bool = False) -> tuple[Clie
 
     ``wake``: on Windows also those of the default distribution, which is started for that.
     """
-    there = other_side.name_of(environ, platform_here())
+    there = wsl.name_of(environ, platform_here())
     if not there or (there == "wsl" and not wake):
         return CLIENTS
-    side = other_side.find_side(platform_here())
+    side = wsl.find_side(platform_here())
     if side is None:
         return CLIENTS
     place = "Windows" if there == "windows" else side.distribution

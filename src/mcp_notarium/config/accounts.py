@@ -44,11 +44,13 @@ class AccountError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Hold one account: where its key is, and its settings as texts by the names of the variables."""
+    """Hold one account."""
 
     name: str
     key: KeyPlace
+    """Where its key is."""
     variables: Mapping[str, str]
+    """Its settings as texts, by the names of the variables."""
     default: bool = False
     """Tell that it is used where none is named."""
 

@@ -43,11 +43,13 @@ _WITHOUT_ACCOUNT = f"Without such an account: {STORE}={registry.WITHOUT_ACCOUNT}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold one variable as it may be shown: secrets appear as "set (N characters)", never in part."""
+    """Hold one variable as it may be shown."""
 
     name: str
     value: str
+    """Of a secret only how long it is."""
     origin: str
+    """What has set it."""
     purpose: str = ""
     problem: str = ""
 
@@ -68,16 +70,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReport:
-    """Hold what is known of a configuration that may be incomplete or wrong.
-
-    ``common_variables``: those of the store, then the common ones.
-    """
+    """Hold what is known of a configuration that may be incomplete or wrong."""
 
     store: StoreKind | None
     """None if its name stands for none."""
     variables: tuple[Variable, ...]
+    """Those of the store, then the common ones."""
     picks: Mapping[str, Pick]
+    """What became of each variable, by its name."""
     files: Mapping[str, Pick]
+    """The same of each file that a variable may name."""
     source_warnings: tuple[str, ...]
     source_problem: ConfigError | None
     """Why ``--env-file`` or ``account`` could not be read; all else is in the settings."""

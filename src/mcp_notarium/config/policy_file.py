@@ -33,13 +33,15 @@ _NO_FOLDER = {errno.ENOTDIR, errno.ENAMETOOLONG}
 
 @dataclass(frozen=True, slots=True)
 class FoundPolicy:
-    """Hold a policy, its file (None: there is none), and the lines of its rules."""
+    """Hold a policy and its file."""
 
     policy: Policy
     looked_at: Path
     """The path of the file, also if there is none."""
     path: Path | None = None
+    """None: there is no file."""
     lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each rule, from 1."""
     read_only: bool = False
     """The environment forbids writing, whatever the file says."""
     profiles: Mapping[str, Policy] = field(default_factory=dict)
@@ -91,7 +93,7 @@ def find_policy(*, named: Path | None, data_dir: Path, read_only: bool) -> Found
 def refuse_misplaced_file(found: FoundPolicy, *, account_dir: Path) -> None:
     """Raise ``ConfigError`` for a policy file in the account's folder, where none is read.
 
-    Whoever put it there believes that its rules hold.
+    The person who put it there believes that its rules hold.
     """
     misplaced = account_dir / FILE_NAME
     if not os.path.lexists(misplaced):
@@ -174,7 +176,7 @@ def read_policy(path: Path, *, named: bool) -> FoundPolicy:
         return FoundPolicy(PERMISSIVE, path)
     except (OSError, ValueError) as error:
         if not named and isinstance(error, OSError) and error.errno in _NO_FOLDER:
-            return FoundPolicy(PERMISSIVE, path)  # whoever needs the folder refuses it
+            return FoundPolicy(PERMISSIVE, path)  # who needs the folder refuses it
         raise _policy_error(path, _describe_error(path, error), _replace_hint(path)) from error
     if problem := _find_problem(path, opened):  # defence: untrusted-policy-stops
         raise problem
@@ -203,7 +205,7 @@ def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
 def _find_folder_problem(path: Path) -> ConfigError | None:
     """Return why a folder above the file may not be trusted.
 
-    Whoever may rename such a folder may put another file in its place.
+    A user who may rename such a folder may put another file in its place.
     """
     place = path.absolute().parent
     real = Path(os.path.realpath(place))  # a link on the way leads through other folders, too

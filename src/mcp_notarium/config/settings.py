@@ -39,6 +39,7 @@ class Config:
     data_dir: Path
     db_key: Secret | None = None
     db_key_origin: str = ""
+    """What has set the key."""
     db_key_yields: bool = False
     """The key comes from a ``.env`` that nobody named, and a key in the keychain is preferred."""
     db_encryption: bool = True
@@ -46,6 +47,7 @@ class Config:
     kdf_chosen: bool = False
     """Somebody has set ``kdf``."""
     kdf_iterations: int = 310_000
+    """Of PBKDF2 alone."""
     allow_weak: bool = False
     """A command was told to make a new database with a passphrase that can be guessed; no variable sets it."""
     on_unreadable: OnUnreadable = "refuse"
@@ -63,6 +65,7 @@ class Config:
     audit_days: int = 365
     version_days: int = 90
     version_mb: int = 64
+    """MiB of all versions."""
     policy: Policy = PERMISSIVE
     keychain: bool = True
     account_name: str = ""

@@ -29,12 +29,15 @@ _OWN_PREFIXES = ("NOTARIUM_", "DB_ENCRYPTION")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold one source: its label, its values, its trust level, and its place."""
+    """Hold one source of settings."""
 
     label: str
+    """What it is called as the origin of a setting."""
     values: Mapping[str, str]
     level: Trust
+    """How far it is trusted."""
     place: str
+    """Where it is, for a person."""
 
     def get(self, name: str) -> str | None:
         """Return the text, or None if it is not set. Blank counts as not set, in quotation marks too: clients send it."""
@@ -44,12 +47,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Hold the sources in rank order, with warnings about them, and the account that is one of them."""
+    """Hold the sources in rank order."""
 
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
+    """What is wrong with them, and does no harm."""
     problem: ConfigError | None = None
+    """Why one of them could not be read."""
     account: Account | None = None
+    """The one that is among them."""
 
 
 def gather_sources(
@@ -176,6 +182,7 @@ class Pick:
     text: str | None
     """Canonical, None if there is none."""
     origin: str
+    """The label of the source."""
     set_by: str = ""
     """The variable that really held it: its own name or the one with ``_FILE``."""
     found_in: str = ""
@@ -183,6 +190,7 @@ class Pick:
     warnings: tuple[str, ...] = ()
     problem: ConfigError | None = None
     file: Path | None = None
+    """The file that the value was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +235,7 @@ def pick_file(variable: Variable, sources: Sequence[Source]) -> Pick:
 def _reject(
     variable: Variable, found: _Found | None, problem: ConfigError, warnings: list[str]
 ) -> Pick:
-    """Return the pick for a value that cannot be used.
-
-    In a ``.env`` that nobody named such a value only causes a warning.
-    """
+    """Return the pick for a value that cannot be used. In a ``.env`` that nobody named such a value only causes a warning."""
     if found is None:
         return Pick(None, NOT_SET, warnings=tuple(warnings), problem=problem)
     message = f"{problem.message} (from {found.source.place})"

@@ -25,11 +25,13 @@ _NAME_IT = "Name a file by `--env-file` instead."
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """Hold a file's text, the result of ``fstat``, and who may use it."""
+    """Hold a file that was read."""
 
     text: str
     status: os.stat_result
+    """The result of ``fstat``."""
     access: Access
+    """Who may use it."""
 
     @property
     def readable_by_others(self) -> bool:
@@ -43,10 +45,7 @@ class TextFile:
 
 
 def read_text_file(path: Path, *, follow: bool) -> TextFile:
-    """Read a file, through a symbolic link only if ``follow``. Does not check modes.
-
-    Raises ``OSError`` or ``ValueError``.
-    """
+    """Read a file, through a symbolic link only if ``follow``. Does not check modes. Raises ``OSError`` or ``ValueError``."""
     with open_regular(path, follow=follow) as file:
         status = os.fstat(file.fileno())
         access = SYSTEM.access(file.fileno(), status)

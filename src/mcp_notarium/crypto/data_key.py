@@ -88,10 +88,7 @@ def wrap_key(wrapping_key: Secret, inner: Secret, *, nonce: bytes, aad: bytes) -
 
 
 def unwrap_key(wrapping_key: Secret, wrapped: bytes, *, nonce: bytes, aad: bytes) -> Secret | None:
-    """Return the inner key; None if the wrapping key, the nonce, the AAD or any bit differs.
-
-    Raises as :func:`wrap_key`.
-    """
+    """Return the inner key; None if the wrapping key, the nonce, the AAD or any bit differs. Raises as :func:`wrap_key`."""
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up time
 
     try:

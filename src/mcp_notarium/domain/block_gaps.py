@@ -1,7 +1,7 @@
-r"""Keep lines that are added to a Markdown text apart from the blocks beside them. Pure.
+r"""Keep lines that are added to a Markdown text apart from the blocks next to them. Pure.
 
 Right below a line of text, Markdown takes ``---`` for the underline of a heading, and any other line for more of
-the same paragraph, item, row or quote. So a blank line goes between what is added and what stands beside it. Nothing
+the same paragraph, item, row or quote. So a blank line goes between what is added and what stands next to it. Nothing
 goes between them where one carries on what the other began:
 
 * a line right below a heading (``# a``);
@@ -67,7 +67,7 @@ def find_text(text: str, form: Form) -> int:
 
 
 def set_apart(lines: Sequence[str], at: int, added: list[str], *, front: int) -> list[str]:
-    """Return the lines to add, with the blank lines that keep them apart from those beside them.
+    """Return the lines to add, with the blank lines that keep them apart from those next to them.
 
     ``lines``: the whole text, each with its end. ``at``: how many of them stand above. ``front``: how many of
     them are front matter.

@@ -93,11 +93,12 @@ def path_key(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InvisibleCharacters:
-    """Hold ``count`` invisible characters of a kind; the first is in line ``first_line`` (from 1)."""
+    """Count the invisible characters of a kind."""
 
     kind: str
     count: int
     first_line: int
+    """The line of the first one, from 1."""
 
 
 def find_invisible(text: str, *, first_line: int = 1) -> tuple[InvisibleCharacters, ...]:

@@ -119,13 +119,11 @@ def compare_stored(*, base: Content, sent: Content, stored: Content) -> StoredAs
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Hold what the note should be instead of what the store made of it.
-
-    ``copies``: our text is not in that, and needs a note of its own.
-    """
+    """Hold what the note should be instead of what the store made of it."""
 
     content: Content
     copies: bool
+    """Our text is not in ``content``, and needs a note of its own."""
 
 
 def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Repair | None:
@@ -152,7 +150,7 @@ def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Conten
 def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | None:
     """Merge a repair with what the note holds by now; None if both changed the same lines.
 
-    Its lines are those of others. Whoever else has repaired the note has put the same ones there, perhaps in another
+    Its lines are those of others. Another process that has repaired the note has put the same ones there, perhaps in another
     order: a line that both have added stands once.
     """
     common = inserted_lines(base.text, sent.text) & inserted_lines(base.text, theirs.text)
@@ -198,6 +196,7 @@ class Settlement:
 
     content: Content
     ours: Content | None = None
+    """None: ours needs none. So it is with the next."""
     theirs: Content | None = None
 
 

@@ -30,11 +30,13 @@ _DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold one change: items ``low`` .. ``high`` of the base became ``start`` .. ``stop`` of a side."""
+    """Hold one change: some items of the base became others of a side."""
 
     low: int
+    """The first of the base, from 0; ``high`` is behind the last."""
     high: int
     start: int
+    """The first of the side; ``stop`` is behind the last."""
     stop: int
 
     @property
@@ -294,10 +296,12 @@ WIDTH = 60
 
 @dataclass(frozen=True, slots=True)
 class ChangeSummary:
-    """Hold what changed in words of ours, and the first changed line, cut; '' if no line changed."""
+    """Summarize a change of a note."""
 
     facts: str
+    """In words of ours."""
     line: str
+    """The first changed line, cut; '' if no line changed."""
 
     def __str__(self) -> str:
         """Return both."""

@@ -3,7 +3,7 @@
 This is the one rule; every path that changes or removes a note asks it (``tools/consent.py``). A way back is a version that
 is kept here. What the store itself keeps is none: it keeps the last so many revisions, and later saves push it out.
 What has no way back is lost for good: people have to agree to that under every setting, and the policy's mode ``write``
-forbids it. A mark (pinned, Markdown) that goes is no loss: it can be set again by whoever misses it.
+forbids it. A mark (pinned, Markdown) that goes is no loss: a person who misses it can set it again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ class Keeping:
     days: int
     """How long versions are kept here; 0: there are none."""
     fits: bool
-    """A version with all parts has room beside those that stay."""
+    """A version with all parts has room, and others can stay."""
     revives: bool = True
     """False: the store cannot make a removed note again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold the parts of a note that a change would take away for good, and why."""
+    """Hold what a change would take from a note for good."""
 
     parts: tuple[str, ...]
+    """The names of the parts."""
     why: str
+    """Why it could not be brought back."""
     replaced: str = ""
     """A digest of what the store's own form has now, where no version of the note tells; '' elsewhere."""
 

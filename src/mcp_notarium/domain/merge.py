@@ -98,18 +98,16 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Hold lines that both sides changed, as each has them; ``line`` is the first of them in theirs."""
+    """Hold lines that both sides changed, as each has them."""
 
     line: int
+    """Where theirs begin in their text, from 1."""
     mine: str
     theirs: str
 
 
 def merge(base: str, mine: str, theirs: str) -> str | None:
-    """Return the text with both changes; None if both concern the same lines.
-
-    Equal sides, or one unchanged, always merge.
-    """
+    """Return the text with both changes; None if both concern the same lines. Equal sides, or one unchanged, always merge."""
     if mine in (base, theirs):
         return theirs
     if theirs == base:
@@ -384,7 +382,7 @@ def merge_tags(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     """Merge two changes of the tags; tags are the same if only case or composition differs.
 
     Keeps the order and spelling of theirs, removes what mine removed, appends what mine added.
-    If only one side changed anything (order and spelling included), that side is the result.
+    One side is the result if the other changed nothing, order and spelling included.
     """
     if list(theirs) == list(base):
         return tuple(mine)

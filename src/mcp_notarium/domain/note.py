@@ -17,11 +17,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Final
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_notarium.domain.characters import path_key, replace_surrogates
-from mcp_notarium.markup.obsidian_links import Links
+
+if TYPE_CHECKING:
+    from mcp_notarium.markup.obsidian_links import Links
 
 LONGEST_ID = 1024
 """Characters. A note with a longer id is left out: no call could name it."""
@@ -29,6 +31,8 @@ LONGEST_PATH = 200
 """Characters of the titles that lead to a note of a tree, as they are shown."""
 Value = bool | int | float | str | tuple[str, ...] | None
 """None: the property is there without a value."""
+MARKS: Final = ("pinned", "markdown", "archived")
+"""What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
 """Without these a text has no properties."""
@@ -127,6 +131,16 @@ def _clean(value: Value) -> Value:
 
 
 NONE: Final = Properties()
+
+
+class PropertyPlace(Enum):
+    """Name where a store keeps properties of any name; marks it keeps in its own way."""
+
+    NOWHERE = "only in a block at the top of the text, if there is one"
+    IN_TEXT = "in a block at the top of the text"
+    BESIDE = "beside the text"
+
+
 """No properties."""
 
 
@@ -141,7 +155,7 @@ class Content:
     title: str | None = None
     """None where the store has none: there the first line of the text is the title."""
     properties: Properties = NONE
-    """Those that stand beside the text; which there can be, says ``Traits.properties``."""
+    """Those that stand outside the text; which there can be, says ``Traits.properties``."""
     native: str = ""
     """How the store is to keep this, where a caller has said so in the store's own form: JSON that only its codec reads.
 
@@ -253,40 +267,42 @@ class WriteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """Hold one journal entry. ``write_id`` is the idempotency key and never changes over retries.
-
-    ``base_etag`` is the acknowledged revision the content was made from (None: a new note).
-    ``body`` is what the store's codec made to send. ``owner`` and ``lease_until`` (epoch seconds) tell
-    other processes whether somebody is still working on it. ``copied``: the conflict copy of this save
-    is this entry or was made before it, so nothing of it is copied again. ``repair``: it mends what an
-    earlier push has left of a note, and is not mended again. ``client`` names the program that asked; ''
-    if it is not known. ``after``: the write_id of one that must be stored first; '' if there is none.
-    ``replaced``: what an UPDATE replaces in the store's own form, as ``Content.native`` takes it: b'' if that is
-    nothing, None where the content says all. ``first_etag``: the base of its first attempt, if it has got another one since; it may
-    have arrived on top of any revision from that one on. ``change_id``: of the change of many notes that it belongs to; '' if it is
-    alone. ``from_id``: the id that the note had when it was recorded, whatever it has got since; '' if that is ``note_id``. ``keeps``: it is not begun unless what it takes away can be kept; never stored.
-    """
+    """Hold one journal entry. Times are Unix epoch seconds."""
 
     write_id: str
+    """The idempotency key; it never changes over retries."""
     note_id: str
     kind: WriteKind
     base_etag: str | None
+    """The acknowledged revision that the content was made from. None: a new note."""
     content: Content
     body: bytes
+    """What the store's codec made to send."""
     created_at: float
     owner: str
     lease_until: float
+    """Until then ``owner`` is working on it."""
     state: WriteState = WriteState.IN_FLIGHT
     reason: str = ""
+    """Why it was rejected; '' if it was not."""
     copied: bool = False
+    """The conflict copy of this save is this entry or was made before it, so nothing of it is copied again."""
     repair: bool = False
+    """It mends what an earlier push has left of a note, and is not mended again."""
     client: str = ""
+    """The program that asked; '' if that is not known."""
     after: str = ""
+    """The write_id of one that must be stored first; '' if there is none."""
     replaced: bytes | None = None
+    """What an UPDATE replaces in the store's own form, as ``Content.native`` takes it. b'': nothing. None: the content says all."""
     first_etag: str | None = None
+    """The base of its first attempt, if it has got another one since: it may have arrived on top of any revision from that one on."""
     change_id: str = ""
+    """The change of many notes that it belongs to; '' if it is alone."""
     from_id: str = ""
+    """The id of the note when it was recorded, whatever it has got since; '' if that is ``note_id``."""
     keeps: bool = field(default=False, compare=False)
+    """It is not begun unless what it takes away can be kept. Never stored."""
 
 
 def with_digits(title: str, *, seed: str) -> str:
@@ -321,3 +337,30 @@ class PathPrefixes:
         return next(
             (self._typed[key[:end]] for end in (*ends, len(key)) if key[:end] in self._typed), None
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Hold which notes everybody may read after a write, and could not before."""
+
+    ids: frozenset[str]
+    """'' is a new note."""
+    place: str = ""
+    """The note below which they come to stand, and which everybody may read; '' where they stand there already."""
+
+    @property
+    def digest(self) -> str:
+        """Return what tells these notes from others at the same place."""
+        return hashlib.sha256("\n".join(sorted(self.ids)).encode("utf-8", "replace")).hexdigest()
+
+    def is_within(self, agreed: Published | None) -> bool:
+        """Tell whether an answer about ``agreed`` holds for this."""
+        return agreed is not None and self.place == agreed.place and self.ids <= agreed.ids
+
+
+def join_published(several: Iterable[Published]) -> list[Published]:
+    """Return one for each place, with all notes that come to stand there."""
+    ids: dict[str, frozenset[str]] = {}
+    for one in several:
+        ids[one.place] = ids.get(one.place, frozenset()) | one.ids
+    return [Published(those, place) for place, those in ids.items()]

@@ -44,14 +44,16 @@ _CHANGED = "modified"
 
 @dataclass(frozen=True, slots=True)
 class NoteFile:
-    """Hold a file that a note shows: its path below the export, its size in bytes, and the links of the text that lead to it."""
+    """Hold a file that a note shows."""
 
     path: str
+    """Below the export."""
     size: int | None
-    """None: the export lacks the file."""
+    """In bytes; None: the export lacks the file."""
     digest: str = ""
     """The SHA-256 of its bytes; '' where an export does not say it."""
     links: tuple[Link, ...] = ()
+    """Those of the text that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,13 @@ class ArchivedNote:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """Hold a file of an export: its path below the export, ``/`` between the parts, and its time."""
+    """Hold a file of an export."""
 
     path: str
+    """Below the export, ``/`` between the parts."""
     data: bytes
     modified_at: float
+    """In epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ several additions at one line. The edges:
 * Deleting every line gives the empty text.
 
 ``append`` and ``prepend`` are additions; neither stands above front matter, nor above a block of properties in other
-texts. ``replace_once`` is exact; new lines get the note's own line end, and ``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks beside them (:mod:`block_gaps`), but for
+texts. ``replace_once`` is exact; new lines get the note's own line end, and ``\n`` finds that, too. ``form`` Markdown: additions are kept apart from the blocks next to them (:mod:`block_gaps`), but for
 those at a line that is deleted or modified, or right below one; none stands above front matter.
 
 Versions are not compared here; the caller makes sure that the numbers refer to this text.
@@ -89,11 +89,13 @@ _PAIRS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Hold one step of a patch. Every kind but a deletion needs a ``value``."""
+    """Hold one step of a patch."""
 
     kind: Kind
     line: int
+    """From 1."""
     value: str | None = None
+    """None: a deletion, which needs none."""
 
 
 def apply_patch(text: str, operations: Sequence[Operation], *, form: Form = Form.LINES) -> str:
@@ -314,11 +316,13 @@ def _join(lines: list[str], *, final_end: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """Hold the nearest line (from 1), its text, and which character differs first there."""
+    """Hold the line that says nearly what was looked for."""
 
     line: int
+    """Its number, from 1."""
     text: str
     differs: str
+    """Which character differs first, in words."""
 
 
 def find_near_miss(text: str, wanted: str) -> NearMiss | None:

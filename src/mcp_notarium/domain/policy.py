@@ -20,7 +20,6 @@ from typing import Literal, get_args
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, PathPrefixes, Value
-from mcp_notarium.domain.properties import properties_of, shown_value
 from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotPermitted
 
@@ -215,6 +214,8 @@ def _property_key(rule: str) -> str:
 
 def _property_keys(name: str, value: Value) -> list[str]:
     """Return the keys of the rules that name the property, or it with its value."""
+    from mcp_notarium.domain.properties import shown_value  # noqa: PLC0415 - not before the handshake
+
     values = value if isinstance(value, tuple) else (shown_value(value),)
     return [tag_key(name.strip()), *(_property_key(f"{name}:{each}") for each in values)]
 
@@ -455,7 +456,11 @@ class Policy:
         go that allows it. ``note_id`` of a new note is its path, or '' in a store without paths.
         """
         rules = self.visibility
-        properties = properties_of(new) if rules.hidden_properties else NONE
+        properties = NONE
+        if rules.hidden_properties:
+            from mcp_notarium.domain.properties import properties_of  # noqa: PLC0415 - not before the handshake
+
+            properties = properties_of(new)
         # defence: rules-see-the-new-note =True
         if rules.sees(note_id, new.tags, properties):
             return

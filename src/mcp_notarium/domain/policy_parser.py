@@ -52,10 +52,11 @@ _AT_LINE = re.compile(r"\(at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """Hold a policy and the line of each full key (``notes.hidden_tags``) in its file."""
+    """Hold a policy as its file has it."""
 
     policy: Policy
     lines: Mapping[str, int]
+    """The line of each full key (``notes.hidden_tags``), from 1."""
     profiles: Mapping[str, Policy]
     """What each profile permits by itself, by name."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -19,8 +18,6 @@ from mcp_notarium.domain.note import Content, Properties, Value, read_values
 from mcp_notarium.markup.front_block import is_foreign, looks_like_block
 from mcp_notarium.markup.property_values import OtherValue, read_plain, to_json
 
-MARKS: Final = ("pinned", "markdown", "archived")
-"""What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 Kind = Literal["yes/no", "number", "date", "text", "list", "empty"]
 LONGEST_KEY: Final = 256
 LONGEST_VALUE: Final = 4_000
@@ -50,14 +47,6 @@ _YES_NO = MappingProxyType(
     {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 )
 _DAY = len("YYYY-MM-DD")
-
-
-class PropertyPlace(Enum):
-    """Name where a store keeps properties of any name; marks it keeps in its own way."""
-
-    NOWHERE = "only in a block at the top of the text, if there is one"
-    IN_TEXT = "in a block at the top of the text"
-    BESIDE = "beside the text"
 
 
 def kind_of(value: Value) -> Kind:
@@ -108,7 +97,7 @@ def parse_date(text: str) -> datetime | None:
 
 
 def properties_of(content: Content) -> Properties:
-    """Return all properties of a note; one beside the text goes before one in it. What cannot be read is left out."""
+    """Return all properties of a note; one outside the text goes before one in it. What cannot be read is left out."""
     return read_properties_of(content)[0]
 
 

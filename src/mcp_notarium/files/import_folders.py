@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mcp_notarium.errors import InvalidRequest, NotPermitted
 from mcp_notarium.files import os_errors
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.port import FileState
 
@@ -98,17 +99,10 @@ def _identities(places: Iterable[Path]) -> Iterable[tuple[int, int]]:
 
 
 def _look_at(place: Path) -> FileState:
-    with suppress(NotADirectoryError):
-        here = SYSTEM.open_top(place)
-        try:
-            return SYSTEM.look_at_open(here)
-        finally:
-            os.close(here)
-    here = SYSTEM.open_top(place.parent)
-    try:
+    with suppress(NotADirectoryError), closing_descriptor(SYSTEM.open_top(place)) as here:
+        return SYSTEM.look_at_open(here)
+    with closing_descriptor(SYSTEM.open_top(place.parent)) as here:
         return SYSTEM.look(here, place.name)
-    finally:
-        os.close(here)
 
 
 def _read_below(
@@ -122,16 +116,12 @@ def _read_below(
     try:
         here = SYSTEM.open_top(folder)
         for part in parts[:-1]:
-            try:
+            with closing_descriptor(here):
                 below = SYSTEM.open_folder(here, part)
-            finally:
-                os.close(here)
             here = below
             _require_open(here, closed)
-        try:
+        with closing_descriptor(here):
             return _read(here, parts[-1], closed, largest)
-        finally:
-            os.close(here)
     except FileNotFoundError:
         raise InvalidRequest(
             "There is no such file.",

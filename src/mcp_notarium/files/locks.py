@@ -63,7 +63,7 @@ def hold_lock(
 
 @asynccontextmanager
 async def wait_for_lock(path: Path, *, seconds: float) -> AsyncIterator[None]:
-    """Hold the lock of this file, waiting beside the loop. Raises ``TimeoutError``. Hold nothing where the system has no locks."""
+    """Hold the lock of this file, waiting in a thread. Raises ``TimeoutError``. Hold nothing where the system has no locks."""
     lock, loop = FileLock(path), asyncio.get_running_loop()
     end = loop.time() + seconds
     while not _acquire(lock, otherwise=True):

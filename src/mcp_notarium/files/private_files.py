@@ -113,6 +113,15 @@ def remove_tree(place: Path) -> None:
         SYSTEM.remove(place)
 
 
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Close an open file or folder at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield what is below a folder and is none: files, and links, which are not followed."""
     for at, folders, files in os.walk(folder):

@@ -272,7 +272,7 @@ def _system_backend() -> object:
 
 
 def find_session_bus() -> None:
-    """Put the address of the user's D-Bus session into this process's environment, if it is missing.
+    """Set the address of the user's D-Bus session in this process's environment, if it is missing.
 
     Many MCP clients pass on HOME and PATH and little else. The bus of a login session then still lies
     at its fixed place, where other programs look for it too; the library that ``keyring`` uses does not.

@@ -14,8 +14,7 @@ from datetime import date, datetime
 from typing import cast
 
 from mcp_notarium.domain.characters import path_key, tag_key
-from mcp_notarium.domain.note import Content, Note, Properties
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import Content, Note, Properties, PropertyPlace
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.library.native_reads import NativeIndex
 from mcp_notarium.markup.templates import TAG, Filling, find_template, name_templates
@@ -47,7 +46,7 @@ class NewDay:
     path: str = ""
     """'' where ids are no paths, or where a name that is taken would betray a hidden note."""
     place: DayPlace | None = None
-    """What the app's settings say."""
+    """What the app's settings say. None: nothing."""
 
 
 class DayNotes:

@@ -39,14 +39,14 @@ class Version:
     etag: str
     content: Content
     modified_at: float
-    """Epoch seconds."""
+    """In epoch seconds."""
     made_by: str
-    """The client program that saved it here; '' if it was made elsewhere or that is not known."""
+    """The client program that saved it here; '' if it was made elsewhere, or that is not known."""
     tags_known: bool = True
     """False: its tags are not kept."""
     present: bool = False
     removed: bool = False
-    """It is of a note of this id that was removed from here."""
+    """A note of this id that was removed from here."""
     moved: bool = False
     """The write that replaced it gave the note another id."""
     server_version: int | None = None
@@ -247,7 +247,7 @@ class History:
         return move_of(self._store, self.native_of(note_id, version, last=True).encode())
 
     def parts_beside(self, note_id: str, version: Version, newer: Content) -> tuple[str, ...]:
-        """Name what the save that replaced a version has changed beside the content, which became ``newer``."""
+        """Name what the save that replaced a version has changed besides the content, which became ``newer``."""
         number = _number(version.name)
         if version.removed or version.present or not number:
             return ()
@@ -257,7 +257,7 @@ class History:
     async def find_parts_beside(
         self, note: Note, content: Content, *, now: float
     ) -> tuple[str, ...]:
-        """Name what changes beside the content if the note becomes ``content``. Raises what the store raises."""
+        """Name what changes besides the content if the note becomes ``content``. Raises what the store raises."""
         base, native = self._cache.notes.base(note.id), content.native
         if self._store.traits.revives:
             with suppress(

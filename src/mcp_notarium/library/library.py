@@ -47,7 +47,7 @@ from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -113,7 +113,13 @@ class Library:
         self._writer = writer
         self._scheduler = scheduler
         self.history = History(cache, store)
-        self.files = NoteFiles(cache, store, scope=writer.scope, lock=files_lock)
+        self.files = NoteFiles(
+            cache,
+            store,
+            scope=writer.scope,
+            is_reached=lambda: self.status().last_error is None,
+            lock=files_lock,
+        )
         self.paths = Paths(cache, store, writer, files=self.files, preview=self.preview)
         self.losses = Losses(cache, store)
         self.transfer = NoteTransfer(cache, store, writer)
@@ -291,7 +297,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows beside the content of a note, by its own names."""
+        """Return what the store's app shows besides the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 
@@ -306,10 +312,7 @@ class Library:
         return not (watched or self._cache.notes.visibility.rules.has_rules)
 
     async def fetch(self, note_id: str) -> Note | None:
-        """Fetch a note from the store that the index lacks; None if there is none.
-
-        Raises what the store raises.
-        """
+        """Fetch a note from the store that the index lacks; None if there is none. Raises what the store raises."""
         return await NativeIndex(self._cache, self._store).refresh(note_id)
 
     def find_place(self, content: Content) -> str:
@@ -467,7 +470,7 @@ class Library:
         return self._cache.sync_state.begin_change(asked, at=self._cache.clock())
 
     def end_change(self, asked: str) -> None:
-        """Note that nothing of this change is left to be done."""
+        """Record that nothing of this change is left to be done."""
         self._cache.sync_state.end_change(asked, at=self._cache.clock())
 
     def is_change(self, change_id: str) -> bool:

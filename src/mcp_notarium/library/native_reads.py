@@ -10,7 +10,7 @@ from mcp_notarium.stores.contract import Store, Versions
 
 
 class NativeIndex:
-    """Be the ``NoteIndex`` of the native reads of one store."""
+    """Implement the ``NoteIndex`` of the native reads of one store."""
 
     def __init__(self, cache: Cache, store: Store) -> None:
         self._cache = cache

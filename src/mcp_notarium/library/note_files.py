@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.file_names import split_ending
 from mcp_notarium.domain.note import Note, with_digits
-from mcp_notarium.errors import CacheBusy, NoteNotFound, NotPermitted, StoreError
+from mcp_notarium.errors import CacheBusy, LoginRequired, NoteNotFound, NotPermitted, StoreError
 from mcp_notarium.files.locks import wait_for_lock
 from mcp_notarium.markup.obsidian_links import find_links, name_key
 from mcp_notarium.storage import note_rows
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.database import Database
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.extensions import (
+        AskingStore,
         Attachment,
         AttachmentStore,
         FolderStore,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
+_ASKED_SECONDS = 5.0
+"""For so long a service is asked for a file that no text shows."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
@@ -95,12 +98,25 @@ class ReadFile:
 
 
 class NoteFiles:
-    """Hold the files of the notes of one account. ``scope``: what callers may change; ``lock``: see :meth:`keeping`; None: no other process has the notes."""
+    """Hold the files of the notes of one account.
 
-    def __init__(self, cache: Cache, store: Store, *, scope: WriteScope, lock: Path | None) -> None:
+    ``scope``: what callers may change. ``is_reached`` tells whether sync reaches the store. ``lock``: see :meth:`keeping`; None: no
+    other process has the notes.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        store: Store,
+        *,
+        scope: WriteScope,
+        is_reached: Callable[[], bool],
+        lock: Path | None,
+    ) -> None:
         self._cache = cache
         self._store = store
         self._scope = scope
+        self._is_reached = is_reached
         self._keeping_files = asyncio.Lock()
         self._files_lock = lock
         self._decoding = asyncio.Semaphore(2)
@@ -116,16 +132,35 @@ class NoteFiles:
     def _folders(self) -> FolderStore:
         return cast("FolderStore", self._store)  # the same
 
-    async def find_attachments(self, note: Note) -> Sequence[Attachment]:
-        """Return the files that a note shows or links to, with their lines, but for those in closed places. Asks no network."""
+    @property
+    def _asking(self) -> AskingStore:
+        return cast("AskingStore", self._store)  # the same
+
+    async def find_attachments(
+        self, note: Note, *, seconds: float = 0
+    ) -> tuple[Sequence[Attachment], bool]:
+        """Return the files that a note shows or links to, with their lines, but for those in closed places.
+
+        A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
+        answered, or nobody need be asked.
+        """
         base = self._cache.notes.base(note.id)
-        if self._store.traits.attachments and base is not None:
-            found = await self._attaching.list_attachments(base)
-            seen = [
-                one for one in found if self._cache.notes.get(one.id.partition("/")[0]) is not None
-            ]
-            id_of = partial(self._attaching.id_of_link, note.id)
-            return [*_with_lines(seen, note.text, id_of)]
+        if not self._store.traits.attachments or base is None:
+            return await self._find_beside(note), True
+        found = await self._attaching.list_attachments(base)
+        answered = not self._store.traits.asks_attachments
+        if not answered and seconds and self._is_reached():
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                there = await self._asking.ask_attachments(base, seconds=seconds)
+                # What an undo has taken is there for a while.
+                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
+                gone -= {one.id for one in found}
+                found, answered = [one for one in there if one.id not in gone], True
+        seen = [one for one in found if self._cache.notes.get(one.id.partition("/")[0]) is not None]
+        id_of = partial(self._attaching.id_of_link, note.id)
+        return [*_with_lines(seen, note.text, id_of)], answered
+
+    async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self._store.traits.ids.paths:
             return []
         links = [
@@ -175,11 +210,17 @@ class NoteFiles:
         time of the answer would tell that there is one.
         """
         if self._store.traits.attachments:
-            note = self._cache.notes.get(name.partition("/")[0])
-            found = await self.find_attachments(note) if note is not None else ()
-            return next((one for one in found if one.id == name), None)
-        if not self._store.traits.ids.paths:
+            if (note := self._cache.notes.get(name.partition("/")[0])) is None:
+                return None
+            for seconds in (0, _ASKED_SECONDS):
+                found, known = await self.find_attachments(note, seconds=seconds)
+                facts = next((one for one in found if one.id == name), None)
+                if facts is not None or known:
+                    return facts
             return None
+        return await self._find_linked_file(name) if self._store.traits.ids.paths else None
+
+    async def _find_linked_file(self, name: str) -> Attachment | None:
         rules, asked = self._cache.notes.visibility.rules, (name, "")
         links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
         if rules.has_rules and not links:

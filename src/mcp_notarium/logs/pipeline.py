@@ -119,7 +119,7 @@ def _message(record: logging.LogRecord) -> str:
         match record.args:
             case (str(method), address, _, int(status), _) if host := _HOST.match(str(address)):
                 return f"{method} {host[0]} {status}"  # defence: foreign-addresses-cut =text
-    # If there are arguments, the template is a constant in the library's source.
+    # The template is a constant in the library's source if there are arguments.
     return template if record.args else f"[hidden: {len(template)} characters]"
 
 

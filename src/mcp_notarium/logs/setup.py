@@ -159,7 +159,7 @@ def open_log_file(path: Path) -> int:
     """Return a descriptor that appends to ``path``, mode 0600. Raises ``ConfigError``.
 
     The folder must exist. A link, another user's file or anything that is not a regular file is
-    refused. If others may read an existing file of ours, that permission is removed.
+    refused. An existing file of ours loses the permission of others to read it.
     """
     try:
         _check_folder(path)

@@ -45,7 +45,7 @@ def to_html(markdown: str, *, images: tuple[str, ...] = ()) -> str:
 
 
 def is_html(text: str) -> bool:
-    """Tell whether a text is HTML as a whole: elements that end, comments, and no text beside them.
+    """Tell whether a text is HTML as a whole: elements that end, comments, and no text outside them.
 
     Within an element end tags may be missing that HTML does not ask for. Nothing may read otherwise in a browser.
     """

@@ -1,7 +1,7 @@
 """Carry an edit of a note's Markdown back into its HTML, byte-exact where nothing was edited. Pure.
 
 A note is a row of blocks. A block whose Markdown is the same after an edit keeps its bytes. In another one as
-little as can be is written anew: some words of a line, an item of a list, a cell of a table. If that would
+little as can be is rewritten: some words of a line, an item of a list, a cell of a table. If that would
 lose what Markdown does not show, :class:`WouldLose` says what. Removing something is no loss: it is what the
 edit says.
 """
@@ -275,7 +275,7 @@ class _Editor:
             case "figure" if (
                 not _has_table(one) and segments(text)[0] != segments(block.markdown)[0]
             ):
-                return None  # beside an image nothing can be written
+                return None  # next to an image nothing can be written
         return self._inside(one, text) if self._writer.blocks(one.children) else None
 
     def _code(self, one: Element, text: str) -> str | None:
@@ -397,7 +397,7 @@ class _Editor:
         """Return the words of a task as they read now, None if they cannot; and what stands below them."""
         self.lines.require_sound(task.start, task.end)
         shown, parts = self._writer.block(task.line) if task.line else "", segments(content)
-        if not shown:  # what the item says stands beside its label
+        if not shown:  # what the item says stands outside its label
             return self.source[task.start : task.end], content
         if not parts or markdown_to_html.kind_of(parts[0]) not in _LINES:
             return None, ""

@@ -24,7 +24,7 @@ from mcp_notarium.markup.html_tree import COMMENT, Element, Node, Text, elements
 from mcp_notarium.markup.markdown_to_html import Known
 
 _IGNORED = frozenset({"data-list-item-id"})
-"""Attributes that the editor makes anew."""
+"""Attributes that the editor makes again."""
 _TEXT_BLOCKS = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6"})
 _UNSHOWN = frozenset({"u", "mark", "sub", "sup", "small", "big", "font", "kbd", "ins"})
 _BREAK = "\N{RETURN SYMBOL}"

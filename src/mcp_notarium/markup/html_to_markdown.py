@@ -112,7 +112,7 @@ class Writer:
         self._within: list[str] = []
 
     def block(self, nodes: list[Node], *, below: str = "") -> str:
-        """Return the Markdown of one block: an element, or text and inline elements beside each other.
+        """Return the Markdown of one block: an element, or text and inline elements in a row.
 
         A list has other markers than one at the end of what it stands ``below``, so that it does not go on that.
         """
@@ -318,7 +318,7 @@ class Task:
 def task_of(label: Element) -> Task:
     """Return what is in the label of a task.
 
-    The editor writes what stands below a task beside its label, an importer of Markdown into the label behind the words.
+    The editor writes what stands below a task next to its label, an importer of Markdown into the label behind the words.
     """
     held = [one for one in label.children if isinstance(one, Element) or one.text.strip()]
     words = held[-1] if held else label

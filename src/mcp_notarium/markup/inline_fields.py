@@ -296,7 +296,7 @@ def _require(text: str, name: str, expected: list[PropertyValue]) -> None:
 
 
 def _span(text: str, field: InlineField) -> tuple[int, int]:
-    """Return what goes with a field: its line, or one blank beside it."""
+    """Return what goes with a field: its line, or one blank next to it."""
     begin = text.rfind("\n", 0, field.start) + 1
     stop = text.find("\n", field.end) + 1 or len(text)
     if not field.bracketed:

@@ -169,10 +169,7 @@ class MeaningSearch:
     async def find_nearest(
         self, text: str, *, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, float]]:
-        """Return the nearest notes (pk, cosine), best first; none while the model is loaded.
-
-        ``among``: of these notes only.
-        """
+        """Return the nearest notes (pk, cosine), best first; none while the model is loaded. ``among``: of these notes only."""
         embedder, index = self._embedder, self._index
         if embedder is None or index is None:
             return []

@@ -91,10 +91,7 @@ class IncomingCall(Protocol):
     """The id of the question that waits, or was answered, at a terminal; '' if none does."""
 
     async def ask(self, question: Question, *, app: App) -> bool:
-        """Return whether the user agrees.
-
-        Raises ``ConfirmationRequired`` if nobody can say.
-        """
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress; see ``CallContext``."""
@@ -153,7 +150,7 @@ class Recorder:
         self._timer = None
         log = self.log
         if log is None:
-            return  # whoever closed the account has stored what waited
+            return  # closing the account has stored what waited
         if not log.flush():
             self.wake(_AGAIN)
         log.tidy()
@@ -205,7 +202,7 @@ class Recording:
         )
 
     def allow(self, app: App, request: BaseModel) -> None:
-        """Note that the handler may be called."""
+        """Record that the handler may be called."""
         self._app, self._log = app, app.audit
         log = app.audit
         self._decision, self._outcome = Decision.ALLOWED, UNKNOWN
@@ -243,7 +240,7 @@ class Recording:
         await self._call.progress(done, total, message)
 
     def answered(self, answer: CallResult) -> CallResult:
-        """Note what the caller gets."""
+        """Record what the caller gets."""
         self._bytes = answer.size
         self._notes, self._file = answer.notes, answer.file_digest
         if not answer.is_error:
@@ -251,7 +248,7 @@ class Recording:
         return answer
 
     def failed(self, error: NotariumError) -> NotariumError:
-        """Note why it did not come to that."""
+        """Record why the caller gets no answer."""
         self._outcome = (
             UNKNOWN
             if isinstance(error, OutcomeUnknown)

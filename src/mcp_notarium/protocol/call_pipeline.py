@@ -223,7 +223,7 @@ def _invalid(tool: Tool, error: ValidationError) -> InvalidRequest:
 
 
 def _fit(listed: str, room: int) -> str:
-    """Return a list of arguments without its end, if what was wrong would have no room beside it."""
+    """Return a list of arguments without its end, if what was wrong would have no room with it."""
     if len(listed) <= room or room < LONGEST_REFUSAL // 2:
         return listed
     return f"{listed[: room - 3].rpartition(', ')[0]}, …"

@@ -238,7 +238,7 @@ class Connection:
         return waiting.message
 
     def answered(self, request_id: object) -> bool:
-        """Note an answer of the SDK. False if the client has had it from here already."""
+        """Record an answer of the SDK. False if the client has had it from here already."""
         if self._swallowed is not None and request_id == self._swallowed:
             self._swallowed = None
             return False

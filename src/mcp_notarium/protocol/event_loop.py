@@ -135,7 +135,7 @@ class Outbox:
         await done
 
     def abandon_if_stuck(self) -> None:
-        """Give up on a reader that takes nothing: whoever waits for it gets ``BrokenPipeError``."""
+        """Give up on a reader that takes nothing: who waits for it gets ``BrokenPipeError``."""
         if self._waiting:
             self._abandoned = True
             for done in tuple(self._waiting):

@@ -319,7 +319,7 @@ def _load(queue: EventQueue, settings: config.Loaded, confined: str) -> None:
 def make_bytecode() -> None:
     """Import what a server needs if that has no bytecode yet, so that Python writes it now.
 
-    A confined process writes nothing beside the sources, and without bytecode every start compiles some
+    A confined process writes nothing next to the sources, and without bytecode every start compiles some
     hundred modules again. pip compiles what it installs; other installers leave it to the first import.
     Nothing that anybody wrote is read by then.
     """

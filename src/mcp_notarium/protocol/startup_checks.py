@@ -89,7 +89,7 @@ def _check_folder(config: Config) -> None:
 
 
 def _check_mode(config: Config) -> None:
-    """Refuse a readable database beside an encrypted one: one of the two is a mistake."""
+    """Refuse a readable database next to an encrypted one: one of the two is a mistake."""
     folder = config.account_dir
     if config.db_encryption or not folder.is_dir():
         return

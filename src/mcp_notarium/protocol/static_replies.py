@@ -21,9 +21,9 @@ Reply = dict[str, Json]
 
 PATH = Path(__file__).with_suffix(".json")
 """``notarium``: the replies of a server with our toolset; ``differences``: what those of each other toolset have instead;
-``beside``: which of ours each native toolset stands beside."""
+``beside``: which of ours each native toolset goes with."""
 BOTH = "_both"
-"""The end of the name of a native toolset that stands beside ours: such replies are composed of both."""
+"""The end of the name of a native toolset that goes with ours: such replies are composed of both."""
 
 
 def read_replies(toolset: str = "notarium") -> Json:
@@ -74,7 +74,7 @@ def find_differences(replies: Any, other: Any, place: tuple[str, ...] = ()) -> J
 
 
 def _join(ours: Any, other: Any, key: str = "") -> Any:
-    """Return the replies of two toolsets beside each other."""
+    """Return the replies of two toolsets as one."""
     if key in ("tools", "prompts") and isinstance(ours, list):
         return ours + other
     if key == "instructions":

@@ -1,7 +1,7 @@
 """Reserve stdin and stdout for the protocol, read lines from stdin, and queue what happens to the connection, in order.
 
 After :func:`take_descriptors` a ``print``, a library's warning or a child process writes to stderr, and
-whoever reads standard input finds it empty. Imports only the smallest modules of the standard library:
+a reader of standard input finds it empty. Imports only the smallest modules of the standard library:
 it runs before everything else.
 
 A line has at most eight megabytes. A longer one is thrown away as it comes and reported by its two

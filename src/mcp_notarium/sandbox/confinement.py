@@ -158,7 +158,7 @@ class Confinement:
 def confine_decoder() -> None:
     """Confine a copy of this process that decodes what others have written: it may read the program alone. Never raises.
 
-    Whoever switches the sandbox off does so for what a server needs; this needs nothing.
+    A user who switches the sandbox off does so for what a server needs; this needs nothing.
     """
     read = tuple(sorted({*_program(), *map(Path, _SYSTEM)}))
     with suppress(OSError):

@@ -240,10 +240,7 @@ def restrict(
 def build_filter(
     where: Architecture, *, attributes: bool = False, watch: bool = False
 ) -> list[Instruction]:
-    """Build the filter; see :func:`restrict`.
-
-    Calls of another architecture, or with short addresses (x32), are refused.
-    """
+    """Build the filter; see :func:`restrict`. Calls of another architecture, or with short addresses (x32), are refused."""
     call = where.inspected
     permitted = (_OF_OPEN_FILES if attributes else frozenset()) | (
         _WATCHING if watch else frozenset()

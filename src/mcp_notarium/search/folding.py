@@ -4,9 +4,9 @@ The index tokenizer (FTS5 ``unicode61 remove_diacritics 1``) folds case and take
 Latin letters. It does not see that ``ł`` is an ``l`` or ``ß`` is ``ss``, drops only one of two
 accents, leaves Greek and Cyrillic accents, and takes a whole sentence in a script without spaces
 for one word. ``fold`` closes the first gap, ``grams`` the second; ``supplement`` is the text that
-is indexed beside a note so that both are found, each in its place between the others.
+is indexed with a note so that both are found, each in its place between the others.
 
-The index takes such an identifier for one word. Its words are indexed beside it, so that they find it too.
+The index takes such an identifier for one word. Its words are indexed as well, so that they find it too.
 Those of ``snake_case`` are words of the index anyway.
 """
 
@@ -239,7 +239,7 @@ def is_searchable(text: str) -> bool:
 
 
 def supplement(text: str) -> str:
-    """Return the text to index beside this note's text; empty for most notes in most languages.
+    """Return the text to index with this note's text; empty for most notes in most languages.
 
     Behind what :func:`_special_lines` says come the words of its identifiers.
     """

@@ -260,7 +260,7 @@ class _Group:
 
     items: list[Condition | _Filter]
     strict: bool = False
-    """AND stands beside it."""
+    """AND stands next to it."""
 
 
 def _groups(items: Sequence[_Item]) -> Iterator[_Group]:

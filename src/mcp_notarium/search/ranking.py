@@ -2,7 +2,7 @@
 
 A note scores the sum of what each word scores in it: bm25 (rarer words more, long notes less), and a word in the heading
 or in a tag more than one in the text. Notes whose title is the query come first, then those whose title has
-all the words. Function words (``search/words.py``) are not looked for beside others, nor are words that
+all the words. Stop words (``search/stop_words.py``) are not looked for if there are others, nor are words that
 more than half of the notes have.
 
 Scoring takes a millisecond for some thousand notes, so the rarest words choose which ones are scored: words
@@ -20,10 +20,10 @@ from enum import IntEnum
 
 from mcp_notarium.search.folding import is_searchable
 from mcp_notarium.search.fts_expression import build_match, match_any
-from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import And, Condition, Query, Ranked, Word
 from mcp_notarium.search.query_expansion import units_of
 from mcp_notarium.search.snippets import Term, spelled
+from mcp_notarium.search.stop_words import stop_words
 
 MOST_RANKED = 1000
 """Notes that are ranked, about. Beyond that the newest come first."""
@@ -138,14 +138,14 @@ def typed_words(query: Query) -> str:
 
 
 def strict_conditions(query: Query) -> tuple[Condition, ...]:
-    """Return the conditions beside the bare words."""
+    """Return the conditions other than the bare words."""
     return query.terms.conditions[1:] if isinstance(query.terms, And) else ()
 
 
 def significant_words(words: Sequence[Word]) -> list[Sought]:
-    """Return what is looked for, without function words, unless there are no others."""
+    """Return what is looked for, without stop words, unless there are no others."""
     sought = list(_sought(words))
-    idle = function_words([word.text for word in words])
+    idle = stop_words([word.text for word in words])
     return [one for one in sought if one.text not in idle] or sought
 
 

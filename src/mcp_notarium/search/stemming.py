@@ -141,7 +141,7 @@ def spelling(term: str) -> str:
 
 
 def completions(prefix: str) -> list[str]:
-    """Return words to search beside the terms that begin with the prefix, one for each stem.
+    """Return words to search as well as the terms that begin with the prefix, one for each stem.
 
     Their stems do not begin with the prefix: ``organiz*`` must also find "organ", the stem of "organize",
     and ``running*`` the stem "run". The endings tried are those the stemmer knows. Stems that are words

@@ -67,7 +67,7 @@ class Cache:
     def find_lost(self, note_ids: Iterable[str]) -> list[tuple[int, Revision]]:
         """Return those of these notes that have what a write from here has made, with their versions.
 
-        Not those in the trash: whoever empties that means it.
+        Not those in the trash: a person who empties that means it.
         """
         lost = []
         for note_id in filter(self.notes.is_written_here, note_ids):

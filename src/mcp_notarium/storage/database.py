@@ -40,7 +40,7 @@ BUSY_SECONDS = 5
 
 _PORTIONS = (1000, 50)
 """Rows that one statement inserts, of 32 columns at most. After each statement another thread may take Python for
-a millisecond, so a load that does this row by row takes twice as long beside one that is busy."""
+a millisecond, so a load that does this row by row takes twice as long while another one is busy."""
 
 _PAGE_SIZE = 4096
 _NO_CACHE = 64 << 10
@@ -298,7 +298,7 @@ class Database:
         return self.number("PRAGMA user_version")
 
     def before_flush(self) -> Callable[[], None]:
-        """Note what a flush of the log puts on the disk; return what is called after it. Raises ``CacheError``."""
+        """Remember what a flush of the log puts on the disk; return what is called after it. Raises ``CacheError``."""
         return _nothing if self.witness is None else self.witness.before_flush(self)
 
     def set_checkpointer(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a setter
@@ -321,7 +321,7 @@ class Database:
             self._moving_log = False
 
     def require_authentic(self) -> None:
-        """Demand that every page of the main file is authentic, also while others write to it.
+        """Check that every page of the main file is authentic, also while others write to it.
 
         SQLCipher reads a page that is not as zeros. That is no error for SQLite at the end of a long row, and
         with SQLCipher 4.19 none in a copy of all pages. Raises ``CacheDamaged``.
@@ -351,10 +351,7 @@ class Database:
         return total
 
     def close(self) -> None:
-        """Close the file. Idempotent; never raises.
-
-        The last connection of all moves the log into the main file.
-        """
+        """Close the file. Idempotent; never raises. The last connection of all moves the log into the main file."""
         number = 0
         if self.witness is not None and self._is_closed_in_order():
             with suppress(CacheError), self.without_waiting():

@@ -63,7 +63,7 @@ def companions(path: Path) -> tuple[Path, ...]:
 
 
 def has_log(path: Path | None) -> bool:
-    """Check whether a write-ahead log that is not empty lies beside the database."""
+    """Check whether a write-ahead log that is not empty lies next to the database."""
     log = path and companions(path)[1]
     return bool(log and log.exists() and log.stat().st_size > 0)
 

@@ -39,7 +39,7 @@ _BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR = 5, 6, 7, 8, 10
 _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _TOOBIG, _NOTADB = 11, 13, 14, 15, 18, 26
 _PRIMARY = 0xFF
 # The higher byte of an I/O error names the operation: write, flush, truncate, or the shared memory
-# beside the WAL, which needs disk space even for reading.
+# next to the WAL, which needs disk space even for reading.
 _NEEDS_SPACE = frozenset({3, 4, 5, 6, 18, 19, 21})
 _NO_SPACE = "nothing more was stored, and what was stored before is untouched"
 _REASONS = {
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     class Connection(sqlite3.Connection):
-        """Add to the standard connection what the driver's has beside it."""
+        """Add to the standard connection what the driver's has in addition."""
 
         def set_key(self, key: str, /) -> None:
             """Set the key without any SQL text."""

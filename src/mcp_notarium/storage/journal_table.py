@@ -118,7 +118,7 @@ class JournalTable:
         return taken == 1
 
     def renew(self, write_id: str, *, owner: str, lease_until: float) -> bool:
-        """Prolong our lease; False if the entry is gone or another process has it."""
+        """Renew our lease; False if the entry is gone or another process has it."""
         renewed = self._db.run(
             "UPDATE journal SET lease_until = ? WHERE write_id = ? AND owner = ?",
             (lease_until, write_id, owner),

@@ -16,7 +16,7 @@ PER_NOTE = 3
 TOTAL_BYTES = 8 * 1024 * 1024
 """Of all notes together. Agents save what they have read a moment ago, so the newest are enough."""
 ROW_BYTES = 500
-"""Counted for each row beside its text."""
+"""Counted for each row in addition to its text."""
 
 
 class MergeBases:

@@ -49,10 +49,7 @@ class HiddenNames:
         return bool(self._spread(seen))
 
     def follow(self, seen: Iterable[Named]) -> set[str]:
-        """Record the names of notes that were seen under a hidden one; return those that are new.
-
-        Inside a transaction.
-        """
+        """Record the names of notes that were seen under a hidden one; return those that are new. Inside a transaction."""
         added = self._spread(seen)
         self._db.run_many(_ADD, sorted(added))
         return {name for _, name, _ in added}
@@ -126,7 +123,7 @@ class NoteNames:
     def is_taken(self, note_id: str, identity: str | None) -> bool:
         """Tell whether another note than the one of this id is behind the id now.
 
-        ``identity`` is what the store says of the id now. A note that was written anew has another one, too;
+        ``identity`` is what the store says of the id now. A note that was rewritten has another one, too;
         one that is known to be another note's is proof.
         """
         if identity is None:

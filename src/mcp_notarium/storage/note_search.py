@@ -50,7 +50,7 @@ _MOST_TERMS = 1000
 
 
 def look_inside(vocabulary: Vocabulary, one: Sought) -> Sought:
-    """Add what is looked for inside words: compounds beside a word that few notes have, else any part of a word."""
+    """Add what is looked for inside words: compounds as well as a word that few notes have, else any part of a word."""
     folded = words_only(one.text)
     if not folded.isalnum() or one.text.endswith("*"):
         return one
@@ -98,7 +98,7 @@ def _inside(vocabulary: Vocabulary, folded: str) -> Sequence[str]:
 
 
 def _is_compound(term: str, part: str) -> bool:
-    """Tell whether the part ends a compound (perhaps inflected) or begins one, in which others begin anew."""
+    """Tell whether the part ends a compound (perhaps inflected) or begins one, in which others begin again."""
     before = term.find(part)
     after = len(term) - before - len(part)
     return before >= _SHORTEST_REST or (before == 0 and after >= _SHORTEST_REST)

@@ -1,6 +1,6 @@
 """Define schema 1: notes with their full-text index, bases, hidden notes, journal, audit chain, metadata.
 
-A store may have tables of its own beside them (``StoreKind.tables``); every database has those of all stores.
+A store may have tables of its own (``StoreKind.tables``); every database has those of all stores.
 
 docs/format.md says what the tables hold. What a change of them must keep:
 
@@ -11,7 +11,7 @@ docs/format.md says what the tables hold. What a change of them must keep:
 * ``title_key`` is the folded title, or first line. ``heading``, ``tag_words`` and ``supplement`` are there to be searched.
 * ``search_index.changes`` grows when words come into the index, and ``index_changes`` names the notes of the last ones.
   ``left_behind``: words of replaced texts are in it since it was merged (``merged_at``, epoch seconds).
-* Triggers keep ``note_counts``, but whoever inserts notes adds them: a trigger for each row is a twelfth of what a
+* Triggers keep ``note_counts``, but who inserts notes adds them: a trigger for each row is a twelfth of what a
   first load writes.
 """
 

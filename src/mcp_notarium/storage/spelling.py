@@ -19,11 +19,11 @@ from itertools import chain, islice, zip_longest
 from mcp_notarium.domain.characters import replace_surrogates
 from mcp_notarium.search.folding import fold, is_run, pieces, spaced, words_only
 from mcp_notarium.search.fts_expression import build_match, match_any, match_terms
-from mcp_notarium.search.function_words import function_words
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import FEW, Kind, Piece, Sought, strict_conditions
 from mcp_notarium.search.sql_builder import build_some, filters_of
 from mcp_notarium.search.stemming import stem
+from mcp_notarium.search.stop_words import stop_words
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.vocabulary import NearTerm, Vocabulary, distance, reach_of
 
@@ -262,11 +262,11 @@ def _interleave(words: Iterable[Sequence[str]]) -> list[str]:
 def _choose(
     speller: Speller, near: Sequence[Candidate], others: Sequence[Sought], within: Query
 ) -> list[Candidate]:
-    """Return what to search, the first that can be: beside others what is in most notes with them, alone what is clear."""
+    """Return what to search, the first that can be: with others what is in most notes with them, alone what is clear."""
     if not others:
         second = near[1] if near[1:] else None
         return [one for one in near[:1] if one.is_clear(second)]
-    idle = function_words([one.near.term for one in near])
+    idle = stop_words([one.near.term for one in near])
     likely = [one for one in near if one.is_likely and one.near.term not in idle]
     if not likely[1:]:
         return likely

@@ -158,7 +158,7 @@ class SyncState:
         return change_id
 
     def end_change(self, asked: str, *, at: float) -> None:
-        """Note that a change has nothing left to do."""
+        """Record that a change has nothing left to do."""
         with self._db.transaction():
             if known := self._find_change(asked, at):
                 self._put_change((asked, known[1], at, True))
@@ -408,7 +408,7 @@ SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value)
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')
 """
-# SQLite would plan a query with a bound pattern anew in each cycle.
+# SQLite would plan a query with a bound pattern again in each cycle.
 _ALL_CARDS = "SELECT key, value FROM sync_metadata WHERE key GLOB 'cards.*' ORDER BY key"
 _ALL_FILES = "SELECT key, value FROM sync_metadata WHERE key GLOB 'kept_file.*' ORDER BY key"
 _DROP_OLD_FILES = (

@@ -25,7 +25,7 @@ class ThreadConnection:
 
     Most of a first load is the database's work, which needs no Python: meanwhile the event loop reads
     the next page and answers tools. To SQLite the thread is one more process. The loop passes one
-    transaction at a time, so that whoever waits there for the write lock comes next. The connection
+    transaction at a time, so that the next who waits there for the write lock gets it. The connection
     is open from the first :meth:`call` to :meth:`close`. A database in memory has none: there the loop writes.
     """
 

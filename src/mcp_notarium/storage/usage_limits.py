@@ -20,10 +20,7 @@ _CHANGEABLE = "The user has set this in MCP Notarium's policy file and can chang
 
 
 class UsageLimits:
-    """Hold the limits of one session; ``clock`` gives epoch seconds.
-
-    ``hourly``: see ``Policy.hourly``.
-    """
+    """Hold the limits of one session; ``clock`` gives epoch seconds. ``hourly``: see ``Policy.hourly``."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 
 ROW_BYTES = 300
-"""Counted for each version beside its text, so that many small ones are limited, too."""
+"""Counted for each version in addition to its text, so that many small ones are limited, too."""
 CREATION = 0
 _COUNTED_AGAIN = 16
 """The part of the size that is kept before all versions are counted again: that takes 2 ms for 10,000."""
@@ -69,7 +69,7 @@ class NoteVersion:
 
 @dataclass(frozen=True, slots=True)
 class Makers:
-    """Know who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
+    """Tell who made which revision of a note: the numbers of what was replaced, what was made, and by whom."""
 
     writes: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ class VersionTable:
         return [one.decode() for (one,) in self._db.rows(_NATIVES, (note_id, number))]
 
     def has_room(self, size: int, *, now: float) -> bool:
-        """Tell whether a version of that many bytes can be kept: there is room beside those that stay.
+        """Tell whether a version of that many bytes can be kept: there is room, and others can stay.
 
         The versions that writes on their way will leave count, too.
         """
@@ -254,7 +254,7 @@ class VersionTable:
     def _limit_size(self, now: float) -> None:
         """Remove versions beyond the size, where enough was kept since they were counted.
 
-        What has no room beside those that stay goes first, then the oldest of the others.
+        What has no room next to those that stay goes first, then the oldest of the others.
         """
         if self._uncounted <= self.limits.size // _COUNTED_AGAIN:
             return

@@ -207,7 +207,7 @@ class Vocabulary:
 
 def _retrieve(reading: asyncio.Task[None]) -> None:
     if not reading.cancelled():
-        reading.exception()  # whoever waited got it
+        reading.exception()  # the one who waited got it
 
 
 def _read_terms(database: Database) -> tuple[int, bytes]:

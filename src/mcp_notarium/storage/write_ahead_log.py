@@ -2,7 +2,7 @@
 
 The log moves into the main file only behind a transaction that raises the number. So each state of the main
 file has a number of its own, which is on one page and can be read there without the log. A transaction
-after the move raises it again and begins the log anew: what is left of a log that was cut inside the part
+after the move raises it again and restarts the log: what is left of a log that was cut inside the part
 that the main file has already shows a lower number than that.
 
 The log is SQLite's: a header, then frames of a page each (sqlite.org/fileformat2.html, "The Write-Ahead Log").
@@ -28,7 +28,7 @@ _NUMBER = "SELECT number FROM checkpoints"
 
 
 class Witness(Protocol):
-    """Know outside the database what it must hold. A ``Database`` asks and tells it."""
+    """Remember outside the database what it must hold. A ``Database`` asks and tells it."""
 
     def require_same_file(self, *, writing: bool) -> None:
         """Raise ``CacheReplaced`` if the path no longer leads to the file that was opened, or it is older."""
@@ -42,10 +42,10 @@ class Witness(Protocol):
         """Tell whether the file that is open has lost its place to another one, and was not written over."""
 
     def before_flush(self, database: Database) -> Callable[[], None]:
-        """Note the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
+        """Remember the end of its audit chain, read through this connection; return what is called once the disk has it. Raises ``CacheError``."""
 
     def checkpointed(self, number: int) -> None:
-        """Note that the main file has all up to the checkpoint of this number. Never raises."""
+        """Record that the main file has all up to the checkpoint of this number. Never raises."""
 
 
 def read_number(database: Database) -> int:
@@ -79,7 +79,7 @@ def move_what_can_be(database: Database) -> None:
         found = database.row("PRAGMA wal_checkpoint(PASSIVE)")
         if found is not None and found[0] == 0 and found[1] == found[2]:
             note_done(database, number)
-            number_next(database)  # begins the log anew
+            number_next(database)  # restarts the log
 
 
 def number_next(database: Database) -> int:

@@ -71,10 +71,7 @@ class LentDatabase(Protocol):
         """Run a statement; return the number of rows it changed."""
 
     def join_or_begin(self, *, durable: bool = False) -> AbstractContextManager[None]:
-        """Join the caller's transaction if one is open, else run a new one.
-
-        ``durable``: it is on the disk at the end.
-        """
+        """Join the caller's transaction if one is open, else run a new one. ``durable``: it is on the disk at the end."""
 
 
 class ListingMemory(Protocol):
@@ -125,7 +122,7 @@ def network_access(*ports: int) -> Access:
 
 
 class LoginDialog(Protocol):
-    """Talk with the user who logs in."""
+    """Ask the user who logs in."""
 
     by_password: bool
     """They asked for a password login."""

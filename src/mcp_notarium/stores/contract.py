@@ -33,8 +33,14 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import LONGEST_ID, Content, PendingWrite, Revision, Tombstone
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import (
+    LONGEST_ID,
+    Content,
+    PendingWrite,
+    PropertyPlace,
+    Revision,
+    Tombstone,
+)
 from mcp_notarium.errors import (
     ConfigError,
     InvalidRequest,
@@ -160,7 +166,7 @@ class Traits:
     properties: frozenset[str] = frozenset()
     """Name the marks that a note can have: properties that are set or not (``Content.properties``)."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Name the other properties that its app keeps beside a note, by its own names, with the values that a write may give
+    """Name the other properties that its app keeps of a note, by its own names, with the values that a write may give
     them; (): only the app writes it, and ``compose`` leaves it as it is."""
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
     names_are_tags: bool = False
@@ -186,7 +192,9 @@ class Traits:
     templates: bool = False
     """Tell where templates of notes lie: see ``TemplateStore``. Elsewhere a tag makes a note a template."""
     attachments: bool = False
-    """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files beside the notes."""
+    """Have notes with files of their own: see ``AttachmentStore``. In a store with paths they are files next to the notes."""
+    asks_attachments: bool = False
+    """Have files that only the service knows: see ``AskingStore``."""
     keeps_files: bool = False
     """Take files for notes: see ``KeepingStore``."""
     adds_pictures: bool = False

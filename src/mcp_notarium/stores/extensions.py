@@ -13,9 +13,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_notarium.domain.note import Content, Note, Revision
+from mcp_notarium.domain.note import Content, Note, Published, Revision
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.published import Published
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT, Filling
 from mcp_notarium.stores.contract import Store
 
@@ -200,6 +199,16 @@ class AttachmentStore(Store, Protocol):
         """Return the id of the file to which a link in the text of a note leads; '' if it leads to none. Pure."""
 
 
+class AskingStore(AttachmentStore, Protocol):
+    """Reach a store with the trait ``asks_attachments``: no text shows some of its files, or how large one is."""
+
+    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """Ask the service once for the files that a note shows or has, for at most so many seconds.
+
+        Raises ``NoteNotFound``, and what a request raises.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class KeptFile:
     """Hold where a store has put a file."""
@@ -303,7 +312,7 @@ class FolderStore(Store, Protocol):
         """Return those of these notes that the store marks as ones that may only be read: a write of them is refused."""
 
     async def list_beside(self) -> Beside:
-        """Return the files beside the notes; not those in the trash."""
+        """Return the files next to the notes; not those in the trash."""
 
     async def move_file(self, old: str, new: str) -> bool:
         """Move a file that is no note, and make the folders above it; True if it is there afterwards, overwriting nothing."""
@@ -390,10 +399,7 @@ class DayMakingStore(Store, Protocol):
     """Name the tag that the note of each day has."""
 
     def day_of(self, revision: Revision) -> str:
-        """Return the day that this is the note of; '' for any other note. Pure.
-
-        The day stands in ``Revision.raw`` as it is.
-        """
+        """Return the day that this is the note of; '' for any other note. Pure. The day stands in ``Revision.raw`` as it is."""
 
     async def find_day(self, day: str) -> str | None:
         """Ask the service for the note of this day, without making it. Return its id; None if there is none."""

@@ -258,7 +258,7 @@ class HttpSession:
             try:
                 yield transport
             except BaseException:
-                # A pool of httpcore may keep the place of a request that failed or was withdrawn; whoever
+                # A pool of httpcore may keep the place of a request that failed or was withdrawn; who
                 # asked it next would wait for that place.
                 if transport in self._opened:
                     self._opened.remove(transport)

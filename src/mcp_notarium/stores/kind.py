@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Variable
-from mcp_notarium.domain.properties import MARKS, PropertyPlace
+from mcp_notarium.domain.note import MARKS, PropertyPlace
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 

@@ -259,10 +259,7 @@ class BatchApplier:
         return await self._fetcher.fetch(allowed)
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
-        """Store the batch in one transaction; many notes in a thread beside the event loop.
-
-        Raises ``Superseded``.
-        """
+        """Store the batch in one transaction; many notes in a thread. Raises ``Superseded``."""
         if len(batch.remotes) > BULK_SIZE:
             result = await self._in_thread(
                 lambda cache: BatchCommitter(cache, keeps_lost=self._keeps_lost).commit(batch)

@@ -345,7 +345,7 @@ class BatchReader:
         still = [] if judged else [e for e in listed if e.id not in (rules.allowed_ids or ())]
         moved = find_moved(etags, hidden_names, still)
         shown = [entry for entry in listed if entry.id not in {*moved.values()}]
-        # Also of notes whose content is the same: a file that was written anew is another one.
+        # Also of notes whose content is the same: a file that was rewritten is another one.
         everything, named = known | etags, names | hidden_names
         changed = {
             entry.id: entry.identity

@@ -70,10 +70,7 @@ class CycleRunner:
         self._recorded = True
 
     async def work(self, event: Event) -> Effect:
-        """Follow the table from ``event`` to the next resting state; return its effect.
-
-        Raises ``CacheDamaged`` only.
-        """
+        """Follow the table from ``event`` to the next resting state; return its effect. Raises ``CacheDamaged`` only."""
         if event is Event.DUE:
             self._begin()
             with suppress(CacheError):

@@ -27,7 +27,7 @@ from mcp_notarium.sync.write_errors import no_room_error
 
 # defence: profile-judges-writes False=True
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
-"""Whether an entry is finished later, of whoever it was: the rules of the index judge it, not those of this process's profile."""
+"""Whether an entry is finished later, of any client: the rules of the index judge it, not those of this process's profile."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -315,7 +315,7 @@ class Journal:
     ) -> None:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
-        If the note has got another id, the title of the version is its path, so that an undo brings it back there.
+        The title of the version is the path of a note that has got another id, so that an undo brings it back there.
         ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
         somebody else's change may be in it.
         """
@@ -416,7 +416,7 @@ class Journal:
     def release(self, write: PendingWrite) -> None:
         """End the lease, so that any process may finish the entry.
 
-        If that cannot be recorded now, others wait until the lease runs out.
+        Others wait until the lease runs out if that cannot be recorded now.
         """
         self._claimed.discard(write.write_id)
         with suppress(CacheError):

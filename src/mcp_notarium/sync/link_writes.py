@@ -110,7 +110,7 @@ class CardMoves:
     ) -> AsyncIterator[CardsMoved]:
         """Move cards after the renaming within; what is yielded holds in the end what became of the canvases.
 
-        If the outcome of the renaming is not known, a later cycle goes on.
+        A later cycle goes on if the outcome of the renaming is not known.
         """
         said = {
             one: [(link[0], link[1], target) for link, target in links.items()]

@@ -153,7 +153,7 @@ async def _get_newest(store: Store, note_id: str) -> Revision | None:
 def _base_again(base: Revision, newest: Revision | None) -> Revision:
     """Return the base as it reads now.
 
-    If the store has another revision, only the content is needed: no codec reads the old ``raw`` again.
+    Only the content is needed if the store has another revision: no codec reads the old ``raw`` again.
     """
     if newest is not None and newest.etag == base.etag:  # defence: reload-reads-bases-again
         return newest

@@ -32,7 +32,7 @@ class NoteLock:
         return self.task is not None and not self.task.done()
 
     async def run_cancellable(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a write. If the caller is cancelled, it returns at once.
+        """Run a write. It returns at once if the caller is cancelled.
 
         The work then goes on if its request may have left; otherwise it sends nothing.
         """
@@ -46,7 +46,7 @@ class NoteLock:
             raise
 
     async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work to its end. If the caller is cancelled, it returns at once and the work goes on."""
+        """Run work to its end. It returns at once if the caller is cancelled, and the work goes on."""
         return await self._wait_for(asyncio.create_task(work))
 
     async def _wait_for(self, task: asyncio.Task[T]) -> T:
@@ -82,7 +82,7 @@ class NoteLocks:
 
     @asynccontextmanager
     async def call(self, key: str) -> AsyncIterator[None]:
-        """Serve a writing call beside others, but those of the same key one by one, in order of arrival; drafting belongs inside.
+        """Serve a writing call while others run, but those of the same key one by one, in order of arrival; drafting belongs inside.
 
         The key is the id of the note, or the text of a new one. The next one begins when this one and every request it has begun
         to send have ended, also if this one is cancelled.
@@ -108,10 +108,7 @@ class NoteLocks:
 
     @asynccontextmanager
     async def lock(self, note_id: str, *, beside_calls: bool = False) -> AsyncIterator[NoteLock]:
-        """Wait until nobody writes the note, then lock it.
-
-        Calls do not wait for work that is started with ``beside_calls``.
-        """
+        """Wait until nobody writes the note, then lock it. Calls do not wait for work that is started with ``beside_calls``."""
         lock = _lock_of(self._locks, note_id)
         await lock.acquire()
         held = NoteLock(self._track if beside_calls else self._track_call)

@@ -24,10 +24,10 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.head_reader import PerhapsRenamed
 from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
+from mcp_notarium.sync.stored_state import PerhapsRenamed
 from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
@@ -119,7 +119,7 @@ class Replay:
         raise CacheBusy("another process is saving this note")
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return, once, how a creation of ``content`` was stored that was in doubt; None: there is none.
+        """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
         """
@@ -131,7 +131,7 @@ class Replay:
         return None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry, in a task of its own. If this raises, the entry remains and is free for the next attempt.
+        """Finish the entry, in a task of its own. The entry remains if this raises, free for the next attempt.
 
         ``listed``: see :meth:`WriteAttempt.repeated`.
         """

@@ -89,7 +89,7 @@ class Scheduler:
     async def run(self) -> None:
         """Wait until this process leads, then sync until cancelled.
 
-        Returns by itself only if the database is damaged or closed; whoever opened it is told of
+        Returns by itself only if the database is damaged or closed; its opener is told of
         damage.
         """
         try:
@@ -228,7 +228,7 @@ class Scheduler:
         if self._runner.sources.on_this_machine:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
-        # whoever requests a cycle.
+        # also if somebody requests a cycle.
         blocked = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
         await self._sleep(blocked)
         await self._wait(delay - blocked)

@@ -25,9 +25,9 @@ from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
-from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
+from mcp_notarium.sync.stored_state import is_rewritten
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
@@ -78,7 +78,7 @@ class WriteCommit:
         if self._overwrites:
             return await self._accept_over_others(write, base, answer, repeated=repeated)
         if self._store.traits.write_guard is WriteGuard.CAS:
-            answer = replace(answer, alone=True)  # whoever writes after ours has seen it
+            answer = replace(answer, alone=True)  # a later writer has seen it
         earlier = await self._read_earlier(write, answer.first, required=False)
         alone = answer.alone and not (repeated and answer.status is PushStatus.REPEATED)
         # defence: rewritten-text-not-resent -alone
@@ -190,13 +190,13 @@ class WriteCommit:
         sent = self._sent(write)
         displaced = answer.displaced
         if write.kind is WriteKind.CREATE:
-            base = sent  # whoever has changed a new note has seen our text
+            base = sent  # who has changed a new note has seen our text
         held = await self._read_again(answer.revision)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return self._give_back(write, displaced, held, repeated=repeated)
         new = displaced and displaced.content.wording not in (base.wording, sent.wording)
         unseen = [self._copy_of(write, of=displaced)] if new else []
-        if isinstance(held, Tombstone):  # whoever removed the note has not seen what we displaced
+        if isinstance(held, Tombstone):  # who removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):
                 return self._leave_to_others(unseen)
             return Committed(WriteResult(WriteOutcome.STORED, held.id), others=unseen)
@@ -256,7 +256,7 @@ class WriteCommit:
         copy = self._copy_of(write) if copies and not write.copied else None
         others = [] if others_fit and not unrepaired else others
         if repair is not None and copy is not None and not self._overwrites:
-            repair = replace(repair, copied=True)  # what it says beside is a revision of the store
+            repair = replace(repair, copied=True)  # what else it says is a revision of the store
         kept = Tombstone(held.id) if hidden and repair is not None else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
         if not self.finish(write, kept, follow_ups, differs=bool(result.differs), own=own):
@@ -317,7 +317,7 @@ class WriteCommit:
     ) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.
 
-        If the policy hides it, what is put back is hidden under whatever id, and ours is gone to its caller.
+        What is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
         """
         sent = self._sent(write)
         hidden = not self._journal.sees_revision(displaced)

@@ -1,6 +1,6 @@
 """Decide about one write, given what the store holds now, and hold how it ended. Pure: values in, decisions out.
 
-Everything that is decided about a write before it is pushed stands in ``DECISIONS``, whoever makes the attempt.
+Everything that is decided about a write before it is pushed stands in ``DECISIONS``, for a first attempt and a replay.
 ``write_attempt`` carries it out. What becomes of texts that have met in the store stands in ``domain.conflict_copy``.
 
 What is claimed is stored: a copy that is named exists, and ``merged`` is said of what the note holds.
@@ -217,7 +217,7 @@ def held_for_update(
     merged = None
     if base is not None and not taken and not wanted.native:
         # Where it has arrived and was edited since, a merge could add its lines once more: a blank line that
-        # both texts have is enough to take an edit beside them for one of other lines.
+        # both texts have is enough to take an edit next to them for one of other lines.
         if repeated and contains_change(base=base, sent=wanted, stored=head.content):
             merged = with_lost_tags(base=base, sent=wanted, stored=head.content)
         else:
@@ -245,7 +245,7 @@ def held_for_deletion(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold what the caller of a first attempt has seen and wants beside the entry; see ``Writer.save``."""
+    """Hold what the caller of a first attempt has seen and wants besides the entry; see ``Writer.save``."""
 
     note: Note | None = None
     """As the caller read it; None: a new one."""

@@ -58,5 +58,5 @@ class Common:
         return None
 
     def write_attribute(self, _descriptor: int, _name: str, _value: bytes) -> None:
-        """Refuse."""
+        """Refuse the attribute."""
         raise OSError(errno.ENOTSUP, "no extended attributes")

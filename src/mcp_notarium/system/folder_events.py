@@ -85,7 +85,7 @@ class TreeEvents(FileSystemEventHandler):
         return True
 
     def dispatch(self, event: FileSystemEvent) -> None:
-        """Note what the library tells, in its thread."""
+        """Record what the library tells, in its thread."""
         if event.event_type in _NO_NEWS:
             return
         paths = [

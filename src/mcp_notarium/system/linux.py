@@ -123,7 +123,7 @@ class Linux(Posix):
         import fcntl  # noqa: PLC0415 - seldom needed
 
         try:
-            # Whoever opens the file meanwhile makes the system send a signal: one that nothing comes of.
+            # Opening the file meanwhile makes the system send a signal: one that nothing comes of.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -167,7 +167,7 @@ class Linux(Posix):
         memory: int,
         most: int,
     ) -> tuple[bytes, bool]:
-        """Fork; the kernel ends the copy with the thread that waits for it, and so with the process."""
+        """Run the function in a fork; the kernel ends it with the thread that waits for it, and so with the process."""
         import ctypes  # noqa: PLC0415 - the same
 
         prctl, parent = ctypes.CDLL(None).prctl, os.getpid()

@@ -154,7 +154,7 @@ class MacOS(Posix):
         return TreeEvents(root)
 
     def forbid_tracing(self) -> None:
-        """Deny debuggers; reading another process's memory needs a right that macOS gives to few."""
+        """Refuse debuggers; reading another process's memory needs a right that macOS gives to few."""
         import ctypes  # noqa: PLC0415 - the same
 
         with suppress(OSError, AttributeError):

@@ -336,7 +336,7 @@ class FolderEvents(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop. May be called twice."""
+        """Stop telling changes. May be called twice."""
         ...
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access, Entry, FileState, FolderEvents
-from mcp_notarium.system.quoting import quote_posix
+from mcp_notarium.system.shell_quoting import quote_posix
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, which reads no further there
 
@@ -208,7 +208,7 @@ class Posix(Common):
         memory: int,
         most: int,
     ) -> tuple[bytes, bool]:
-        """Fork."""
+        """Run the function in a fork."""
         from mcp_notarium.system.forked import run_forked  # noqa: PLC0415 - seldom needed
 
         return run_forked(work, confine=confine, seconds=seconds, memory=memory, most=most)
@@ -239,7 +239,7 @@ class Posix(Common):
         return os.open(name, _FILE, dir_fd=folder)
 
     def create_file(self, folder: int, name: str, *, private: bool) -> int:
-        """Create it with mode 0600, whoever is to have it later."""
+        """Create it with mode 0600, also if others may have it later."""
         del private
         return os.open(name, _NEW, 0o600, dir_fd=folder)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp_notarium.system.port import FolderEvents
-from mcp_notarium.system.quoting import quote_windows
+from mcp_notarium.system.shell_quoting import quote_windows
 from mcp_notarium.system.windows_files import WindowsFiles
 from mcp_notarium.system.windows_kernel import INVALID_PARAMETER, MemoryCounters
 from mcp_notarium.system.windows_private import WindowsPrivateFiles

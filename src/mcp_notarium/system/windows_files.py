@@ -34,7 +34,7 @@ from mcp_notarium.system.windows_handles import (
 )
 from mcp_notarium.system.windows_kernel import BasicInfo
 from mcp_notarium.system.windows_moves import WindowsMoves
-from mcp_notarium.system.windows_states import BASIC_INFO, EPOCH, WindowsStates
+from mcp_notarium.system.windows_stat import BASIC_INFO, EPOCH, WindowsStates
 
 _LIST = 0x1 | 0x80 | 0x100000  # FILE_LIST_DIRECTORY, FILE_READ_ATTRIBUTES, SYNCHRONIZE
 _SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
@@ -114,7 +114,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         self._patiently(lambda: self._kernel.demand("DeleteFileW", path))
 
     def link(self, _old_folder: int, _old: str, _new_folder: int, _new: str) -> None:
-        """Refuse: a move never needs it here."""
+        """Refuse the link: a move never needs it here."""
         raise OSError(errno.ENOTSUP, "files have one name")
 
     def permit_as(self, above: int, descriptor: int, *, is_folder: bool) -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_notarium.system.windows_access import AccessLists
+from mcp_notarium.system.windows_acl import AccessLists
 from mcp_notarium.system.windows_kernel import (
     ACCESS_DENIED,
     DELETE_PENDING,

@@ -1,4 +1,4 @@
-"""Declare the functions of Windows that the modules beside this one call, and turn their errors into ``OSError``.
+"""Declare the functions of Windows that the other modules call, and turn their errors into ``OSError``.
 
 Sources: the page of Microsoft Learn that bears the function's name; "System Error Codes" for the numbers; "_get_osfhandle",
 "_open_osfhandle" and "_setmode" for the C library's descriptors. Nothing is loaded before the first call, so that the

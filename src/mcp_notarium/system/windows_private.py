@@ -16,8 +16,8 @@ from pathlib import Path
 
 from mcp_notarium.system.common import Common
 from mcp_notarium.system.port import Access
-from mcp_notarium.system.quoting import quote_windows
-from mcp_notarium.system.windows_access import EVERYBODY, SYSTEM_SID
+from mcp_notarium.system.shell_quoting import quote_windows
+from mcp_notarium.system.windows_acl import EVERYBODY, SYSTEM_SID
 from mcp_notarium.system.windows_handles import (
     BUSY,
     CREATE_NEW,

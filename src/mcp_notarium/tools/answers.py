@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Content, Note, Value
+from mcp_notarium.domain.note import MARKS, Content, Note, Value
 from mcp_notarium.domain.policy import Field as Hideable
 from mcp_notarium.domain.policy import Policy
-from mcp_notarium.domain.properties import MARKS, properties_of
+from mcp_notarium.domain.properties import properties_of
 
 
 class Answer(BaseModel):
@@ -46,33 +46,40 @@ class InvisibleText(Answer):
     kind: Literal["control", "bidi", "zero_width", "variation", "tag"]
     count: int
     first_line: int | None = None
+    """The line of the text with the first one, from 1; left out where they stand elsewhere, in ``where``."""
     where: Literal["title", "tags", "properties"] | None = None
 
 
 class Match(Answer):
-    """Show where a row has the words of the query: a line (from 1) and the part of it around them."""
+    """Show where a row has the words of the query."""
 
     line: int
+    """From 1."""
     text: str
+    """The part of the line around them."""
 
 
 class TaskRow(Answer):
-    """Describe a task of a note: its line (from 1), its words, its state, and its days."""
+    """Describe a task of a note."""
 
     line: int
+    """From 1."""
     text: str
     state: Literal["open", "doing", "done", "cancelled"]
     due: str | None = None
+    """YYYY-MM-DD; so is the next."""
     scheduled: str | None = None
 
 
 class ListItem(Answer):
-    """Hold one row of a listing; ``text`` is a preview, never empty. ``title``: where the store has titles."""
+    """Hold one row of a listing."""
 
     type: Literal["text"] = "text"
     uuid: str
     title: str | None = None
+    """Where the store has titles."""
     text: str
+    """A preview, never empty."""
     local_version: int
     tags: list[str]
     modified_at: int
@@ -80,10 +87,14 @@ class ListItem(Answer):
     properties: dict[str, Any] | None = None
     tasks: list[TaskRow] | None = None
     more_tasks: bool | None = None
+    """The note has more tasks than ``tasks`` shows."""
     match: Match | None = None
     lacks: list[str] | None = None
+    """The words of the query that no part of the note has."""
     by: Literal["meaning"] | None = None
+    """No word finds the note."""
     hidden: list[str] | None = None
+    """The kinds of invisible characters in the row."""
 
 
 class ListAnswer(FromNotes):
@@ -93,9 +104,13 @@ class ListAnswer(FromNotes):
     next_page: int | None = None
     total_items: int
     have_all: int | None = None
+    """How many lack no word; left out where all have them."""
     inside_words: bool | None = None
+    """Words were looked for inside others, too."""
     corrected: dict[str, str] | None = None
+    """A word that no note has -> what was searched for it."""
     suggestions: list[str] | None = None
+    """Words that may be meant."""
     hidden: list[str] | None = None
     note: str | None = None
     sync: Sync | None = None
@@ -131,29 +146,32 @@ class Heading(Answer):
 
 
 class FileRow(Answer):
-    """Describe a file that a note shows or links to; ``id`` is for ``get``. ``kind``: a media type; ``size`` in bytes.
-
-    ``name``: what the note calls it, where the id does not say it. ``lines``: those of the note's text that show it, the first few.
-    Of a file that was read there is more: ``pixels`` (width and height), ``pages``, ``modified_at``.
-    """
+    """Describe a file that a note shows or links to. Of one that was read there is more: the last three."""
 
     id: str
+    """For ``get``."""
     kind: str
+    """A media type."""
     size: int | None = None
+    """In bytes."""
     name: str | None = None
+    """What the note calls it, where the id does not say it."""
     lines: tuple[int, ...] | None = None
+    """Those of the note's text that show it, the first few."""
     pixels: tuple[int, int] | None = None
+    """Width and height."""
     pages: int | None = None
     modified_at: int | None = None
 
 
 class NoteAnswer(NoteFields):
-    """Hold a note, or lines of it, as ``get`` returns it. ``headings``: those of a note that is not here as a whole."""
+    """Hold a note, or lines of it, as ``get`` returns it."""
 
     text: str
     range_line_start: int | None = None
     range_line_count: int | None = None
     headings: list[Heading] | None = None
+    """Those of a note that is not here as a whole."""
     files: list[FileRow] | None = None
 
 
@@ -198,22 +216,25 @@ def _shown(value: Value) -> Any:
 
 
 class NoteLink(Answer):
-    """Describe a link of a note (``link``: its target as written) or to it. No ``id``: there is no such note."""
+    """Describe a link of a note, or to it."""
 
     link: str | None = None
+    """Its target as written."""
     id: str | None = None
+    """Left out: there is no such note."""
 
 
 class LinkedNoteAnswer(NoteAnswer):
-    """Hold a note of a store with paths as ``get`` returns it. ``links_left_out``: how many more there are."""
+    """Hold a note of a store with paths as ``get`` returns it."""
 
     links: list[NoteLink] | None = None
     linked_from: list[NoteLink] | None = None
     links_left_out: int | None = None
+    """How many more there are."""
 
 
 class AppNoteAnswer(LinkedNoteAnswer):
-    """Hold a note with what the app of its store shows beside title, text, tags and properties."""
+    """Hold a note with what the app of its store shows besides title, text, tags and properties."""
 
     in_app: dict[str, Any] | None = None
 
@@ -241,7 +262,7 @@ class AttachmentAnswer(FromNotes):
 
     @property
     def picture(self) -> tuple[bytes, str]:
-        """Return the bytes of the picture that is sent beside it, and their kind; b"" if there is none."""
+        """Return the bytes of the picture that is sent next to it, and their kind; b"" if there is none."""
         return self._picture
 
     @property
@@ -250,15 +271,16 @@ class AttachmentAnswer(FromNotes):
         return self._digest
 
     def of(self, digest: str, picture: bytes = b"", kind: str = "") -> Self:
-        """Note of which bytes it is, and which picture is sent beside it; return it."""
+        """Remember of which bytes it is, and which picture is sent next to it; return it."""
         self._digest, self._picture = digest, (picture, kind)
         return self
 
 
 class NoteNotRead(Answer):
-    """Say why a note cannot be read; ``asked``: its id as it was sent."""
+    """Say why a note cannot be read."""
 
     asked: str
+    """Its id as it was sent."""
     error: dict[str, Any]
 
 
@@ -276,9 +298,10 @@ class OldNoteAnswer(NoteAnswer):
 
 
 class ChangedLines(Answer):
-    """Hold lines of the new text: some that changed, with two around them. ``line``: number of the first."""
+    """Hold lines of the new text: some that changed, with two around them."""
 
     line: int
+    """The number of the first."""
     text: str
 
 
@@ -293,14 +316,15 @@ class ChangedNotes(Answer):
         return self._changed
 
     def record_changed(self, ids: Iterable[str]) -> None:
-        """Note which notes were changed, if the answer does not name them all."""
+        """Record which notes were changed: the answer may not name them all."""
         self._changed = tuple(ids)
 
 
 class SavedAnswer(NoteFields, ChangedNotes):
-    """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on. ``files``: the one that was kept."""
+    """Hold the answer of ``save``: what the store holds now. ``text``: on request, from line 1 on."""
 
     files: list[FileRow] | None = None
+    """The one that was kept."""
     changed: list[ChangedLines] | None = None
     merged: bool | None = None
     unchanged: bool | None = None
@@ -308,56 +332,57 @@ class SavedAnswer(NoteFields, ChangedNotes):
 
 
 class VersionRow(Answer):
-    """Hold one version of a note. ``at``: ISO 8601; ``by``: the client that saved it here, if known."""
+    """Hold one version of a note."""
 
     version: str
     at: str
+    """ISO 8601."""
     by: str | None = None
+    """The client that saved it here, if known."""
     changed: str
     hidden: list[str] | None = None
 
 
 class BulkRow(Answer):
-    """Hold what became of some notes of many: the ``ids`` of all for which it is the same.
-
-    ``names``: what was sent where there is no such note, or files and canvases. ``more``: how many others there are.
-    """
+    """Hold what became of some notes of many."""
 
     status: str
     reason: str | None = None
     ids: list[str] | None = None
+    """All for which it is the same."""
     names: list[str] | None = None
+    """What was sent where there is no such note, or files and canvases."""
     more: int | None = None
+    """How many others there are."""
 
 
 class ManageAnswer(ChangedNotes):
-    """Hold the answer of ``manage`` for what it changes.
-
-    ``notes``: how many of many were changed, or would be; ``unchanged`` were so already, ``refused`` could not be, ``left`` are
-    for another call. ``results``: what became of each, the refused first.
-    """
+    """Hold the answer of ``manage`` for what it changes."""
 
     id: str | None = None
     status: str | None = None
     new_local_version: int | None = None
     new_server_version: int | None = None
     notes: int | None = None
+    """How many of many were changed, or would be."""
     unchanged: int | None = None
+    """How many were so already."""
     refused: int | None = None
+    """How many could not be."""
     left: int | None = None
+    """How many are for another call."""
     results: list[BulkRow] | None = None
+    """What became of each, the refused first."""
     change_id: str | None = None
     note: str | None = None
     history: list[VersionRow] | None = None
 
 
 class HistoryAnswer(FromNotes, ManageAnswer):
-    """Hold the answer of ``manage history``, newest first. ``next_version``: ask for those before it.
-
-    ``new_local_version`` is the note's own, for ``restore_version``.
-    """
+    """Hold the answer of ``manage history``, newest first. ``new_local_version`` is the note's own."""
 
     next_version: str | None = None
+    """Ask for those before it."""
 
 
 class TagsAnswer(FromNotes):
@@ -371,13 +396,15 @@ class TagsAnswer(FromNotes):
 
 
 class PropertyRow(Answer):
-    """Describe a property in use: of how many notes, of which kinds, and its commonest values with their notes."""
+    """Describe a property in use."""
 
     name: str
     notes: int
+    """How many have it."""
     kinds: list[str]
     type: str | None = None
     values: dict[str, int] | None = None
+    """The commonest, with their numbers of notes."""
     hidden: list[str] | None = None
 
 
@@ -392,15 +419,16 @@ class PropertiesAnswer(FromNotes):
 
 
 class Folder(Answer):
-    """Hold a folder: how many notes lie in it, and in it or ``below``. ``/`` is the top.
-
-    Of notes below notes it is the id of the upper one, with the titles that lead there.
-    """
+    """Hold a folder, or a note with others below it."""
 
     folder: str
+    """Its path, ``/`` at the top; the id of such a note."""
     title: str | None = None
+    """The titles that lead to such a note."""
     notes: int
+    """How many lie right in it."""
     below: int
+    """How many lie in it at any depth."""
 
 
 class FoldersAnswer(FromNotes):
@@ -413,24 +441,26 @@ class FoldersAnswer(FromNotes):
 
 
 class Problem(Answer):
-    """Hold what hangs loose.
-
-    ``broken_link``: ``link`` of the note ``id``, as written in ``line``, or of the canvas ``file``, leads to no note and no file. ``no_links``: no note or
-    canvas links to the note, nor it to one. ``no_tags``: it has none. ``unlinked_file``: no note or canvas links to ``file``.
-    """
+    """Hold what hangs loose."""
 
     kind: Literal["broken_link", "no_links", "no_tags", "unlinked_file"]
+    """``no_links``: no note or canvas links to the note, nor it to one. ``unlinked_file``: none links to the file."""
     id: str | None = None
+    """The note with the problem."""
     link: str | None = None
+    """A target, as written, that leads to no note and no file."""
     line: int | None = None
+    """Where the link stands in the note."""
     file: str | None = None
+    """The canvas with the link, or the unlinked file."""
 
 
 class ProblemsAnswer(FromNotes):
-    """Hold the answer of ``manage find_problems``. ``totals``: how many of each kind are on all pages."""
+    """Hold the answer of ``manage find_problems``."""
 
     problems: list[Problem]
     totals: dict[str, int]
+    """How many of each kind are on all pages."""
     next_page: int | None = None
     sync: Sync | None = None
 
@@ -443,9 +473,10 @@ class DuplicateNote(Answer):
 
 
 class Duplicate(Answer):
-    """Hold notes that say the same. ``title``: of the last changed one, or its first line."""
+    """Hold notes that say the same."""
 
     title: str
+    """Of the last changed one, or its first line."""
     count: int
     notes: list[DuplicateNote]
     hidden: list[str] | None = None
@@ -519,14 +550,14 @@ class ManageOutput(HistoryAnswer):
 
 
 class PlainAnswer(Answer):
-    """Hold an answer that is formatted text. ``notes``: the ids of those that it is about or shows.
-
-    ``from_notes``: the text holds what stands in notes, so it is marked as untrusted. ``value``: facts beside the text, for the program of the client;
-    ``remark``: what the model is told of them.
-    """
+    """Hold an answer that is formatted text."""
 
     text: str
     from_notes: bool
+    """The text holds what stands in notes, so it is marked as untrusted."""
     value: dict[str, Any] | None = None
+    """Facts next to the text, for the program of the client."""
     remark: str = ""
+    """What the model is told of them."""
     notes: tuple[str, ...] = ()
+    """The ids of those that it is about or shows."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 50
 """Attachments of a note that an answer names."""
+_ASKED_SECONDS = 0.3
+"""An answer waits for so long for what a service alone knows of the files."""
 _LONGEST_NAME = 200
 _PAGE = re.compile(r"page=(\d{1,6})(?!\d)")
 _PICTURE = (
@@ -31,6 +33,7 @@ _PICTURE = (
 )
 _FACTS_ALONE = "Files of this kind are not read here."
 _LARGE = "The file is larger than what is read here."
+_FROM_TEXT = "The store did not say at once which files there are: `files` are those that the text shows, without sizes."
 _NO_PARTS = "This file has no lines."
 
 
@@ -39,14 +42,14 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
     if app.config.policy.hides(Field.TEXT):
         return {}
     try:
-        found = await app.library.files.find_attachments(note)
+        found, answered = await app.library.files.find_attachments(note, seconds=_ASKED_SECONDS)
     except StoreError:  # the note can be read all the same
         return {}
     rows = [
         FileRow(**_fields(one), kind=one.kind, size=one.size, lines=one.lines or None)
         for one in found[:MOST_ROWS]
     ]
-    return {"files": rows} if rows else {}
+    return ({"files": rows} if rows else {}) | ({} if answered else {"note": _FROM_TEXT})
 
 
 def _find_page(text: str, page: int) -> int | None:

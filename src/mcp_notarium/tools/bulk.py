@@ -25,7 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mcp_notarium.domain.published import Published, join_published
+from mcp_notarium.domain.note import Published, join_published
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -84,19 +84,23 @@ Drafting = Callable[[str], Awaitable[Draft | None]]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Hold how a kind of change is called: ``doing`` (progress), ``done`` (status), ``were`` (after a number of notes)."""
+    """Hold how a kind of change is called."""
 
     doing: str = "Changing the notes"
+    """While it goes on."""
     done: str = "changed"
+    """The status of a note."""
     were: str = "changed"
+    """After a number of notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Hold the ``files`` that follow once all notes are changed, and how; returned are those that stay, with why."""
+    """Hold what follows once all notes are changed."""
 
     files: Collection[str] = ()
     do: Callable[[str], Awaitable[Mapping[str, str]]] | None = None
+    """Move them, given the id of the change; return those that stay, with why."""
     place_of: Callable[[str], str] = str
     """Return where a file is then."""
     never: str = ""
@@ -105,21 +109,26 @@ class After:
 
 @dataclass(slots=True)
 class Plan:
-    """Hold what is to be done: the ids of notes to change, of those that are so already, and of refused ones with why.
-
-    ``unknown``: what was named that is no note. ``hints``: what refusals say to do. ``addresses``: the people with whom notes become shared. ``links`` and ``canvases``: other notes whose links
-    change, and canvases whose cards or links do. ``trashed`` counts the notes to change in the trash.
-    """
+    """Hold what is to be done to which notes, by their ids."""
 
     todo: list[str] = field(default_factory=list)
+    """Those to change."""
     unchanged: list[str] = field(default_factory=list)
+    """Those that are so already."""
     refused: dict[str, str] = field(default_factory=dict)
+    """Those that are not changed, with why."""
     unknown: dict[str, str] = field(default_factory=dict)
+    """What was named that is no note, with why."""
     hints: dict[str, None] = field(default_factory=dict)
+    """What refusals say to do."""
     addresses: dict[str, None] = field(default_factory=dict)
+    """The people with whom notes become shared."""
     trashed: int = 0
+    """How many of those to change are in the trash."""
     links: dict[str, None] = field(default_factory=dict)
+    """Other notes whose links change."""
     canvases: dict[str, None] = field(default_factory=dict)
+    """Those whose cards or links change."""
     losses: dict[str, BulkLoss] = field(default_factory=dict)
     """Say of the notes to change what is lost for good of them, if anything."""
     published: dict[str, Published] = field(default_factory=dict)

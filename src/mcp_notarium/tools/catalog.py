@@ -78,7 +78,6 @@ TOOLS: tuple[Tool, ...] = (
         request=requests.ListRequest,
         answer=answers.ListAnswer,
         read_only=True,
-        idempotent=True,
         handle=list_.handle,
     ),
     Tool(
@@ -92,7 +91,6 @@ TOOLS: tuple[Tool, ...] = (
         answer=answers.NoteAnswer,
         other_answers=(answers.OldNoteAnswer, answers.NotesAnswer, answers.AttachmentAnswer),
         read_only=True,
-        idempotent=True,
         handle=get.handle,
     ),
     Tool(
@@ -128,18 +126,17 @@ TOOLS: tuple[Tool, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Describe a prompt.
-
-    ``arguments``: name, description, whether it is required. ``write`` makes the text from them; ``tools``
-    are the plain names of those that the text asks for.
-    """
+    """Describe a prompt."""
 
     name: str
     title: str
     description: str
     arguments: tuple[tuple[str, str, bool], ...]
+    """Name, description, whether it is required."""
     write: Callable[[dict[str, str], Named], str]
+    """Make the text from the arguments."""
     tools: tuple[str, ...]
+    """The plain names of those that the text asks for."""
 
 
 _TITLE = "as `title` if `{save}` has that argument, else as first line"
@@ -219,18 +216,17 @@ PROMPTS = (
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """Describe what a server offers, and what it says of that at the beginning.
-
-    ``names`` turns the plain names here into those that the client knows. ``unknown_code``: of the error for a
-    tool that there is not.
-    """
+    """Describe what a server offers."""
 
     tools: tuple[Tool, ...]
     instructions: str
+    """What it says of that at the beginning."""
     prompts: tuple[Prompt, ...] = ()
     resources: tuple[Resource, ...] = RESOURCES
     names: ToolNames = ToolNames()  # noqa: RUF009 - never changed
+    """Turns the plain names here into those that the client knows."""
     unknown_code: int = -32602
+    """JSON-RPC's, of the error for a tool that there is not."""
 
     def by_name(self) -> dict[str, Tool]:
         """Return the tools by the names that the client knows."""

@@ -48,8 +48,7 @@ from mcp_notarium.tools.untrusted_text import is_foreign
 if TYPE_CHECKING:
     from mcp_notarium.app import App
     from mcp_notarium.domain.loss import Loss
-    from mcp_notarium.domain.note import Content, Note
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Content, Note, Published
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.tools.tool import CallContext
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, Published
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.published import Published
 from mcp_notarium.errors import InvalidRequest, NoteNotFound, NotPermitted, VersionConflict
 from mcp_notarium.markup.templates import Filling, fill, has_code
 from mcp_notarium.tools.consent import ask_before_publishing, require_consent
@@ -133,7 +132,7 @@ async def _ask_if_public(app: App, day: date, call: CallContext) -> None:
 async def begin(app: App, request: SaveRequest) -> tuple[SaveRequest, Begun | None]:
     """Return the request, and what a new note begins with that has a template or is of a day; None for any other.
 
-    If the note of the day is there by now, the request is to change that.
+    The request is to change the note of the day if that is there by now.
     """
     if (day := _missing_day(app, request)) is not None:
         note = await find_note_of(app, day)

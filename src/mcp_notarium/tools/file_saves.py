@@ -52,7 +52,7 @@ _DATA = re.compile(
 )
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _ALONE = ("text", "text_patch", "append", "prepend", "find", "heading", "task", "title")
-"""Changes of a note beside which no file is added."""
+"""Changes of a note with which no file is added."""
 _PLACEHOLDER = f"![]({'x' * 200})"
 """Stands for the link while nothing is kept yet."""
 _HOW = (
@@ -70,7 +70,7 @@ class _File:
 async def save_with_file(
     app: App, request: SaveRequest, given: str, call: CallContext
 ) -> SavedAnswer:
-    """Save, and add a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
+    """Save a note with a file; see :func:`save.handle`. Raises also what keeps the file from being read or kept."""
     traits = app.library.traits
     if not traits.keeps_files and not traits.adds_pictures:
         raise InvalidRequest(

@@ -96,13 +96,14 @@ async def handle(
     if app.library.shows_files:
         beside |= await attachments.list_rows(app, note)
     part = _part(app, note, request, beside)
+    part["note"] = " ".join(filter(None, (beside.pop("note", None), part.get("note")))) or None
     return AppNoteAnswer(**note_fields(note, app.config.policy), **beside, **part)
 
 
 def _part(
     app: App, note: Note, request: GetRequest, beside: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the requested part of the text, as far as it fits beside these fields, with the outline of the note."""
+    """Return the requested part of the text, as far as it fits with these fields, with the outline of the note."""
     start, count = request.range_line_start, request.range_line_count
     character, end = request.range_char_start, None
     if request.section is not None and not app.config.policy.hides(Field.TEXT):
@@ -147,7 +148,7 @@ def _link_fields(app: App, note: Note) -> dict[str, Any]:
 
 
 def _app_fields(app: App, note: Note) -> dict[str, Any]:
-    """Return what the app of the notes shows beside a note, such as a reminder."""
+    """Return what the app of the notes shows with a note, such as a reminder."""
     found = {} if app.config.policy.hides(Field.TEXT) else app.library.shown_beside(note)
     return {"in_app": found} if found else {}
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import shorten
-from mcp_notarium.domain.note import Properties
+from mcp_notarium.domain.note import MARKS, Properties
 from mcp_notarium.domain.policy import Field, Policy
-from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search import parser
 from mcp_notarium.search.query import (

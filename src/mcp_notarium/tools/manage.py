@@ -300,7 +300,7 @@ async def _stats(app: App, _request: ManageRequest, _call: CallContext) -> Stats
 def collect_stats(app: App) -> Stats:
     """Return all numbers from the database; asks the store nothing.
 
-    If rules hide notes, numbers that would reveal those are left out.
+    Numbers that would reveal hidden notes are left out.
     """
     status, held = app.library.status(), app.library.statistics()
     metrics, kind = held.metrics, status.error_kind

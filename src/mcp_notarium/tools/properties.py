@@ -1,4 +1,4 @@
-"""Change properties of notes where they stand: marks of the store, values beside the text, or spans of the text.
+"""Change properties of notes where they stand: marks of the store, values outside the text, or spans of the text.
 
 A property that a note has is changed where it is. A new one goes where the store keeps such properties. Nothing else
 of the text changes. Every refusal names the forms that are taken.
@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import newline_of, shorten
-from mcp_notarium.domain.note import Content, Properties, Value, is_value
+from mcp_notarium.domain.note import Content, Properties, PropertyPlace, Value, is_value
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.properties import (
-    LONGEST_KEY,
-    LONGEST_VALUE,
-    MOST,
-    MOST_ITEMS,
-    PropertyPlace,
-)
+from mcp_notarium.domain.properties import LONGEST_KEY, LONGEST_VALUE, MOST, MOST_ITEMS
 from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.front_block import find_block
 from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow

@@ -1,6 +1,6 @@
 """Hold a question for a person, with what its answer is about: the notes before and after.
 
-Whoever phrases a question says whether what is agreed to can be taken back. What would change is read only where somebody at
+The phrasing of a question says whether what is agreed to can be taken back. What would change is read only where somebody at
 a terminal has to decide about it (``protocol/elicitation.py``), for it may be of thousands of notes.
 """
 
@@ -87,10 +87,12 @@ Forms = Callable[["Note | None", "Content | None"], Awaitable[tuple[Form, Form]]
 
 @dataclass(frozen=True, slots=True)
 class ShownChanges:
-    """Hold what would change, as lines, and a digest of the notes before and after."""
+    """Hold what would change."""
 
     diff: str
+    """As lines."""
     digest: str
+    """Of the notes before and after."""
 
 
 async def show_changes(question: Question, find_forms: Forms) -> ShownChanges:

@@ -40,9 +40,10 @@ from mcp_notarium.search.parser import day_start
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Mark a field whose emptiness is a value; ``null``: so is ``null``."""
+    """Mark a field whose emptiness is a value."""
 
     null: bool = False
+    """So is ``null``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +305,7 @@ class Wire(BaseModel):
 
     @classmethod
     def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments without empty ones that mean nothing beside the others."""
+        """Return the arguments without empty ones that mean nothing with the others."""
         return read
 
 
@@ -416,7 +417,7 @@ class SaveRequest(Wire):
 
     @classmethod
     def without_placeholders(cls, read: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments without an empty text beside another change of it, and what is empty of a new note."""
+        """Return the arguments without an empty text if there is another change of it, and what is empty of a new note."""
         changes = {"text_patch", "append", "prepend", "find", "task"} & read.keys()
         meaningless = {"text"} if changes else set()
         meaningless |= set() if "find" in read else {"replace"}

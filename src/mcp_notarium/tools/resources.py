@@ -97,16 +97,14 @@ _SUBSCRIBE = _reading("subscribe", UriRequest, _subscribe, stands_for="get")
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Describe a resource, or with ``{...}`` in its URI a template of many.
-
-    ``stands_for``: the tool whose rules of the policy hold for it.
-    """
+    """Describe a resource, or with ``{...}`` in its URI a template of many."""
 
     uri: str
     name: str
     title: str
     description: str
     stands_for: str
+    """The tool whose rules of the policy hold for it."""
 
     @property
     def is_template(self) -> bool:

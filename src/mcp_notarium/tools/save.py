@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.block_gaps import Form
-from mcp_notarium.domain.note import Content, Note
+from mcp_notarium.domain.note import Content, Note, PropertyPlace
 from mcp_notarium.domain.patch import Operation, append, apply_patch, prepend, replace_once
 from mcp_notarium.domain.policy import Field
-from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import InvalidRequest, PatchError, VersionConflict
 from mcp_notarium.markup.front_block import STARTS
 from mcp_notarium.markup.section_edit import change_section
@@ -70,7 +69,7 @@ from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
     from mcp_notarium.app import App
-    from mcp_notarium.domain.published import Published
+    from mcp_notarium.domain.note import Published
     from mcp_notarium.sync.writer import Saved
 
 LARGEST_NOTE = 1_048_576
@@ -125,7 +124,7 @@ class Draft:
 
 
 async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnswer:
-    """Save, and return what has changed in the note as the store holds it now.
+    """Save a note; return what has changed in it as the store holds it now.
 
     Raises ``InvalidRequest``, ``PatchError``, ``NoteNotFound``, ``VersionConflict``,
     ``ConfirmationRequired``, and what the writer raises.
@@ -322,7 +321,7 @@ def _check_shape(app: App, request: SaveRequest) -> None:
 
 
 async def _meant(app: App, request: SaveRequest) -> SaveRequest:
-    """Return the request without empty values beside another change.
+    """Return the request without empty values if there is another change.
 
     Raises ``InvalidRequest`` if one of these would remove something.
     """
@@ -558,7 +557,7 @@ def _rewrites_links(request: SaveRequest) -> bool | None:
 
 
 def _changed_text(app: App, request: SaveRequest, old: str, *, titles: bool, form: Form) -> str:
-    """Return the new text; ``titles``: the store keeps the title beside it, ``form``: what the text is."""
+    """Return the new text; ``titles``: the store keeps the title apart, ``form``: what the text is."""
     if request.task is not None:
         return with_task(old, request.task, done=request.done is not False, now=app.clock())
     if request.section is None:

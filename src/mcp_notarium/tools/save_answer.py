@@ -225,10 +225,7 @@ def _room(app: App, note: Note) -> int:
 
 
 def add_overlaps(app: App, error: VersionConflict, *, base: Note, mine: Content) -> VersionConflict:
-    """Add to a conflict what both sides have in the lines that both changed.
-
-    ``base``: the note as the caller read it.
-    """
+    """Add to a conflict what both sides have in the lines that both changed. ``base``: the note as the caller read it."""
     theirs = app.library.get(base.id)
     if theirs is None or app.config.policy.hides(Field.TEXT):
         return error

@@ -149,7 +149,7 @@ def _name(tag: str, *, spaced: bool) -> str:
 
 
 def require_meant(emptied: Sequence[str]) -> None:
-    """Raise ``InvalidRequest`` for empty values beside another change that would remove something."""
+    """Raise ``InvalidRequest`` for empty values that come with another change and would remove something."""
     if emptied:
         named = " and ".join(f"`{name}`" for name in emptied)
         raise InvalidRequest(

@@ -34,10 +34,7 @@ class CallContext(Protocol):
         """Return what a change is recorded by before it is made."""
 
     async def confirm(self, question: Question) -> bool:
-        """Return whether the user agrees.
-
-        Raises ``ConfirmationRequired`` if nobody can say.
-        """
+        """Return whether the user agrees. Raises ``ConfirmationRequired`` if nobody can say."""
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
         """Report progress to the client; does nothing if the client did not ask for that."""

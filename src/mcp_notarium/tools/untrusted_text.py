@@ -3,7 +3,7 @@
 The author of a note cannot know the boundary, and one that occurs in the answer is drawn again, so no
 note can forge the end. The boundaries are fields of the answer, because many clients show the model
 nothing but ``structuredContent``; their names come first and last alphabetically too, for clients
-that sort. Invisible characters are reported beside the text; no character of it is changed.
+that sort. Invisible characters are reported next to the text; no character of it is changed.
 
 Names, ids and paths of notes are as foreign as texts. :func:`names_notes` finds them by the shape of an answer:
 every string is foreign unless its field holds words of ours (``OURS``), or it can say nothing (hex digits). A

@@ -48,28 +48,30 @@ NOTE_DIFFERS = "of notes that are there already and differ"
 
 @dataclass(frozen=True, slots=True)
 class NewNote:
-    """Hold a note that is to be written under this id, and what it is in the export.
-
-    ``files``: those that the store keeps, and ``links``: which of them each link of the content means. ``written``: the note is
-    there already, and lacks files.
-    """
+    """Hold a note that is to be written under this id, and what it is in the export."""
 
     id: str
     content: Content
     source: ArchivedNote
     files: Sequence[NoteFile] = ()
+    """Those that the store keeps."""
     links: Mapping[Link, NoteFile] = field(default_factory=dict)
+    """Which of them each link of the content means."""
     written: bool = False
+    """The note is there already, and lacks files."""
 
 
 @dataclass(slots=True)
 class TakenFiles:
-    """Count the files that an export has. ``left_out``: note, file and reason of each that it has not; ``unread``: the store has some of them."""
+    """Count the files that an export has."""
 
     files: int = 0
     size: int = 0
+    """Bytes of all of them."""
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    """Note, file and reason of each that it has not."""
     unread: bool = False
+    """Some of these could not be read, though the store has them."""
 
 
 def leave_out(shown: Mapping[str, Sequence[ShownFile]], why: str) -> TakenFiles:

@@ -315,10 +315,11 @@ class UnfitFile(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class FoundExport:
-    """Hold the notes of an export, and ``open``, which opens one of its files by path."""
+    """Hold the notes of an export."""
 
     notes: list[ArchivedNote]
     open: Callable[[str], IO[bytes]]
+    """Open one of its files by path."""
 
     def read_file(self, file: NoteFile) -> bytes:
         """Return the bytes of a file. Raises ``UnfitFile`` if it is damaged, or not what the notes say."""

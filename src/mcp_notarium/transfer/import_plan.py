@@ -25,9 +25,8 @@ from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.lines import first_line
-from mcp_notarium.domain.note import Content, Revision
+from mcp_notarium.domain.note import Content, PropertyPlace, Revision
 from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, NoteFile, format_date
-from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,
@@ -98,19 +97,19 @@ _NOT_IN_WORDS = re.compile(r"\W+")
 
 @dataclass(slots=True)
 class ImportPlan:
-    """Hold what is to be written, and what is not. ``losses``: what is lost or changed, of which notes.
-
-    ``titles``: those that the notes of the loss ``OTHER_TITLE`` get, in its order. ``lost_files``: files that the store does not get,
-    by the reason. ``new`` has notes that lack files only, too.
-    """
+    """Hold what is to be written, and what is not."""
 
     new: list[NewNote] = field(default_factory=list)
+    """Notes that lack files only are among them."""
     there: int = 0
     differ: list[str] = field(default_factory=list)
     left_out: int = 0
     losses: defaultdict[str, list[ArchivedNote]] = field(default_factory=lambda: defaultdict(list))
+    """What is lost or changed, of which notes."""
     titles: list[str] = field(default_factory=list)
+    """Those that the notes of the loss ``OTHER_TITLE`` get, in its order."""
     lost_files: dict[str, list[tuple[ArchivedNote, NoteFile]]] = field(default_factory=dict)
+    """Files that the store does not get, by the reason."""
 
     @property
     def fresh(self) -> list[NewNote]:
@@ -376,18 +375,19 @@ _LONGEST_PAUSE = 300.0
 
 @dataclass(slots=True)
 class ImportResult:
-    """Count what was written. ``refused``: notes that the store does not take, and why; ``refused_files`` likewise.
-
-    ``done``: how many notes were dealt with. ``brought``: the paths in the export of the files that notes got.
-    """
+    """Count what was written."""
 
     imported: int = 0
     there: int = 0
     hidden: int = 0
     brought: set[str] = field(default_factory=set)
+    """The paths in the export of the files that notes got."""
     done: int = 0
+    """How many notes were dealt with."""
     refused: list[tuple[ArchivedNote, str]] = field(default_factory=list)
+    """Notes that the store does not take, and why."""
     refused_files: list[tuple[ArchivedNote, NoteFile, str]] = field(default_factory=list)
+    """The same of files."""
 
     @property
     def files(self) -> int:

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """Hold a file that a note shows, what it is called, and the links of the text that lead to it."""
+    """Hold a file that a note shows."""
 
     facts: Attachment
     name: str
+    """What it is called."""
     links: tuple[Link, ...]
+    """Those of the text that lead to it."""
 
 
 class StoreFiles:

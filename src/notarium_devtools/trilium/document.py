@@ -324,7 +324,8 @@ class Document:
 
     def attachments_of(self, owner_id: str) -> list[Attachment]:
         """Return the attachments of a note or a revision."""
-        return [one for one in self.attachments.values() if one.owner_id == owner_id]
+        own = (one for one in self.attachments.values() if one.owner_id == owner_id)
+        return sorted(own, key=lambda one: one.position)
 
     def keep_old_state(self, note: Note) -> None:
         """Keep a revision before a write, if this version of the server does and none is recent."""

@@ -45,6 +45,17 @@ _KEPT_AS_TEXT = frozenset(
 """Beside ``text/``: what is no UTF-8 in them is replaced."""
 
 
+def _is_text(one: Attachment) -> bool:
+    return one.mime.startswith("text/") or one.mime in _KEPT_AS_TEXT
+
+
+def _length(one: Attachment) -> int:
+    """Return what SQLite counts: of a text its characters up to a NUL."""
+    if not _is_text(one):
+        return len(one.content)
+    return len(one.content.decode("utf-8", "replace").partition("\0")[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Answer requests over one document."""
@@ -248,7 +259,7 @@ class Parts:
 
     def _put_attachment(self, request: Request, attachment_id: str) -> Response:
         one, content = self._attachment(attachment_id), request.body
-        if one.mime.startswith("text/") or one.mime in _KEPT_AS_TEXT:
+        if _is_text(one):
             content = content.decode("utf-8", "replace").encode()
         one.content = content
         self.document.changes += 2
@@ -277,7 +288,7 @@ class Parts:
             "dateModified": local_date(one.changed),
             "utcDateModified": utc_date(one.changed),
             "utcDateScheduledForErasureSince": None if since is None else utc_date(since),
-            "contentLength": len(one.content),
+            "contentLength": _length(one),
         }
 
     def revisions_of(self, note_id: str) -> list[dict[str, Any]]:

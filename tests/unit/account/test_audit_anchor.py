@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import audit_anchor, key_changes, key_rotation, repair, rewrite
+from mcp_notarium.account import audit_anchor, key_changes, repair, rewrite, user_key_rotation
 from mcp_notarium.account import key_changes as recording
 from mcp_notarium.account.audit_anchor import AnchorUnusable, audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
@@ -340,7 +340,7 @@ def test_every_change_of_keys_is_on_record(tmp_path):
     worked(config, 1)
     key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN)
     key_changes.remove(config, 2, options=GIVEN)
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     config = replace(config, db_key=Secret(OTHER))

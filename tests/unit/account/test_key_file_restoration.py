@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, key_rotation
+from mcp_notarium.account import backup, key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
@@ -85,7 +85,7 @@ def test_what_was_there_is_kept(copied, tmp_path):
 def test_a_replaced_key_cannot_be_restored_from_an_older_copy(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
-    key_rotation.rotate_passphrase(
+    user_key_rotation.rotate_passphrase(
         config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
     )
     error = refused(config, LockedError, copy)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import backup, key_changes, key_rotation, purge, rewrite
+from mcp_notarium.account import backup, key_changes, purge, rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.cli import doctor_checks
 from mcp_notarium.crypto import (
@@ -165,7 +165,7 @@ def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
 def test_the_slot_of_the_keychain_follows(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    key_rotation.enable_keychain(config, system, options=GIVEN)
+    user_key_rotation.enable_keychain(config, system, options=GIVEN)
     notes = texts(config)
     done = reencrypted(config, options=options)
     assert done.dropped == ()
@@ -184,10 +184,10 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system, clock=lambda: 1_700_000_000.0)
     change = {"parameters": kdf.Pbkdf2Sha512(7), "options": options}
-    key_rotation.rotate_passphrase(config, new=OLD, **change)
+    user_key_rotation.rotate_passphrase(config, new=OLD, **change)
     by_old = replace(config, db_key=OLD)
-    key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
-    key_rotation.enable_keychain(config, system, options=options)
+    user_key_rotation.rotate_passphrase(by_old, new=Secret(PASSPHRASE), **change)
+    user_key_rotation.enable_keychain(config, system, options=options)
     before = keyfile_of(config)
     done = reencrypted(config, options=replace(options, clock=lambda: 1_800_000_000.0))
     after = keyfile_of(config)
@@ -228,7 +228,7 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
 def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     config, system = filled(tmp_path), keychains.working()
     options = replace(GIVEN, system=system)
-    key_rotation.enable_keychain(config, system, options=GIVEN)
+    user_key_rotation.enable_keychain(config, system, options=GIVEN)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
     reencrypted(alone, new=NEW, drop_others=True, options=options)
@@ -239,7 +239,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
 
 def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     config, system = filled(tmp_path), keychains.working()
-    key_rotation.enable_keychain(config, system, options=GIVEN)
+    user_key_rotation.enable_keychain(config, system, options=GIVEN)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     options = replace(GIVEN, system=system)
     assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
@@ -365,7 +365,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
     key_changes.remove(config, 1, options=by_old)
     key_changes.add(config, paper, label="on paper", options=by_old)
     if by == "keychain":
-        key_rotation.enable_keychain(config, system, options=by_old)
+        user_key_rotation.enable_keychain(config, system, options=by_old)
     came = {"recovery": replace(GIVEN, old=paper), "passphrase": by_old}
     options = came.get(by, replace(GIVEN, system=system))
     done = rewrite.reencrypt(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_notarium.account import key_changes, key_rotation
+from mcp_notarium.account import key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import kdf, key_file_codec, key_slots, user_key
 from mcp_notarium.crypto.errors import MalformedKey, SlotsRefused, WeakPassphrase
@@ -40,7 +40,7 @@ def change(config, **options):
         if name in options
     }
     options = ChangeOptions(**({"bounds": BOUNDS, "clock": lambda: float(NOW)} | options))
-    return key_rotation.rotate_passphrase(config, **asked, options=options)
+    return user_key_rotation.rotate_passphrase(config, **asked, options=options)
 
 
 def unchanged(config, error, **options):
@@ -387,9 +387,11 @@ def test_a_disk_that_fails_after_the_switch_fails_nothing_that_counts(tmp_path):
 def test_the_old_key_is_proven_before_a_new_one_is_asked_for(tmp_path):
     config = with_recovery_key(tmp_path)
     before = fingerprint(config.account_dir)
-    found = key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY))
+    found = user_key_rotation.prove_key(
+        config, options=ChangeOptions(bounds=BOUNDS, old=RECOVERY_KEY)
+    )
     assert (found.slot.id, found.by_keychain) == (2, False)
     with pytest.raises(LockedError) as refused:
-        key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
+        user_key_rotation.prove_key(config, options=ChangeOptions(bounds=BOUNDS, old=NEW))
     assert refused.value.verdict is Verdict.WRONG_KEY
     assert fingerprint(config.account_dir) == before

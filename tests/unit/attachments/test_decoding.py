@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from mcp_notarium.attachments import decoding, documents, pictures
+from mcp_notarium.attachments import decoding, pdf_text, pictures
 from mcp_notarium.attachments.decoding import Decoded, decode
 from mcp_notarium.domain.file_names import any_ending_of, kind_of_name
 from mcp_notarium.sandbox.confinement import confine_decoder
@@ -97,7 +97,7 @@ def test_a_pdf_has_a_heading_for_each_page_and_its_text_makes_none():
 
 def test_a_page_of_blank_lines_takes_no_time():
     began = time.thread_time()
-    documents._MARKUP.sub("", "\n" * 200_000 + " \t" * 100_000)
+    pdf_text._MARKUP.sub("", "\n" * 200_000 + " \t" * 100_000)
     assert time.thread_time() - began < 1
 
 
@@ -108,7 +108,7 @@ def test_what_a_pdf_lacks_is_said():
     assert unread.problem == f"{decoding._UNREAD} 2."
     assert decode(pdf([bomb]), "").problem == f"{decoding._UNREAD} 1."
     locked = BytesIO()
-    writer = documents.pypdf.PdfWriter(clone_from=BytesIO(pdf(["secret"])))
+    writer = pdf_text.pypdf.PdfWriter(clone_from=BytesIO(pdf(["secret"])))
     writer.encrypt("password", algorithm="AES-256")
     writer.write(locked)
     assert decode(locked.getvalue(), "").problem == decoding._LOCKED
@@ -116,14 +116,14 @@ def test_what_a_pdf_lacks_is_said():
 
 def test_a_long_pdf_is_read_as_far_as_there_is_time(monkeypatch):
     monkeypatch.setattr(decoding, "_PDF_SECONDS", 1.0)
-    real = documents._text_of
+    real = pdf_text._text_of
 
     def slow(reader, number):
         if number == 3:
             time.sleep(30)
         return real(reader, number)
 
-    monkeypatch.setattr(documents, "_text_of", slow)
+    monkeypatch.setattr(pdf_text, "_text_of", slow)
     found = decode(pdf(["one", "two", "three"]), "")
     assert found.text == "# Page 1\n\none\n\n# Page 2\n\ntwo\n\n"
     assert "first 2 of 3 pages" in found.problem

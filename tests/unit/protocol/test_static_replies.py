@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from mcp_notarium.domain.note import MARKS
 from mcp_notarium.domain.policy import ACTIONS, LOOKING, PERMISSIVE, TOOLS, Mode, Policy
-from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.protocol.static_replies import StaticReplies, offering, read_replies
 from mcp_notarium.stores import registry
 from mcp_notarium.tools.catalog import wire_form

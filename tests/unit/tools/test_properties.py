@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.domain.properties import MARKS
+from mcp_notarium.domain.note import MARKS
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from mcp_notarium.domain.note import MARKS
 from mcp_notarium.domain.policy import PERMISSIVE, Policy
-from mcp_notarium.domain.properties import MARKS
 from mcp_notarium.stores import registry
 from mcp_notarium.tools import manage
 from mcp_notarium.tools.answers import (

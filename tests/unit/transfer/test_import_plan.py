@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_notarium.domain.note import Content, PendingWrite, flags
+from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, flags
 from mcp_notarium.domain.note_archive import TIDY_TAGS, UNREAD_TAGS, ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
-from mcp_notarium.domain.properties import PropertyPlace
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry

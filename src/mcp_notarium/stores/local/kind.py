@@ -18,7 +18,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import PropertyPlace
 from mcp_notarium.stores.kind import (
     AccountIdentity,
     LentTables,

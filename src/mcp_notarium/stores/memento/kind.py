@@ -67,7 +67,7 @@ def _open(settings: StoreSettings, _context: StoreContext) -> Store:
 
 
 def _access(settings: StoreSettings) -> Access:
-    """Allow the folder: SQLite keeps its journal beside the file, with the file's own mode."""
+    """Allow the folder: SQLite keeps its journal next to the file, with the file's own mode."""
     from mcp_notarium.stores.context import Access  # noqa: PLC0415 - see the top
 
     return Access(write=(path_of(settings).parent,), attributes=True)

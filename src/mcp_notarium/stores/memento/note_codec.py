@@ -184,7 +184,7 @@ def etag(row: Row) -> str:
 
 
 def beside(base: Revision) -> dict[str, Any]:
-    """Return what a revision has beside its content, by the app's own names; '' and the usual left out."""
+    """Return what a revision has besides its content, by the app's own names; '' and the usual left out."""
     found: dict[str, Any] = json.loads(base.raw).get("beside", {})
     return found
 

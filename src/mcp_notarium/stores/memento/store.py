@@ -2,17 +2,23 @@
 
 A write is one short transaction: it compares the note, changes only the columns that differ, and reads the
 note back. Calls of SQLite run in threads.
+
+A picture is base64, mostly as a ``data:`` address, in a list of the column ``images``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mcp_notarium.domain.file_names import UNKNOWN
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.errors import (
     CursorLost,
@@ -41,24 +47,19 @@ from mcp_notarium.stores.memento import note_codec, note_table
 from mcp_notarium.stores.memento.database_file import DatabaseFile
 from mcp_notarium.stores.memento.kind import KIND
 from mcp_notarium.stores.memento.native import NativeMemento
+from mcp_notarium.stores.memento.note_codec import parse_list, stringify
 from mcp_notarium.stores.memento.note_table import NoteTable, read_in_portions
-from mcp_notarium.stores.memento.pictures import (
-    LARGEST,
-    add_picture,
-    is_elsewhere,
-    list_pictures,
-    read_picture,
-)
 from mcp_notarium.threads import in_thread, run_in_thread
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_DIGITS = 24
 _LOOKS = 30
 """Looks at the file, at most, in one wait without news."""
-
-
 _DATA = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,")
+_ADDRESS = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _MOST = 1000
+_LARGEST_PICTURE = 750 * 1024
+"""Bytes of a picture that is added: a note with all of its pictures may have a megabyte in base64."""
 
 
 class MementoStore:
@@ -80,7 +81,7 @@ class MementoStore:
         attachments=True,
         adds_pictures=KIND.adds_pictures,
     )
-    largest_file = LARGEST
+    largest_file = _LARGEST_PICTURE
     codec_version = note_codec.VERSION
     pause = 2.0
     """Seconds between two looks of a wait."""
@@ -101,17 +102,17 @@ class MementoStore:
     def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         """See ``AttachmentStore.list_attachments``."""
         has_any = note_codec.beside(revision).get("images")
-        return list_pictures(revision.id, self._images(revision.id)) if has_any else []
+        return _list_pictures(revision.id, self._images(revision.id)) if has_any else []
 
     @in_thread
     def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, number = attachment.id.partition("/")
-        data = read_picture(images := self._images(note_id), number)
+        data = _read_picture(images := self._images(note_id), number)
         if data is None:
             raise NoteNotFound(
                 "Memento itself holds no such picture; one at another address is not fetched",
-                subcategory=ELSEWHERE if is_elsewhere(images, number) else None,
+                subcategory=ELSEWHERE if _is_elsewhere(images, number) else None,
                 resolution_hint="It can be seen in Memento only; say so.",
             )
         return data if len(data) <= largest else None
@@ -128,7 +129,7 @@ class MementoStore:
     def with_picture(self, note_id: str, kind: str, data: bytes) -> tuple[str, str]:
         """See ``PictureStore.with_picture``."""
         images = self._images(note_id)
-        number, added = add_picture(images, kind, data)
+        number, added = _add_picture(images, kind, data)
         return note_table.native_of("images", images, added), f"{note_id}/{number}"
 
     def _images(self, note_id: str) -> note_codec.Value:
@@ -318,3 +319,58 @@ def _changed_error(note_id: str) -> VersionConflict:
 
 def _missing_error(note_id: str) -> NoteNotFound:
     return NoteNotFound("Memento has no such note", details={"id": note_id})
+
+
+def _list_pictures(note_id: str, images: Any) -> list[Attachment]:
+    """Return the pictures in a value of the column: their ids end with their number, from 1."""
+    return [
+        Attachment(f"{note_id}/{number}", kind, 3 * (len(data) - data[-2:].count("=")) // 4)
+        for number, (kind, data) in enumerate(_pictures(images), 1)
+    ]
+
+
+def _read_picture(images: Any, number: str) -> bytes | None:
+    """Return the bytes of the picture of this number; None if there is none, it lies elsewhere, or it is no base64."""
+    for at, (_, data) in enumerate(_pictures(images), 1):
+        if str(at) == number:
+            try:
+                return base64.b64decode(data, validate=True) or None
+            except (binascii.Error, ValueError):
+                return None
+    return None
+
+
+def _is_elsewhere(images: Any, number: str) -> bool:
+    """Tell whether the picture of this number is an address: the note itself holds nothing of it."""
+    listed = parse_list(images)
+    said = dict(enumerate(map(str, listed), 1)) if isinstance(listed, list) else {}
+    return any(str(at) == number and _ADDRESS.match(one) for at, one in said.items())
+
+
+def _add_picture(images: Any, kind: str, data: bytes) -> tuple[int, str]:
+    """Return the number of a picture, and the column with it: the last one, or as it was if it is there. Raises ``StoreRejected``."""
+    encoded = base64.b64encode(data).decode()
+    numbered = enumerate(_pictures(images), 1)
+    if (held := next((at for at, (_, said) in numbered if said == encoded), None)) is not None:
+        return held, images
+    listed = parse_list(images)
+    if images not in (None, "", "null") and not isinstance(listed, list):
+        raise StoreRejected(
+            "the pictures of this note are in a form that is not understood; nothing was saved",
+            resolution_hint="The user can add the picture in Memento.",
+        )
+    return len(listed or ()) + 1, stringify([*(listed or ()), f"data:{kind};base64,{encoded}"])
+
+
+def _pictures(images: Any) -> Iterator[tuple[str, str]]:
+    """Yield kind and base64 of each; what lies elsewhere counts as a picture without bytes."""
+    try:
+        listed = json.loads(images) if isinstance(images, str) else None
+    except (ValueError, RecursionError):
+        return
+    for one in listed[:_MOST] if isinstance(listed, list) else ():
+        said = one if isinstance(one, str) else ""
+        if found := _DATA.match(said):
+            yield found["kind"] or UNKNOWN, said[found.end() :]
+        else:
+            yield UNKNOWN, "" if ":" in said[:16] else said

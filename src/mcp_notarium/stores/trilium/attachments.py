@@ -19,13 +19,16 @@ from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request
 from mcp_notarium.stores.json_answers import AnswerTooLarge
 from mcp_notarium.stores.trilium.revisions import Attachment as Held
-from mcp_notarium.stores.trilium.revisions import attachment
+from mcp_notarium.stores.trilium.revisions import attachment, attachments
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
 CONTENT = "content"
 """Stands for an attachment where the note itself is the picture or file."""
 _MOST = 1000
+_ROLES = frozenset({"file", "image"})
+"""Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
+_TEXTS = frozenset({"application/javascript", "application/x-javascript", "application/json", "application/x-sql", "image/svg+xml"})  # fmt: skip
 _SHOWN = re.compile(
     r"api/attachments/(?P<own>\w+)/(?:image|download)(?:/(?P<name>[^\s\"'()<>?]*))?"
     r"|attachmentId=(?P<linked>\w+)|api/images/(?P<note>\w+)(?:/(?P<title>[^\s\"'()<>?]*))?"
@@ -35,6 +38,7 @@ _NAMED = re.compile(
     r"|attachmentId=(?P<same>\w{1,64}+)[^<>]{0,300}+>(?P<words>[^<>\n]{1,300})<"
 )
 """A link to an attachment, whose words are its name as Trilium writes it."""
+_MIME = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _GONE = 404
 
 
@@ -63,6 +67,34 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     return [*found.values()]
 
 
+def is_kept_as_text(kind: str) -> bool:
+    """Tell whether the server keeps characters of this kind: bytes that are no UTF-8 would be replaced, and it counts no bytes."""
+    return kind.startswith("text/") or kind in _TEXTS
+
+
+def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
+    """Return the files that a note shows, then its other ones, as the server has them. Pure.
+
+    What is the note's and the server has not is left out.
+    """
+    there = {f"{revision.id}/{one.id}": one for one in held if one.owner == revision.id}
+    shown: list[Attachment] = []
+    for one in list_attachments(revision):
+        if (facts := there.pop(one.id, None)) is not None:
+            shown.append(_known(one.id, facts))
+        elif one.id.endswith(f"/{CONTENT}"):
+            shown.append(one)
+    beside = (_known(each, one) for each, one in there.items() if one.role in _ROLES)
+    return [*shown, *beside][:_MOST]
+
+
+def _known(file_id: str, held: Held) -> Attachment:
+    kind = kind_of_name(held.title)
+    kind = held.mime if kind == UNKNOWN and _MIME.fullmatch(held.mime) else kind
+    size = None if is_kept_as_text(held.mime) else held.length
+    return Attachment(file_id, kind, size, name=" ".join(held.title.split()))
+
+
 def id_of_link(note_id: str, target: str) -> str:
     """See ``AttachmentStore.id_of_link``. Pure."""
     found = _SHOWN.search(target)
@@ -81,6 +113,12 @@ class AttachmentReader:
     def __init__(self, session: TriliumSession, urls: Urls) -> None:
         self._session = session
         self._urls = urls
+
+    async def ask(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """See ``AskingStore.ask_attachments``."""
+        url = self._urls.api("notes", revision.id, "attachments")
+        reply = await self._session.send(Request("GET", url, tries=1, deadline=seconds))
+        return with_held(revision, attachments(reply))
 
     async def read(self, note_id: str, name: str, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""

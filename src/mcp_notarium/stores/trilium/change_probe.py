@@ -1,6 +1,6 @@
 """Tell what has changed at a Trilium server since a listing, without listing everything again.
 
-The server counts its changes and names none. If the count has grown, the notes of a later date are asked for. No date
+The server counts its changes and names none. The notes of a later date are asked for if the count has grown. No date
 moves with a label, with a place in the tree or with a deletion; the totals of the server's own statistics do. Where these
 have moved, or no note explains the count, everything is listed. A change that leaves both as they are (a note moved and
 another edited between two looks) shows in the listing that follows ``LISTING_SECONDS`` after the last.
@@ -37,18 +37,18 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Hold what is known of the server at one moment.
-
-    ``count``: its changes; None: it does not tell. ``totals``: see ``_TOTALS``; empty: it does not tell. ``newest``: the
-    newest date of a note. ``listed``: when everything was listed last. ``whole``: what has changed since was found by
-    nothing but such a listing.
-    """
+    """Hold what is known of the server at one moment."""
 
     count: str | None
+    """Its changes. None: it does not tell."""
     totals: tuple[int, ...] = ()
+    """See ``_TOTALS``. Empty: it does not tell."""
     newest: float = 0.0
+    """The newest date of a note, in epoch seconds."""
     listed: float | None = None
+    """When everything was listed last, in epoch seconds."""
     whole: bool = True
+    """What has changed since was found by nothing but such a listing."""
 
     def cursor(self) -> str:
         """Return it as a cursor."""

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import PropertyPlace
 from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
 
 if TYPE_CHECKING:

@@ -51,27 +51,29 @@ Branch = dict[str, Any]
 
 
 class Move(TypedDict, total=False):
-    """Hold what a body says of a move: ids of the notes above, and what the new place has.
-
-    ``others``: places that stay. ``inherited``: the labels that the note gets there. ``position``: None is the end. ``public``: the
-    note becomes public there, and whoever asks for the move knows.
-    """
+    """Hold what a body says of a move: ids of the notes above, and what the new place has."""
 
     old: str
     new: str
     others: list[str]
+    """Places that stay."""
     inherited: list[list[str]]
+    """The labels that the note gets there: name and value of each."""
     prefix: str | None
     position: int | None
+    """None: the end."""
     public: bool
+    """The note becomes public there, and the caller knows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Hold notes and all above them, with the ids of those right above each; and which of them are shared themselves."""
+    """Hold notes and all above them."""
 
     parents: Mapping[str, Sequence[str]]
+    """The ids of those right above each."""
     shared: Collection[str]
+    """Those that are shared themselves."""
 
     def reaches_root(self, notes: Iterable[str]) -> bool:
         """Tell whether a way leads up from one of these notes to the root."""

@@ -105,27 +105,27 @@ class NoteObject:
 
 @dataclass(frozen=True, slots=True)
 class TreeNote:
-    """Hold a note as the server has just answered it, without its text.
-
-    ``tags``, ``tags_understood``: what the policy judges, as of a ``Revision``. ``passed_on``: names and values of the labels that a
-    note gets which is made below it. ``attributes`` name their owner as ``noteId``, and as ``value`` a note
-    if their ``type`` is ``relation``. ``properties``: the rest, by the service's own names; ``version``
-    changes with the text, ``etag`` as that of a ``Revision``.
-    """
+    """Hold a note as the server has just answered it, without its text."""
 
     id: str
     title: str
     kind: str
     version: str
+    """It changes with the text."""
     etag: str
+    """As that of a ``Revision``."""
     tags: tuple[str, ...]
+    """What the policy judges, as of a ``Revision``."""
     tags_understood: bool
     passed_on: tuple[tuple[str, str], ...]
+    """Names and values of the labels that a note gets which is made below it."""
     parents: tuple[str, ...]
     children: tuple[str, ...]
     values: Properties
     attributes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """Each names its owner as ``noteId``, and a note as ``value`` if its ``type`` is ``relation``."""
     properties: Mapping[str, Any] = field(repr=False)
+    """The rest, by the service's own names."""
 
 
 def is_possible_id(note_id: str) -> bool:

@@ -28,11 +28,12 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Read the places of one server. ``sees`` tells whether the policy shows a note."""
+    """Read the places of one server."""
 
     reader: NoteReader
     moves: Moves
     sees: Callable[[TreeNote], bool]
+    """Tell whether the policy shows a note."""
 
     async def place(self, note: TreeNote) -> TreePlace:
         """Return a note as a place for others."""

@@ -19,7 +19,7 @@ from typing import Any
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.contract import VersionPage
-from mcp_notarium.stores.http import Request, each
+from mcp_notarium.stores.http import Reply, Request, each
 from mcp_notarium.stores.trilium import note_codec
 from mcp_notarium.stores.trilium.note_codec import HTML, NoteObject, blob_id, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import (
@@ -43,15 +43,29 @@ class Attachment:
     role: str
     title: str
     blob_id: str
+    mime: str = ""
+    length: int | None = None
+    """Of its content, as SQLite counts: bytes, but characters of what the server keeps as text."""
 
 
 def attachment(value: Any) -> Attachment:
     """Read an attachment object. Raises ``StoreProtocolError``."""
-    names = ("attachmentId", "ownerId", "role", "title", "blobId")
+    names = ("attachmentId", "ownerId", "role", "title", "blobId", "mime")
     found = [value.get(name) if isinstance(value, dict) else None for name in names]
     if not all(isinstance(one, str) for one in found):
         raise StoreProtocolError("Trilium answered an attachment in an unknown form")
-    return Attachment(*map(str, found))
+    file_id, owner, role, title, blob, mime = map(str, found)
+    length = value.get("contentLength")
+    known = length if isinstance(length, int) and length >= 0 else None
+    return Attachment(file_id, owner, role, title, blob, mime, known)
+
+
+def attachments(reply: Reply) -> list[Attachment]:
+    """Read an answer that lists attachments. Raises ``StoreProtocolError``."""
+    rows = value_of(reply)
+    if not isinstance(rows, list):
+        raise StoreProtocolError("Trilium answered no list of attachments")
+    return [attachment(row) for row in rows]
 
 
 def named_in(html: str) -> set[str]:
@@ -174,22 +188,13 @@ class Revisions:
         text = content.decode("utf-8", "surrogateescape")
         if not (copies := named_in(text)):
             return content
-        own = await self._attachments(note_id)
+        url = self._urls.api("notes", note_id, "attachments")
+        reply = await self._session.send(Request("GET", url))
+        own = [] if reply.status == _NOT_FOUND else attachments(reply)
         copies -= {one.id for one in own}
         twins = {copy: twin_of(found, own) for copy, found in (await self._facts(copies)).items()}
         mapped = with_own(text, html.escape(note_id), twins)
         return mapped.encode("utf-8", "surrogateescape")
-
-    async def _attachments(self, note_id: str) -> list[Attachment]:
-        reply = await self._session.send(
-            Request("GET", self._urls.api("notes", note_id, "attachments"))
-        )
-        if reply.status == _NOT_FOUND:
-            return []
-        rows = value_of(reply)
-        if not isinstance(rows, list):
-            raise StoreProtocolError("Trilium answered no list of attachments")
-        return [attachment(row) for row in rows]
 
     async def _facts(self, ids: Iterable[str]) -> dict[str, Attachment]:
 

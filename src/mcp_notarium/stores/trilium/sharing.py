@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.published import Published
+from mcp_notarium.domain.note import Content, Published, Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.stores.http import each
 from mcp_notarium.stores.trilium.moves import Moves

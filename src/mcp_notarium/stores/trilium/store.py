@@ -10,8 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from mcp_notarium.domain.note import Content, PendingWrite, Revision
-from mcp_notarium.domain.published import Published
+from mcp_notarium.domain.note import Content, PendingWrite, Published, Revision
 from mcp_notarium.errors import (
     CursorLost,
     NoteNotFound,
@@ -40,9 +39,9 @@ from mcp_notarium.stores.extensions import Attachment, KeptFile, NoteIndex, Repl
 from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
+from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.attachments import AttachmentReader, id_of_link, list_attachments
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
-from mcp_notarium.stores.trilium.kept_files import LARGEST, AttachmentWriter
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
@@ -79,6 +78,7 @@ class TriliumStore:
         days=Days.MADE,
         copies=True,
         attachments=True,
+        asks_attachments=True,
         keeps_files=KIND.keeps_files,
         tree=KIND.tree,
         moves=True,
@@ -195,6 +195,10 @@ class TriliumStore:
     async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         """See ``AttachmentStore.list_attachments``."""
         return list_attachments(revision)
+
+    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+        """See ``AskingStore.ask_attachments``."""
+        return await self._attachments.ask(revision, seconds=seconds)
 
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""

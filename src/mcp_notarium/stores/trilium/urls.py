@@ -21,10 +21,12 @@ _LIKE = "Write TRILIUM_URL like http://127.0.0.1:8080 or https://notes.example.o
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """Hold the address of the server, without ``/etapi`` and without a slash at its end."""
+    """Build the addresses of one server."""
 
     base: str
+    """Without ``/etapi``, and without a slash at its end."""
     plain_http: bool = False
+    """``TRILIUM_ALLOW_HTTP`` is on."""
 
     @classmethod
     def from_settings(cls, address: str, *, plain_http: bool) -> Self:

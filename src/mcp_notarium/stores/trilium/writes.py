@@ -52,13 +52,14 @@ class _CarriedOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NoteWrites:
-    """Write notes for the store. ``sleep`` is for tests."""
+    """Write notes for the store."""
 
     session: TriliumSession
     urls: Urls
     reader: NoteReader
     moves: Moves
     sleep: Callable[[float], Awaitable[None]]
+    """For tests."""
 
     async def push(self, write: PendingWrite) -> Acknowledgement:
         """See ``Store.push``. Raises ``VersionConflict`` if the note is not the base any more."""
@@ -76,7 +77,7 @@ class NoteWrites:
             return Acknowledgement(held, PushStatus.UNCHANGED)
         if write_steps.overwrites(steps):
             await self._keep_revision(note.id)
-            # Whoever writes from here on is overwritten: compared again, as late as can be.
+            # A change from here on is overwritten: compared again, as late as can be.
             note = await self._read_base(note.id, write.base_etag)
         return await self._carry_out(note.id, body, steps, base=note)
 
@@ -174,8 +175,8 @@ class NoteWrites:
                 reply = await self._send_once(
                     replace(step, withdrawable=not begun, before_again=again)
                 )
-                if reply is not None and not reply.ok:
-                    raise refusal_of(reply)
+                if reply is not None:
+                    _require_answer(step, reply)
                 begun = begun or step.write
             if reply is not None and steps[-1].method == "PATCH":
                 note = note_codec.note_object(require_note(value_of(reply), note_id))
@@ -289,6 +290,15 @@ class NoteWrites:
                 await self.sleep(pause)
                 return True
         return False
+
+
+def _require_answer(step: Request, reply: Reply) -> None:
+    """Raise what keeps a write from going on after this answer."""
+    if not reply.ok:
+        raise refusal_of(reply)
+    if step.method in ("PUT", "DELETE") and reply.body.strip():
+        # The server answers these without a body; a page with text comes from a proxy in between.
+        raise OutcomeUnknown("what answered a write is not Trilium")
 
 
 def _changed_error(note: NoteObject) -> VersionConflict:

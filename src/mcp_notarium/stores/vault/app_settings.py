@@ -25,6 +25,7 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
 from mcp_notarium.domain.properties import FORMS
 from mcp_notarium.errors import InvalidRequest, StoreRejected
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
 from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
@@ -89,7 +90,7 @@ class AttachmentSettings:
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
-    """Return what the app's settings say for the note of this path; without an app, files lie beside their notes.
+    """Return what the app's settings say for the note of this path; without an app, files lie next to their notes.
 
     Raises ``StoreRejected`` if that is a folder that can hold no notes: what lies there is never shown.
     """
@@ -226,11 +227,8 @@ def _read_file(root: int, parts: tuple[str, ...]) -> str | None:
     """Return the text of a file of settings; None if there is none that can be read."""
     *folders, name = parts
     with suppress(OSError, NotANote, UnicodeDecodeError):
-        parent = open_folder(root, folders, exact=False)
-        try:
+        with closing_descriptor(open_folder(root, folders, exact=False)) as parent:
             file, _ = open_file(parent, name, exact=False)
-        finally:
-            os.close(parent)
         with os.fdopen(file, "rb") as opened:
             data = opened.read(LARGEST + 1)
         return None if len(data) > LARGEST else data.decode()
@@ -377,11 +375,8 @@ class PropertyTypes:
 
 def _is_there(root: int) -> bool:
     try:
-        folder = open_folder(root, [OBSIDIAN], exact=False)
-        try:
+        with closing_descriptor(open_folder(root, [OBSIDIAN], exact=False)) as folder:
             SYSTEM.look(folder, _FILE)
-        finally:
-            os.close(folder)
     except OSError:
         return False
     return True

@@ -17,6 +17,7 @@ from yaml import ScalarEvent, YAMLError
 
 from mcp_notarium.domain.file_names import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.front_block import find_block, text_start
 from mcp_notarium.markup.front_matter import LARGEST, parse_events
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
@@ -32,7 +33,7 @@ from mcp_notarium.stores.vault.folder import (
     open_parent,
     read_settled,
 )
-from mcp_notarium.stores.vault.paths import Place, is_temporary
+from mcp_notarium.stores.vault.paths import Place, folder_parts, is_temporary
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.port import FileState
 
@@ -121,10 +122,8 @@ class ShownNames:
 def _read_text(root: int, found: Found) -> str:
     with open_parent(root, found.path, trash=found.trash, exact=False) as (parent, name):
         file, _ = open_file(parent, name, exact=False)
-        try:
+        with closing_descriptor(file):
             data = read_settled(file, largest=_LARGEST_NOTE).data
-        finally:
-            os.close(file)
     coding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
     try:
         return data.decode(coding)
@@ -177,7 +176,7 @@ def read_file(root: int, path: str, *, largest: int) -> tuple[Attachment, bytes 
     if path not in list_files(root, folder):
         raise missing_error(path)
     with missing_as(path):
-        parent = open_folder(root, folder.split("/") if folder else [])
+        parent = open_folder(root, folder_parts(folder))
         try:
             file, found = open_file(parent, name)
         except NotANote as error:
@@ -207,11 +206,8 @@ def may_be_shown(path: str) -> bool:
 def _look_at(root: int, path: str) -> Attachment | None:
     folder, _, name = path.rpartition("/")
     with suppress(OSError, NoteNotFound):
-        parent = open_folder(root, folder.split("/") if folder else [])
-        try:
+        with closing_descriptor(open_folder(root, folder_parts(folder))) as parent:
             found = SYSTEM.look(parent, name)
-        finally:
-            os.close(parent)
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not SYSTEM.is_elsewhere(found):
             return _facts(path, found)
     return None

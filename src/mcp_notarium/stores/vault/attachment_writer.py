@@ -11,13 +11,14 @@ import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from urllib.parse import quote
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import kind_of_name, numbered
 from mcp_notarium.errors import NoteNotFound, NoteReadOnly, OutcomeUnknown, StoreRejected
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.extensions import KeptFile, Restored
@@ -31,7 +32,7 @@ from mcp_notarium.stores.vault.folder import (
     open_file,
     open_folder,
 )
-from mcp_notarium.stores.vault.paths import TRASH, is_note_name, split_path
+from mcp_notarium.stores.vault.paths import TRASH, folder_parts, is_note_name, split_path
 from mcp_notarium.system import SYSTEM
 
 LARGEST = 64 * 1024 * 1024
@@ -51,24 +52,22 @@ def keep(
     settings: AttachmentSettings,
     files: Callable[[], Iterable[str]],
 ) -> KeptFile:
-    """Put a file where the settings say, under the first free name. ``files``: the paths of all files beside the notes."""
+    """Put a file where the settings say, under the first free name. ``files``: the paths of all files next to the notes."""
     if is_note_name(name) or not may_be_shown(name) or not SYSTEM.takes_name(name):
         raise StoreRejected(
             "a file of this name would be a note, or nothing that is shown",
             resolution_hint="Give the file another name; make a note of a text by `text`.",
         )
     try:
-        parent = file_writer.make_folders(root, _parts(settings.folder))
+        parent = file_writer.make_folders(root, folder_parts(settings.folder))
     except (OtherSpelling, FileExistsError, NotADirectoryError):
         raise StoreRejected(
             "the folder for attachments has the name of a file, or is spelled in another way",
             resolution_hint="Ask the user to choose another folder for attachments in the settings of their app.",
         ) from None
-    try:
+    with closing_descriptor(parent):
         free, made = _create(parent, name, data)
         file_writer.flush(parent)
-    finally:
-        os.close(parent)
     path = f"{settings.folder}/{free}".lstrip("/")
     return KeptFile(path, _link(path, note, settings, files), made)
 
@@ -116,33 +115,26 @@ def discard(root: int, path: str, digest: str) -> bool:
         if _is_gone(root, folder, name):
             raise NoteNotFound("no such file in the vault", details={"id": path})
         return False
-    parent = open_folder(root, _parts(folder))
-    try:
+    with closing_descriptor(open_folder(root, folder_parts(folder))) as parent:
         if digest_of(parent, name) != digest:
             return False
-        target = file_writer.make_folders(root, (TRASH, *_parts(folder)))
-        try:
+        with closing_descriptor(
+            file_writer.make_folders(root, (TRASH, *folder_parts(folder)))
+        ) as target:
             gone = _move_free(parent, name, target)
             # defence: discarded-was-kept =False
             if gone and digest_of(target, gone) != digest:
                 file_writer.move(target, gone, parent, name)
                 gone = ""
             _flush_names(target, parent)
-        finally:
-            os.close(target)
-    finally:
-        os.close(parent)
     return bool(gone)
 
 
 def _is_gone(root: int, folder: str, name: str) -> bool:
     """Tell whether there is nothing of this name; False where that cannot be told."""
     try:
-        here = open_folder(root, _parts(folder))
-        try:
+        with closing_descriptor(open_folder(root, folder_parts(folder))) as here:
             SYSTEM.look(here, name)
-        finally:
-            os.close(here)
     except OSError as error:
         return isinstance(error, FileNotFoundError)
     return False
@@ -170,19 +162,13 @@ def _move_free(parent: int, name: str, target: int) -> str:
 def restore(root: int, path: str, digest: str) -> Restored:
     """Move a file with these bytes from the trash to its place, if that is free."""
     folder, _, name = path.rpartition("/")
-    parent = file_writer.make_folders(root, _parts(folder))
-    try:
+    with closing_descriptor(file_writer.make_folders(root, folder_parts(folder))) as parent:
         if path in list_files(root, folder):
             return Restored.THERE if digest_of(parent, name) == digest else Restored.LOST
-        with suppress(OSError):
-            trash = open_folder(root, (TRASH, *_parts(folder)))
-            try:
-                if _take_back(trash, parent, name, digest):
-                    return Restored.BACK
-            finally:
-                os.close(trash)
-    finally:
-        os.close(parent)
+        in_trash = (TRASH, *folder_parts(folder))
+        with suppress(OSError), closing_descriptor(open_folder(root, in_trash)) as trash:
+            if _take_back(trash, parent, name, digest):
+                return Restored.BACK
     return Restored.LOST
 
 
@@ -218,10 +204,6 @@ def _encoded(target: str) -> str:
     return "".join(one if ord(one) > _MOST_ASCII else quote(one, _PLAIN) for one in target)
 
 
-def _parts(folder: str) -> Sequence[str]:
-    return folder.split("/") if folder else []
-
-
 def move_other_file(root: int, old: str, new: str) -> bool:
     """Give a regular file that is no note another path. True if it has that afterwards; False: it stays as it is.
 
@@ -235,13 +217,10 @@ def move_other_file(root: int, old: str, new: str) -> bool:
         return new in list_files(root, "/".join(parts))
     target = file_writer.make_folders(root, parts)
     try:
-        parent = open_folder(root, folder.split("/") if folder else [])
-        try:
+        with closing_descriptor(open_folder(root, folder_parts(folder))) as parent:
             file_writer.rename_file(parent, name, target, new_name)
             file_writer.flush(target)
             file_writer.flush(parent)
-        finally:
-            os.close(parent)
     except (FileExistsError, FileNotFoundError):
         return False
     finally:
@@ -254,24 +233,17 @@ def remove_empty_folders(root: int, folder: str) -> list[str]:
     parts, left = folder.split("/"), list[str]()
     if not folder or split_path("/".join((*parts, "any.md"))) is None:
         return left
-    with suppress(OSError):
-        parent = open_folder(root, parts[:-1])
-        try:
-            _remove(parent, parts[-1], folder, left)
-        finally:
-            os.close(parent)
+    with suppress(OSError), closing_descriptor(open_folder(root, parts[:-1])) as parent:
+        _remove(parent, parts[-1], folder, left)
     return left
 
 
 def _remove(parent: int, name: str, path: str, left: list[str]) -> None:
-    here = open_folder(parent, [name])
-    try:
+    with closing_descriptor(open_folder(parent, [name])) as here:
         with SYSTEM.scan(here) as entries:
             found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
         left += [f"{path}/{one}" for one, is_folder in found if not is_folder]
         for one in (one for one, is_folder in found if is_folder):
             with suppress(OSError):
                 _remove(here, one, f"{path}/{one}", left)
-    finally:
-        os.close(here)
     SYSTEM.remove_folder(parent, name)

@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_links
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
-from mcp_notarium.stores.vault.paths import is_in_trash
+from mcp_notarium.stores.vault.paths import folder_parts, is_in_trash
 from mcp_notarium.system import SYSTEM
 
 _TRIES = 3
@@ -44,13 +45,10 @@ def find_cards(root: int, folders: Iterable[str], path: str) -> dict[str, int | 
         if is_in_trash(folder):
             continue
         with suppress(OSError):
-            here = open_folder(root, folder.split("/") if folder else [], exact=False)
-            try:
+            with closing_descriptor(open_folder(root, folder_parts(folder), exact=False)) as here:
                 with SYSTEM.scan(here) as entries:
                     names = [one.name for one in entries if one.name.endswith(CANVAS)]
                 counts = {name: _count(here, name, path) for name in names}
-            finally:
-                os.close(here)
             found |= {
                 f"{folder}/{name}".removeprefix("/"): count
                 for name, count in counts.items()
@@ -66,13 +64,12 @@ def read_links(root: int, files: Iterable[str]) -> dict[str, tuple[list[str], li
         folder, name = os.path.split(path)
         if not name.endswith(CANVAS):
             continue
-        with suppress(OSError, NotANote, NotACanvas):
-            parent = open_folder(root, folder.split("/") if folder else [], exact=False)
-            try:
-                text = read_file(parent, name, exact=False).text
-                found[path] = _values(text, "file"), links_of(text)
-            finally:
-                os.close(parent)
+        with (
+            suppress(OSError, NotANote, NotACanvas),
+            closing_descriptor(open_folder(root, folder_parts(folder), exact=False)) as parent,
+        ):
+            text = read_file(parent, name, exact=False).text
+            found[path] = _values(text, "file"), links_of(text)
     return found
 
 
@@ -90,11 +87,8 @@ def move_cards_in(
     """
     folder, name = os.path.split(canvas)
     try:
-        parent = open_folder(root, folder.split("/") if folder else [])
-        try:
+        with closing_descriptor(open_folder(root, folder_parts(folder))) as parent:
             return any(_move_cards_at(parent, name, old, new, links) for _ in range(_TRIES)) or None
-        finally:
-            os.close(parent)
     except (FileNotFoundError, NotANote, NotACanvas):
         return False
     except (OSError, OutcomeUnknown):  # the disk refuses

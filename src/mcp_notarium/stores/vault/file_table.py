@@ -18,12 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.file_writer import recover
 from mcp_notarium.stores.vault.folder import find_placeholder, open_folder
 from mcp_notarium.stores.vault.paths import (
     TRASH,
     Name,
     Place,
+    folder_parts,
     is_ignored_folder,
     is_note_name,
     is_whole_path,
@@ -35,7 +37,7 @@ from mcp_notarium.system.port import FileState
 State = tuple[int, int, int, int]
 """Inode, size, and times of the last change of content and of anything, in nanoseconds.
 
-Not the device: some systems number it anew at each start.
+Not the device: some systems give it another number at each start.
 """
 _SECOND = 10**9
 _RECENT, _COARSE = 0.1, 2.0
@@ -96,7 +98,7 @@ class FileTable:
         return f"{self._sum + self._folders_weight:x}{once and '-'}{once}"
 
     def mark_told(self) -> None:
-        """Record that whoever asks knows of all changes so far."""
+        """Record that all changes so far have been told."""
         self.changed, self.other_folders = {}, False
 
     def scan(self, root: int) -> None:
@@ -125,13 +127,11 @@ class FileTable:
             evicted = False
             with suppress(FileNotFoundError):
                 try:
-                    folder = open_folder(root, above.split("/") if above else [], exact=False)
+                    folder = open_folder(root, folder_parts(above), exact=False)
                 except OSError:
                     return False
-                try:
+                with closing_descriptor(folder):
                     found, evicted = _stat(folder, name)
-                finally:
-                    os.close(folder)
             held = self.files.get((above, name))
             if held is None and found is None:  # it came and went, and may be in the index
                 self.changed.setdefault((above, name), None)
@@ -225,10 +225,10 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, FileState, bool
     while waiting:
         above = waiting.pop()
         try:
-            here = open_folder(root, above.split("/") if above else [], exact=False)
+            here = open_folder(root, folder_parts(above), exact=False)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
-        try:
+        with closing_descriptor(here):
             folders.append(above)
             with SYSTEM.scan(here) as entries:
                 for entry in entries:
@@ -246,8 +246,6 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, FileState, bool
                                 yield (above, name), found, evicted
                         elif entry.name.startswith(_TEMPORARY):
                             recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)
-        finally:
-            os.close(here)
 
 
 def _is_looked_into(above: str, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Create, replace, move and remove files of a vault, which other programs write at any moment.
 
-A file is replaced by exchanging it with a temporary one: what was displaced is in hand, whoever wrote it. A
+A file is replaced by exchanging it with a temporary one: what was displaced is in hand, and anybody may have written it. A
 process that ends in the middle leaves the temporary file behind. Its name tells what we have written and read:
 another content is somebody's edit that we have displaced, and becomes a note or a canvas again.
 """
@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
@@ -57,7 +58,7 @@ _SHORT = 16
 _STUCK = 10.0
 """Seconds after which nobody is in the middle of an exchange any more."""
 _CREATED = "user.mcp-notarium.created"
-"""The extended attribute with the date of making (epoch seconds) of a file that a save has written anew."""
+"""The extended attribute with the date of making (epoch seconds) of a file that a save has rewritten."""
 _MOST_NAMES = 10_000
 
 
@@ -70,7 +71,7 @@ class NoteFile:
     found: FileState
     identity: str | None
     noted: float | None = None
-    """When its note was made, if a save has written the file anew since."""
+    """When its note was made, if a save has rewritten the file since."""
 
     @property
     def created(self) -> float:
@@ -110,7 +111,7 @@ def read_created(file: int) -> float | None:
 
 
 def keep_created(file: int, created: float) -> None:
-    """Note when the note of an open file was made: the file itself is newer. Not where the drive takes no attributes."""
+    """Keep the date of making of an open file's note: the file itself is newer. A drive without attributes keeps none."""
     with suppress(OSError):
         SYSTEM.write_attribute(file, _CREATED, f"{created:.6f}".encode())
 
@@ -220,7 +221,7 @@ def _give_name(parent: int, temporary: str, name: str, before: Callable[[], None
 class Replaced:
     """Hold a file that was ``written`` in the place of the ``displaced`` one, and whether that is ``certain``.
 
-    The displaced file lies beside it as ``temporary``; ``left``: it is to go.
+    The displaced file lies next to it as ``temporary``; ``left``: it is to go.
     """
 
     written: NoteFile
@@ -232,7 +233,7 @@ class Replaced:
     left: bool
 
     def put_back(self) -> None:
-        """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays beside it.
+        """Let the displaced file have its name again, and ours go; if somebody has changed ours, that stays next to it.
 
         Raises ``OSError``, ``NotANote`` or ``OutcomeUnknown``; both files are there then.
         """
@@ -255,7 +256,7 @@ def replace_file(
 def replacing(
     parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
 ) -> Iterator[Replaced]:
-    """Replace a file, and flush its folder. What was displaced lies beside it until the block ends, and for good if that fails.
+    """Replace a file, and flush its folder. What was displaced lies next to it until the block ends, and for good if that fails.
 
     ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
     that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
@@ -272,7 +273,7 @@ def replacing(
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             SYSTEM.replace(parent, temporary, name)
-        # Before the displaced file goes: whoever gets no answer does not get its text either.
+        # Before the displaced file goes: a caller without an answer does not get its text either.
         flush(parent)
     except BaseException as error:
         if not certain or isinstance(error, NotANote):
@@ -360,18 +361,13 @@ def make_folders(root: int, parts: Sequence[str]) -> int:
     """Open a folder below another; what is missing is made, as open to others as the one above. Raises ``OSError``."""
     here = os.dup(root)
     for part in parts:
-        try:
+        with closing_descriptor(here):
             with suppress(FileExistsError):
                 SYSTEM.make_folder(here, part)
-                made = open_folder(here, [part])
-                try:
+                with closing_descriptor(open_folder(here, [part])) as made:
                     SYSTEM.permit_as(here, made, is_folder=True)
                     SYSTEM.flush_names(here)
-                finally:
-                    os.close(made)
             below = open_folder(here, [part])
-        finally:
-            os.close(here)
         here = below
     return here
 
@@ -453,10 +449,8 @@ def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:
 def _is_being_written(parent: int, name: str) -> bool:
     with suppress(OSError, NotANote):
         file, _ = open_file(parent, name, exact=False)
-        try:
+        with closing_descriptor(file):
             return is_being_written(file)
-        finally:
-            os.close(file)
     return False
 
 
@@ -515,10 +509,8 @@ def _flush(file: BinaryIO) -> None:
 
 def _copy_rights(parent: int, name: str, to: int) -> None:
     source, found = open_file(parent, name, exact=False)
-    try:
+    with closing_descriptor(source):
         SYSTEM.copy_rights(source, found, to)
-    finally:
-        os.close(source)
 
 
 def _remove(folder: int, name: str) -> None:

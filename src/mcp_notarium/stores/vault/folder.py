@@ -25,7 +25,14 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.files.os_errors import describe, display_path
-from mcp_notarium.stores.vault.paths import TRASH, is_note_name, placeholder_of, split_path
+from mcp_notarium.files.private_files import closing_descriptor
+from mcp_notarium.stores.vault.paths import (
+    TRASH,
+    folder_parts,
+    is_note_name,
+    placeholder_of,
+    split_path,
+)
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.port import FileState
 
@@ -188,11 +195,8 @@ def open_parent(
     *folders, name = (TRASH, *parts) if trash else parts
     with missing_as(path):
         parent = open_folder(root, folders, exact=exact)
-    try:
-        with missing_as(path):
-            yield parent, name
-    finally:
-        os.close(parent)
+    with closing_descriptor(parent), missing_as(path):
+        yield parent, name
 
 
 def open_folder(root: int, parts: Sequence[str], *, exact: bool = True) -> int:
@@ -202,28 +206,22 @@ def open_folder(root: int, parts: Sequence[str], *, exact: bool = True) -> int:
     """
     here = os.dup(root)
     for part in parts:
-        try:
+        with closing_descriptor(here):
             if exact:
                 _require_exact(here, part)
             below = SYSTEM.open_folder(here, part)
-        finally:
-            os.close(here)
         here = below
     return here
 
 
 def list_files(root: int, folder: str) -> list[str]:
     """Return the paths of the regular files of a folder that are no notes; none of one that can hold no notes."""
-    parts = folder.split("/") if folder else []
+    parts = folder_parts(folder)
     if split_path("/".join((*parts, "any.md"))) is None:
         return []
     with suppress(OSError):
-        here = open_folder(root, parts)
-        try:
-            with SYSTEM.scan(here) as entries:
-                names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
-        finally:
-            os.close(here)
+        with closing_descriptor(open_folder(root, parts)) as here, SYSTEM.scan(here) as entries:
+            names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
         return ["/".join((*parts, name)) for name in names if not is_note_name(name)]
     return []
 
@@ -281,7 +279,7 @@ def digest_of(data: bytes) -> str:
 def read_settled(file: int, *, largest: int, own: Mark | None = None) -> FileBytes:
     """Read until the file has been left alone for a moment: programs empty a file before they write it.
 
-    ``own``: the file and its bytes as they were whole. Whoever finds just these has no half of another write.
+    ``own``: the file and its bytes as they were whole. A reader that finds just these has no half of another write.
     """
     deadline = time.monotonic() + LONGEST_WAIT
     while True:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Variable
-from mcp_notarium.domain.properties import PropertyPlace
+from mcp_notarium.domain.note import PropertyPlace
 from mcp_notarium.stores.kind import AccountIdentity, Ids, Place, StoreKind, StoreSettings, Truth
 from mcp_notarium.system import SYSTEM
 

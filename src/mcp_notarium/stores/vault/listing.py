@@ -115,7 +115,7 @@ class KnownFiles:
         return base64.b64encode(zlib.compress(json.dumps(rows).encode(), 1)).decode()
 
     def load(self, text: str) -> None:
-        """Know what another process knew. A text of another form is ignored: the files are read again."""
+        """Load what another process knew. A text of another form is ignored: the files are read again."""
         try:
             rows = json.loads(zlib.decompress(base64.b64decode(text)))
             found = {
@@ -134,7 +134,7 @@ class Listing:
     def __init__(self) -> None:
         self.files = KnownFiles()
         self._inherited: dict[Place, tuple[str | None, str]] = {}
-        """Where a file has been written anew -> its own identity, and that of the note it goes on with."""
+        """Where a file has been rewritten -> its own identity, and that of the note it goes on with."""
         self._written: Mark | None = None
 
     def list_all(self, root: int, table: FileTable) -> FullListing:

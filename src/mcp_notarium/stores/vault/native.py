@@ -9,7 +9,6 @@ of it follows, and used as long as the open file has the same device, inode, siz
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from functools import partial
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.folder import (
@@ -117,10 +117,8 @@ class NotePages:
     def _page(self, path: str, *, start: int, most: int, tags: bool) -> Page:
         with self._folder.opened() as root:
             file, found = open_note(root, path)
-            try:
+            with closing_descriptor(file):
                 snapshot = self._find(path, _state_of(found)) or self._read(file, tags=tags)
-            finally:
-                os.close(file)
         text = snapshot.cut(start, most)
         end = start + len(text)
         more = bool(text) and end < len(snapshot.text)

@@ -129,7 +129,7 @@ def revision_of(place: Place, file: NoteFile) -> Revision:
 
 @lru_cache(maxsize=2)
 def find_links(text: str) -> Links:
-    """Return what a note links to, and by which names beside its own others may link to it; kept as tags are."""
+    """Return what a note links to, and by which names other than its own others may link to it; kept as tags are."""
     aliases = read_aliases(text) if text.startswith(STARTS) else ()
     return Links(find_targets(text), (*aliases, *_page_names(text)))
 
@@ -206,7 +206,7 @@ def _tags_of_line(line: str) -> Iterator[str]:
 
 
 def _page_tags(value: str) -> Iterator[str]:
-    """Yield the tags of a page in Logseq; those that stand as ``#tag`` beside others are found in the text."""
+    """Yield the tags of a page in Logseq; those that stand as ``#tag`` next to others are found in the text."""
     for part in value.split(","):
         name = part.strip().strip("[]#").strip()
         if name and not re.search(r"\s#|\]\s", name):
@@ -281,7 +281,7 @@ def _without_moved_mark(old: str, text: str) -> str:
 
 
 def _keep_front_matter(old: str, text: str) -> str:
-    """Give a text without front matter that of the note: an agent that writes the text anew means the text.
+    """Give a text without front matter that of the note: an agent that rewrites the text means the text.
 
     Lines that were put above the block go below it. An empty block removes it.
     """

@@ -20,6 +20,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
 from mcp_notarium.stores.vault import file_writer, note_codec
 from mcp_notarium.stores.vault.file_writer import NoteFile
@@ -270,8 +271,9 @@ class NoteWriter:
         if not changed:
             check_not_withdrawn()
         try:
-            target = file_writer.make_folders(root, folders if trash else (TRASH, *folders))
-            try:
+            with closing_descriptor(
+                file_writer.make_folders(root, folders if trash else (TRASH, *folders))
+            ) as target:
                 with open_parent(root, path, trash=trash) as (parent, _):
                     if find_placeholder(target, name) is not None:
                         raise StoreRejected(
@@ -282,8 +284,6 @@ class NoteWriter:
                     changed = True
                     file_writer.flush(parent)
                 file_writer.flush(target)
-            finally:
-                os.close(target)
             moved = (path, not trash)
             stored = note_codec.revision_of(moved, self._listing.read(root, moved))
         except (OSError, NoteNotFound, NotANote) as error:

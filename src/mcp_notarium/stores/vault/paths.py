@@ -45,6 +45,11 @@ def split_path(path: str) -> tuple[str, ...] | None:
     return None if any(map(is_ignored_folder, ("", *parts), parts[:-1])) else parts
 
 
+def folder_parts(folder: str) -> list[str]:
+    """Return the names of the folders on the way to one; none for the top."""
+    return folder.split("/") if folder else []
+
+
 def is_whole_path(path: str) -> bool:
     """Tell whether a path can be an id, if it is made of the name of a note and of folders that are not ignored."""
     return (

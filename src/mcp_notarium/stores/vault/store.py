@@ -137,7 +137,7 @@ class VaultStore:
         """Return what the native tools read."""
         return NativeVault(self._note_pages, index)
 
-    # Files beside the notes
+    # Files next to the notes
 
     @in_thread
     def find_files(self, paths: Iterable[str]) -> set[str]:

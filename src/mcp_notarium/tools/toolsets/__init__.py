@@ -1,4 +1,4 @@
-"""Find a toolset by its name: ours, or one that is native to a kind of store, alone or beside ours.
+"""Find a toolset by its name: ours, or one that is native to a kind of store, alone or with ours.
 
 One line in ``_NATIVE`` adds a native one. Its names are those of the prepared replies
 (``protocol/static_replies.json``), made again by ``python -m notarium_devtools.static_replies``.
@@ -18,7 +18,7 @@ _NATIVE = {
     "vault": ("vault", [], WITH_PATHS),
     "memento": ("memento", [], TITLED),
 }
-"""Name: module here, imported only if it is asked for; what its ``toolset`` takes; which of ours may stand beside it."""
+"""Name: module here, imported only if it is asked for; what its ``toolset`` takes; which of ours may go with it."""
 _BOTH = "_both"
 
 
@@ -28,7 +28,7 @@ def toolset_names() -> tuple[str, ...]:
 
 
 def beside_names() -> dict[str, str]:
-    """Return the name of each native toolset, and of ours that may stand beside it."""
+    """Return the name of each native toolset, and of ours that may go with it."""
     ours = {id(toolset): name for name, toolset in _OURS.items()}
     return {name: ours[id(toolset)] for name, (_, _, toolset) in _NATIVE.items()}
 

@@ -41,22 +41,22 @@ _BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def added(title: str, note_id: str) -> str:
-    """Word the success of ``AddNote``."""
+    """Write the success of ``AddNote``."""
     return f"Added note '{title}' with ID {note_id} ✅"
 
 
 def updated(title: str, note_id: str) -> str:
-    """Word the success of ``UpdateNote``."""
+    """Write the success of ``UpdateNote``."""
     return f"Updated note '{title}' (ID: {note_id}) ✅"
 
 
 def deleted(title: str, note_id: str) -> str:
-    """Word the success of ``DeleteNote``."""
+    """Write the success of ``DeleteNote``."""
     return f"Deleted note '{title}' (ID: {note_id}) ✅"
 
 
 def not_found(note_id: str) -> str:
-    """Word the error for an id that no note has; a long one is quoted as a name, unlike in the contract."""
+    """Write the error for an id that no note has; a long one is quoted as a name, unlike in the contract."""
     shown = f"'{note_id}'" if len(note_id) <= _LONGEST_ID else quote_whole(note_id)
     return f"Note with ID {shown} not found ❌"
 
@@ -67,7 +67,7 @@ def heading(title: str | None, text: str) -> str:
 
 
 def note(note_id: str, *, title: str, content: str, times: tuple[float, float]) -> str:
-    """Word a note with all of its fields; ``times``: created and last changed, in epoch seconds."""
+    """Write a note with all of its fields; ``times``: created and last changed, in epoch seconds."""
     created, changed = _times(*times)
     return (
         f"📝 Note {note_id}\n\nTitle: {title}\nContent: {content}\n\n"
@@ -76,31 +76,31 @@ def note(note_id: str, *, title: str, content: str, times: tuple[float, float]) 
 
 
 def list_row(number: int, one: ScannedNote, *, title: str | None = None) -> str:
-    """Word a row of ``ListNotes``; ``title`` stands instead of the note's own."""
+    """Write a row of ``ListNotes``; ``title`` stands instead of the note's own."""
     created, changed = _times(one.created_at, one.modified_at)
     return f"{_first_line(number, one, title)}\n   Created: {created} | Updated: {changed}"
 
 
 def listing(total: int) -> str:
-    """Word the beginning of ``ListNotes``, which is all of it without a note."""
+    """Write the beginning of ``ListNotes``, which is all of it without a note."""
     return f"📝 All Notes ({total} total)" if total else NO_NOTES
 
 
 def hits(query: str, total: int) -> str:
-    """Word the beginning of ``SearchNotes``, which is all of it without a hit."""
+    """Write the beginning of ``SearchNotes``, which is all of it without a hit."""
     if not total:
         return f"No notes found matching '{query}' 🔍"
     return f"Found {total} note(s) matching '{query}' 🔍"
 
 
 def join(head: str, rows: Sequence[str], *, more: int) -> str:
-    """Word a whole listing; so many ``more`` notes are not in it."""
+    """Write a whole listing; so many ``more`` notes are not in it."""
     end = [f"({more} more are not shown; search for them.)"] if more > 0 else []
     return "\n\n".join([head, *rows, *end])
 
 
 def search_row(number: int, one: ScannedNote, matcher: Matcher) -> str:
-    """Word a row of ``SearchNotes``: where the query stands, in bold between the words around it."""
+    """Write a row of ``SearchNotes``: where the query stands, in bold between the words around it."""
     lines = [_first_line(number, one, None)]
     for name, text in (("Title", one.title or ""), ("Content", one.text)):
         if context := matcher.context(text):

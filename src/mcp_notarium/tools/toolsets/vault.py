@@ -2,7 +2,7 @@
 
 A published contract, extended: each answer has a token of the version that it was cut from, and a page that is
 asked for with the token of another version is refused. The text is a part of its own, as it was before there
-were tokens; the facts beside it are the structured content.
+were tokens; the other facts are the structured content.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class ReadNoteRequest(Wire):
 
 
 class ReadNoteAnswer(FromNotes):
-    """Name the fields of the structured content. ``content`` is the older name of ``text``."""
+    """Name the fields of the structured content."""
 
     path: str
     start_index: int
     max_chars: int
     text: str
     content: str
+    """The older name of ``text``."""
     truncated: bool
     next_start_index: int | None
     change_token: str
@@ -147,6 +148,5 @@ _READ_NOTE = Tool(
     answer=ReadNoteAnswer,
     handle=read,
     read_only=True,
-    idempotent=True,
     stands_for="get",
 )

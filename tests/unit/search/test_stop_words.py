@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_notarium.search.function_words import function_words
+from mcp_notarium.search.stop_words import stop_words
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from mcp_notarium.search.function_words import function_words
 )
 def test_function_words_of_common_languages_are_known(query, telling):
     words = query.split()
-    idle = function_words(words)
+    idle = stop_words(words)
     assert [word for word in words if word not in idle] == telling.split()
 
 
@@ -38,14 +38,14 @@ def test_function_words_of_common_languages_are_known(query, telling):
     ],
 )
 def test_words_that_mean_something_in_another_language_are_kept(query):
-    assert query.split()[-1] not in function_words(query.split())
-    assert not {"war", "die", "MIT", "son", "sim", "door"} & function_words(query.split())
+    assert query.split()[-1] not in stop_words(query.split())
+    assert not {"war", "die", "MIT", "son", "sim", "door"} & stop_words(query.split())
 
 
 def test_a_function_word_may_be_written_in_any_case_and_with_signs():
-    assert function_words(["The", "ÜBER", "(of)", "cat"]) == {"The", "ÜBER", "(of)"}
+    assert stop_words(["The", "ÜBER", "(of)", "cat"]) == {"The", "ÜBER", "(of)"}
 
 
 def test_a_word_of_two_languages_does_not_tell_which_one_is_spoken():
-    assert function_words(["is", "us"]) == {"is"}
-    assert function_words(["is", "the", "us"]) == {"is", "the", "us"}
+    assert stop_words(["is", "us"]) == {"is"}
+    assert stop_words(["is", "the", "us"]) == {"is", "the", "us"}

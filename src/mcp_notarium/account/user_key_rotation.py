@@ -192,7 +192,7 @@ def require_new(new: Secret, *, account: str, allow_weak: bool) -> None:
 def enable_keychain(
     settings: Config, system: Keychain, *, options: ChangeOptions = DEFAULTS
 ) -> ChangeResult:
-    """Add a keychain slot beside the key that opens the cache now; it is labelled with the keychain's name.
+    """Add a keychain slot to the key that opens the cache now; it is labelled with the keychain's name.
 
     The key of the settings (or ``options.old``) must open it. A random key in the keychain that opens
     nothing is reused: an interrupted run has left it. Raises ``SlotsRefused`` if the

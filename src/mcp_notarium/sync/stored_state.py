@@ -74,7 +74,7 @@ class HeadReader:
         self._in_parts = traits.retry is Retry.ASK and not traits.ids.named
 
     async def look_first(self, view: View, asked: Asked) -> View:
-        """Look before a first attempt; of a change that can be sent the entry says what to send.
+        """Read the note before a first attempt; of a change that can be sent the entry says what to send.
 
         Raises what the store raises, and ``InvalidRequest`` if a note to be removed is not in the trash where it has to be.
         """
@@ -144,7 +144,7 @@ class HeadReader:
         return await self._draft(view, head, wanted)
 
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
-        """Make what is to be sent over ``head``, and look what that meets beside the content."""
+        """Make what is to be sent over ``head``, and look what that meets besides the content."""
         write, body = view.write, self._journal.compose(head, wanted)
         await self._require_result(write.note_id, body, new=False)
         try:
@@ -181,7 +181,7 @@ class HeadReader:
         return replace(view.holding(Held.BASE), write=write)
 
     async def look_again(self, write: PendingWrite, *, listed: bool) -> View:
-        """Look before a repeated attempt; see ``WriteAttempt.repeated``."""
+        """Read the note before a repeated attempt; see ``WriteAttempt.repeated``."""
         write, head, other = await self._find(write)
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
@@ -330,7 +330,7 @@ class HeadReader:
         return replace(view, write=write, changed=True)
 
     async def look_after_refusal(self, view: View, error: NotariumError) -> View:
-        """Look what is there instead of the revision that was to be removed. ``error``: what the store has said."""
+        """Read what is there instead of the revision that was to be removed. ``error``: what the store has said."""
         write = view.write
         if view.case.attempt is Attempt.REPEATED:
             head = await get_newest(self._store, write.note_id)

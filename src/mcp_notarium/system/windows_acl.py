@@ -36,7 +36,7 @@ _CHANGE = (
     | _DELETE
 )
 _ADD = 0x2 | 0x4  # FILE_WRITE_DATA or FILE_ADD_FILE, FILE_APPEND_DATA or FILE_ADD_SUBDIRECTORY
-_REPLACE = _CHANGE | 0x40  # FILE_DELETE_CHILD; whoever only adds an entry changes none of ours
+_REPLACE = _CHANGE | 0x40  # FILE_DELETE_CHILD; who only adds an entry changes none of ours
 
 EVERYBODY = ("S-1-1-0", "S-1-5-11", "S-1-5-32-545")
 """Everyone, Authenticated Users, Users."""

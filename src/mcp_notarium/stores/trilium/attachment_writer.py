@@ -1,7 +1,7 @@
 """Put files into the attachments of a Trilium note, and remove them.
 
 ETAPI makes an attachment under an id of the server's, and takes its bytes in another request. So the first request promises them: the
-attachment's content is a line with their digest. Whoever finds that after a cut or a lost answer goes on there, and makes no second one.
+attachment's content is a line with their digest. A later call that finds it after a cut or a lost answer goes on there, and makes no second one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mcp_notarium.errors import NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.stores.extensions import KeptFile
 from mcp_notarium.stores.http import MIB, Reply, Request
 from mcp_notarium.stores.json_answers import to_json
-from mcp_notarium.stores.trilium.attachments import AttachmentReader
+from mcp_notarium.stores.trilium.attachments import AttachmentReader, is_kept_as_text
 from mcp_notarium.stores.trilium.note_codec import HTML, blob_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, fresh
-from mcp_notarium.stores.trilium.revisions import Attachment, attachment
+from mcp_notarium.stores.trilium.revisions import Attachment, attachment, attachments
 from mcp_notarium.stores.trilium.session import (
     TriliumSession,
     protected_error,
@@ -34,8 +34,6 @@ LARGEST = 20 * MIB
 _MOST_NAMES = 1000
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 """What Trilium's own upload makes an image; anything else is a file."""
-_TEXTS = frozenset({"application/javascript", "application/x-javascript", "application/json", "application/x-sql", "image/svg+xml"})  # fmt: skip
-"""Kinds beside ``text/`` of which the server keeps characters: bytes that are no UTF-8 would be replaced."""
 _TOO_LARGE = 413
 
 
@@ -98,10 +96,7 @@ class AttachmentWriter:
 
     async def _list(self, note_id: str) -> Sequence[Attachment]:
         url = fresh(self._urls.api("notes", note_id, "attachments"))
-        rows = value_of(await self._session.send(Request("GET", url)))
-        if not isinstance(rows, list):
-            raise StoreProtocolError("Trilium answered no list of attachments")
-        return [attachment(row) for row in rows]
+        return attachments(await self._session.send(Request("GET", url)))
 
     async def _make(self, note_id: str, title: str, file: _File) -> Attachment:
         """Make the attachment with its promise. Of a lost answer it is asked before the request is sent again."""
@@ -177,7 +172,7 @@ def _find_name(name: str, file: _File, held: Sequence[Attachment]) -> str:
 
 
 def _mime(kind: str, data: bytes) -> str:
-    if kind.startswith("text/") or kind in _TEXTS:
+    if is_kept_as_text(kind):
         try:
             data.decode()
         except UnicodeDecodeError:

@@ -153,8 +153,8 @@ def _folded(words: str) -> frozenset[str]:
     return frozenset(pieces(fold(words)))
 
 
-def function_words(words: Sequence[str]) -> frozenset[str]:
-    """Return those of the words of a query, as typed, that are function words beside the others."""
+def stop_words(words: Sequence[str]) -> frozenset[str]:
+    """Return those of the words of a query, as typed, that are stop words next to the others."""
     folded = {word: pieces(fold(word)) for word in words}
     typed = {piece for found in folded.values() for piece in found}
     known = typed & _all_plain()

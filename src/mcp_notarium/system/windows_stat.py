@@ -51,7 +51,7 @@ _ID_AT, _NAME_AT = 96, 104
 
 
 class WindowsState(NamedTuple):
-    """Hold what Windows tells of a file, as :class:`FileState` names it; ``st_birth_ns``: when it was created."""
+    """Hold what Windows tells of a file, as :class:`FileState` names it."""
 
     st_mode: int
     st_ino: int
@@ -61,6 +61,7 @@ class WindowsState(NamedTuple):
     st_mtime_ns: int
     st_ctime_ns: int
     st_birth_ns: int
+    """When it was created."""
     attributes: int
 
     @property
