@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,6 @@ from mcp_notarium.storage.version_table import VersionLimits
 from mcp_notarium.stores.context import StoreContext
 from mcp_notarium.stores.contract import require_supported_row
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.status import describe_differences
 from mcp_notarium.sync.writer import Writer
 from mcp_notarium.threads import run_in_thread
 
@@ -86,8 +86,19 @@ class App:
 
     def all_notices(self) -> tuple[str, ...]:
         """Return ``notices``, and whether the store changes what it is sent."""
-        differences = describe_differences(self.cache.sync_state)
+        differences = self.describe_differences()
         return (*self.notices, differences) if differences else self.notices
+
+    def describe_differences(self) -> str | None:
+        """Describe for the user how often writes were stored differently; None if never."""
+        seen = self.cache.sync_state.differences()
+        if not seen.count:
+            return None
+        last = datetime.fromtimestamp(seen.last_at, UTC)
+        return (
+            f"The note store has stored {seen.count} writes differently from what was sent, the last on "
+            f"{last:%Y-%m-%d %H:%M} UTC. Something between here and there changes texts."
+        )
 
 
 def _ignore_damage(_damage: LockedError) -> None:
@@ -350,7 +361,7 @@ async def _warm(app: App) -> None:
 async def _close(app: App, time_to_close: Callable[[], float]) -> None:
     """Let writes end whose caller has gone, then close the connections."""
     try:
-        await _await_in_time(app.writer.drain(), time_to_close)
+        await _await_in_time(app.writer.locks.drain(), time_to_close)
     finally:
         await _await_in_time(app.store.close(), time_to_close)
         if app.cache.stored is not app.cache:

@@ -18,9 +18,9 @@ from mcp_notarium import config
 from mcp_notarium.account import copies, opener
 from mcp_notarium.domain.note import Content
 from mcp_notarium.storage.fts_index import FtsIndex
+from mcp_notarium.stores.contract import run_at_once
 from mcp_notarium.stores.local.kind import TABLES
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.sync.write_attempt import run_at_once
 from support.journal_entries import make_write
 
 _BATCH = 1000

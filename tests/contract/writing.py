@@ -18,8 +18,9 @@ from mcp_notarium.stores.contract import (
     Retry,
     Versions,
     WriteGuard,
+    run_at_once,
 )
-from mcp_notarium.sync.write_attempt import MOST_IDS, run_at_once
+from mcp_notarium.sync.write_attempt import MOST_IDS
 
 SEEDS = ("5ba1e77c" * 4, "5ba1e77d" * 4)
 TEXTS = [

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.stores.vault import canvases
-from mcp_notarium.sync import link_writes
+from mcp_notarium.sync import link_writes, write_attempt
 from mcp_notarium.tools import bulk, bulk_changes, history, tags
 
 Set = Callable[[Any, str, Any], None]
@@ -51,8 +51,8 @@ def _present_text_restored(set_attribute: Set) -> None:
 
 
 def _links_not_finished(set_attribute: Set) -> None:
-    make = link_writes.LinkWriter.make
-    set_attribute(link_writes.LinkWriter, "make", lambda self, *args: make(self, *args)[:1])
+    make = link_writes.make_link_writes
+    set_attribute(write_attempt, "make_link_writes", lambda *args: make(*args)[:1])
 
 
 def _cards_not_finished(set_attribute: Set) -> None:

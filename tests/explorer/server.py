@@ -335,7 +335,7 @@ class Server:
 
     def kept(self) -> int:
         """Return how many tasks, calls, claimed entries and records are kept in memory."""
-        locks, claimed = self.app.writer._locks, self.app.writer._journal._claimed
+        locks, claimed = self.app.writer.locks, self.app.writer._journal._claimed
         tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
         return tasks + len(claimed) + self.app.audit.waiting
 

@@ -20,7 +20,7 @@ from support.whole import Server, store_environment, until
 
 MOST = {
     ("local", "list"): 31,
-    ("local", "get"): 29,
+    ("local", "get"): 30,
     ("local", "save"): 41,
     ("vault", "save"): 70,
 }

@@ -353,7 +353,7 @@ async def _take_in_a_page(histories, order, *, bare):
         happen(store, histories[1])
         if bare:
             client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
-        intake, ledger = client.scheduler._runner._applier, client.cache.progress
+        intake, ledger = client.scheduler._runner.applier, client.cache.progress
         page = await client.remote.changes(
             ledger.cursor, wait=False, base_of=client.cache.notes.base
         )

@@ -12,9 +12,8 @@ import pytest
 
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import NotariumError
-from mcp_notarium.stores.contract import Acknowledgement
+from mcp_notarium.stores.contract import NOT_STORED, Acknowledgement
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.write_attempt import NOT_STORED
 from support.journal_entries import make_write
 from support.long import sample
 from support.systems import Killed, System, on_windows, opened, put, texts

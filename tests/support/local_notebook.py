@@ -9,10 +9,10 @@ from contextlib import suppress
 from mcp_notarium.domain.note import Content, Properties, Revision
 from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.stores.contract import run_at_once
 from mcp_notarium.stores.kind import StoreSettings
 from mcp_notarium.stores.local.kind import KIND, NOTEBOOK
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.sync.write_attempt import run_at_once
 from support.journal_entries import make_write
 
 _numbers = itertools.count(1)

@@ -115,7 +115,7 @@ class Child:
             print(json.dumps(answer), flush=True)  # noqa: T201 - this is the answer
         run.cancel()
         await asyncio.wait({run})
-        await self.writer.drain()
+        await self.writer.locks.drain()
 
     async def _answer(self, order: dict) -> dict:
         match order["do"]:

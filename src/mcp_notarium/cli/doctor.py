@@ -34,7 +34,6 @@ from mcp_notarium.keys.secret_places import find_passphrase
 from mcp_notarium.report.words import Check, counted
 from mcp_notarium.storage import driver
 from mcp_notarium.storage.database_opener import Database
-from mcp_notarium.sync.status import describe_differences
 
 _COLOURS = {OK: "green", WARN: "yellow", NOT_CHECKED: "dim"}
 
@@ -227,7 +226,7 @@ def _check_writes(app: App) -> Check:
 
 
 def _check_differences(app: App) -> list[Check]:
-    seen = describe_differences(app.cache.sync_state)
+    seen = app.describe_differences()
     hint = f"Compare such a note in {app.config.store.title}; look for a proxy on the way."
     return [Check("texts", WARN, seen, hint)] if seen else []
 

@@ -164,7 +164,7 @@ async def _carry_out(
     try:
         with console.progress("Importing the notes") as report:
             transfer = app.library.transfer
-            keeping = app.library.keeping
+            keeping = app.library.files.keeping
             return await import_plan.carry_out(
                 planned, transfer, kind, report, export, keeping=keeping
             )

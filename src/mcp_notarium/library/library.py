@@ -6,93 +6,60 @@ the store has answered.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import (
     AsyncIterator,
     Callable,
-    Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncExitStack,
     asynccontextmanager,
-    suppress,
 )
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
-from unicodedata import normalize
 
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
-from mcp_notarium.domain.file_names import split_ending
-from mcp_notarium.domain.loss import Keeping, find_loss, find_taken
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
 from mcp_notarium.errors import (
-    CacheBusy,
-    LoginRequired,
     NoteNotFound,
     NoteReadOnly,
-    NotPermitted,
     StoreError,
-    StoreRejected,
-    VersionConflict,
 )
-from mcp_notarium.files.locks import wait_for_lock
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
+from mcp_notarium.library.losses import Losses
 from mcp_notarium.library.native_reads import NativeIndex
+from mcp_notarium.library.note_files import NoteFiles
 from mcp_notarium.library.note_transfer import NoteTransfer
-from mcp_notarium.markup.obsidian_links import count_links, find_links, name_key, settled
+from mcp_notarium.library.paths import Paths
 from mcp_notarium.search.query import HasTask, Query
 from mcp_notarium.storage import driver, note_links, note_lookup, note_rows, property_table
 from mcp_notarium.storage.note_search import Found, Summary
 from mcp_notarium.storage.property_table import FoundTask, PropertyUse
-from mcp_notarium.storage.sync_state import KeptFileRow
-from mcp_notarium.storage.version_table import DAY, ROW_BYTES
 from mcp_notarium.stores.contract import SEEDED, require_supported
-from mcp_notarium.stores.extensions import (
-    Attachment,
-    Replaced,
-    Restored,
-    find_replaced,
-    shown_form,
-)
-from mcp_notarium.sync.write_errors import NOT_REMOVED, NOT_SAVED, add_outcome
-from mcp_notarium.threads import run_in_thread
+from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_notarium.attachments.decoding import Decoded
-    from mcp_notarium.domain.loss import Loss
-    from mcp_notarium.domain.note import Published, Revision
-    from mcp_notarium.markup.obsidian_links import Changes, Link
+    from mcp_notarium.domain.note import Published
+    from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.storage.database import Database
-    from mcp_notarium.storage.note_links import LinkedNotes
     from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, TagPage, Twin
     from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
     from mcp_notarium.stores.contract import Store, Traits
     from mcp_notarium.stores.extensions import (
-        AskingStore,
-        AttachmentStore,
         FolderStore,
-        KeepingStore,
-        KeptFile,
         NativeReads,
-        PictureStore,
         PublishingStore,
-        RevivingStore,
         TypingStore,
     )
     from mcp_notarium.sync.scheduler import Scheduler
@@ -100,18 +67,6 @@ if TYPE_CHECKING:
     from mcp_notarium.sync.writer import Saved, Writer
 
 _ANY_SEED = "0" * 32
-_KEEPING_SECONDS = 60.0
-"""How long a call waits for another process that keeps a file."""
-_MOST_LINES = 5
-"""Lines that are named of those which link to a file."""
-_ASKED_SECONDS = 5.0
-"""For so long a service is asked for a file that no text shows."""
-_SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
-
-
-def _digest(native: bytes) -> str:
-    # defence: dialogue-about-what-is-there =""
-    return hashlib.sha256(native).hexdigest() if native else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,73 +76,26 @@ class Statistics:
     counts: Counts
     metrics: Metrics
     cursor: str | None
+    """The place in the store's stream of changes; None before the first load."""
     pending: int
     """Writes without an answer."""
     rejected: int
-    """Writes that the store refused."""
+    """Writes that the store has refused for good."""
     feed_usable: bool
-    """Changes elsewhere show within seconds, by the change feed."""
+    """Changes elsewhere show within seconds."""
     encrypted: bool
     cipher_version: str | None
+    """Of SQLCipher; None if the database is not encrypted."""
     size_bytes: int
     schema_version: int
 
 
-def _with_lines(
-    found: Sequence[Attachment], text: str, id_of: Callable[[str], str]
-) -> Iterator[Attachment]:
-    """Yield the files with the lines of a text that link to them; ``id_of`` tells to which file a target leads, '' to none."""
-    lines: dict[str, list[int]] = {one.id: [] for one in found}
-    line, at = 1, 0
-    for link in find_links(text, within=True) if found else ():
-        line, at = line + text.count("\n", at, link.start), link.start
-        said = lines.get(id_of(link.target or f"#{link.part}"), [])
-        if len(said) < _MOST_LINES and line not in said[-1:]:
-            said.append(line)
-    for one in found:
-        yield replace(one, lines=tuple(lines[one.id]))
-
-
-def _has_any(text: str, marks: Sequence[str]) -> bool:
-    return any(mark in text for mark in marks)
-
-
-@dataclass(frozen=True, slots=True)
-class FilesSettled:
-    """Count the files that followed a text, or did not."""
-
-    gone: int = 0
-    """Discarded with the text that showed them."""
-    stays: int = 0
-    """To be discarded, and still there."""
-    back: int = 0
-    """Brought back with the text."""
-    lost: int = 0
-    """They could not be brought back."""
-    missing: int = 0
-    """Gone before."""
-    unsure: bool = False
-    """A file that counts as gone may be there: notes that nobody may tell of may show it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFile:
-    """Hold a file that a note shows."""
-
-    facts: Attachment
-    digest: str
-    """The SHA-256 of its bytes; '' if it is larger than what is read."""
-    decoded: Decoded | None
-    """None: it is larger than that, so nothing is decoded."""
-
-
 class Library:
-    """Hold the notes of one account, in ``history`` their versions, in ``transfer`` what export and import need.
+    """Hold the notes of one account.
 
-    ``days`` finds the notes of days.
-
-    ``native`` is what the native tools of its store read; None if it has none. ``files_lock``: see :meth:`keeping`; None: no
-    other process has the notes.
+    ``history`` has their versions, ``files`` their files, ``paths`` what links to them, ``losses`` what changes take from them, and
+    ``transfer`` what export and import need. ``days`` finds the notes of days. ``native`` is what the native tools of its store
+    read; None if it has none. ``files_lock``: see :class:`NoteFiles`.
     """
 
     def __init__(
@@ -205,15 +113,18 @@ class Library:
         self._writer = writer
         self._scheduler = scheduler
         self.history = History(cache, store)
+        self.files = NoteFiles(
+            cache,
+            store,
+            scope=writer.scope,
+            is_reached=lambda: self.status().last_error is None,
+            lock=files_lock,
+        )
+        self.paths = Paths(cache, store, writer, files=self.files, preview=self.preview)
+        self.losses = Losses(cache, store)
         self.transfer = NoteTransfer(cache, store, writer)
         self.native = native
         self.days = DayNotes(cache, store)
-        self._keeping_files = asyncio.Lock()
-        self._files_lock = files_lock
-        self._decoding = asyncio.Semaphore(2)
-        """Files that are read and decoded at once: each may take a gigabyte."""
-        self._decoded: tuple[tuple[str, str], Decoded | None] = (("", ""), None)
-        """The last file that was decoded, by path and hash: a long one is read in parts."""
 
     @property
     def traits(self) -> Traits:
@@ -266,457 +177,10 @@ class Library:
         """Return the ids of notes outside the trash without tags, and how many there are."""
         return note_links.find_untagged(self._cache.database, limit=limit, offset=offset)
 
-    async def survey_links(self) -> tuple[note_links.Survey, Iterator[None]]:
-        """Return where all links of a store with paths will have led, and what finds that, a slice at each step.
-
-        Raises what the store raises.
-        """
-        found = note_links.Survey()
-        rules, sees = self._cache.notes.visibility.rules, await self._find_sight()
-        beside = await self._folders.list_beside()
-        files = [one for one in beside.files if sees(one)]
-        canvases = {
-            one: [*(f"/{path}" for path in shown), *(link[0] for link in beside.links[one])]
-            for one, shown in beside.shown.items()
-            if not rules.closes(one)
-        }
-        return found, note_links.survey(self._cache.database, found, files=files, canvases=canvases)
-
     @property
     def shows_files(self) -> bool:
         """Tell whether notes of the store can show files."""
         return self.traits.attachments or self.traits.ids.paths
-
-    async def find_attachments(
-        self, note: Note, *, seconds: float = 0
-    ) -> tuple[Sequence[Attachment], bool]:
-        """Return the files that a note shows or links to, with their lines, but for those in closed places.
-
-        A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
-        answered, or nobody need be asked.
-        """
-        base = self._cache.notes.base(note.id)
-        if not self.traits.attachments or base is None:
-            return await self._find_beside(note), True
-        found = await self._attaching.list_attachments(base)
-        answered = not self.traits.asks_attachments
-        if not answered and seconds and self.status().last_error is None:
-            with suppress(StoreError, LoginRequired, NoteNotFound):
-                there = await self._asking.ask_attachments(base, seconds=seconds)
-                # What an undo has taken is there for a while.
-                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
-                gone -= {one.id for one in found}
-                found, answered = [one for one in there if one.id not in gone], True
-        seen = [one for one in found if self.get(one.id.partition("/")[0]) is not None]
-        id_of = partial(self._attaching.id_of_link, note.id)
-        return [*_with_lines(seen, note.text, id_of)], answered
-
-    async def _find_beside(self, note: Note) -> Sequence[Attachment]:
-        if not self.traits.ids.paths:
-            return []
-        links = [
-            (target, note.id)
-            for target, to in self.find_links(note.id).links
-            if to is None and "." in target.rpartition("/")[2]
-        ]
-        there = await self._resolve_shown(links) if links else {}
-        shown = {one.id: one for link in links if (one := there.get(link)) is not None}
-        ids = {target: one.id for (target, _), one in there.items()}
-        return [*_with_lines([*shown.values()], note.text, lambda target: ids.get(target, ""))]
-
-    async def read_attachment(self, name: str) -> ReadFile | None:
-        """Return the file of this id, or that a link from the top would mean, with what can be shown of it.
-
-        None if there is none, or none that may be seen. Raises what the store raises.
-        """
-        facts = await self._find_shown_attachment(name)
-        if facts is None:
-            return None
-        await self._decoding.acquire()
-        reading = asyncio.ensure_future(self._read_file(facts))
-        reading.add_done_callback(lambda _: self._decoding.release())
-        return await asyncio.shield(reading)  # the copy works on if the caller is cancelled
-
-    async def _read_file(self, facts: Attachment) -> ReadFile:
-        from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
-
-        if self.traits.attachments:
-            data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
-            facts = facts if data is None else replace(facts, size=len(data))
-        else:
-            facts, data = await self._folders.read_file(facts.id, largest=decoding.LARGEST)
-        if data is None:
-            return ReadFile(facts, "", None)
-        digest = hashlib.sha256(data).hexdigest()
-        kept, decoded = self._decoded
-        if kept != (facts.id, digest):
-            decoded = await run_in_thread(partial(decoding.decode, data, facts.kind))
-            self._decoded = (facts.id, digest), decoded
-        return ReadFile(facts, digest, decoded)
-
-    async def _find_shown_attachment(self, name: str) -> Attachment | None:
-        """Find the file that may be seen.
-
-        Where rules hide notes, a note that is shown has to show it. No file is looked for of which no shown note speaks, or the
-        time of the answer would tell that there is one.
-        """
-        if self.traits.attachments:
-            if (note := self.get(name.partition("/")[0])) is None:
-                return None
-            for seconds in (0, _ASKED_SECONDS):
-                found, known = await self.find_attachments(note, seconds=seconds)
-                facts = next((one for one in found if one.id == name), None)
-                if facts is not None or known:
-                    return facts
-            return None
-        return await self._find_linked_file(name) if self.traits.ids.paths else None
-
-    async def _find_linked_file(self, name: str) -> Attachment | None:
-        rules, asked = self._cache.notes.visibility.rules, (name, "")
-        links = self._cache.notes.links.find_sources(name) if rules.has_rules else []
-        if rules.has_rules and not links:
-            return None
-        there = await self._resolve_shown([asked, *links])
-        facts = there.get(asked)
-        shows = {one.id for link in links if (one := there.get(link)) is not None}
-        if facts is None or (rules.has_rules and facts.id not in shows):
-            return None
-        return facts
-
-    async def _resolve_shown(
-        self, links: Sequence[tuple[str, str]]
-    ) -> Mapping[tuple[str, str], Attachment]:
-        """Return the files that links lead to, but for those in closed places and those of a name that a hidden note links to.
-
-        An agent can write a link to any file, so that a shown note has it proves nothing. It can move folders as well, so that a
-        hidden note's link no longer leads to its file: so the name decides alone.
-        """
-        if not self._cache.notes.visibility.rules.has_rules:
-            return await self._folders.resolve_files(links)
-        return await self._folders.resolve_files(links, sees=await self._find_sight())
-
-    async def _find_sight(self) -> Callable[[str], bool]:
-        """Return what tells whether a file exists for the agent: no rule closes its place, and no hidden note may show one of its name."""
-        rules = self._cache.notes.visibility.rules
-        if not rules.has_rules:
-            return lambda _: True
-        known = note_rows.all_ids(self._cache.database)
-        names = await self._read_unseen_names(but_of=dict.fromkeys(known))
-
-        def sees(path: str) -> bool:
-            # defence: hidden-attachment-unread =False
-            hidden = names is None or name_key(path) in names
-            return not (hidden or rules.closes(path))  # defence: closed-attachment-unread -closes
-
-        return sees
-
-    async def _read_unseen_names(self, *, but_of: Mapping[str, str | None]) -> set[str] | None:
-        """Return the names of the files that hidden notes and canvases may show, and notes but for these; None: one of them cannot be read.
-
-        ``but_of``: see ``FolderStore.read_file_names``.
-        """
-        rules, folders = self._cache.notes.visibility.rules, self._folders
-        names, unread = await folders.read_file_names(but_of=but_of)
-        if any(rules.hides_beside_seen or rules.closes(one) or one in but_of for one in unread):
-            return None
-        if rules.names_paths:
-            beside = await folders.list_beside()
-            for canvas in filter(rules.closes, beside.shown):
-                names.update(map(name_key, beside.shown[canvas]))
-                names.update(name_key(link[0]) for link in beside.links[canvas])
-        return names
-
-    @property
-    def largest_file(self) -> int:
-        """Return how many bytes a file may have that is kept; 0 if the store keeps none."""
-        takes = self.traits.keeps_files or self.traits.adds_pictures
-        return self._keeper.largest_file if takes else 0
-
-    @property
-    def _keeper(self) -> KeepingStore:
-        return cast("KeepingStore", self._store)  # its trait says so
-
-    @asynccontextmanager
-    async def keeping(self) -> AsyncIterator[None]:
-        """Keep and link one file at a time, of all processes: each may be large, and the same one at once would be made and linked twice.
-
-        Raises ``CacheBusy`` while another process is at it for long.
-        """
-        async with self._keeping_files, AsyncExitStack() as held:
-            if self._files_lock is not None:
-                lock = wait_for_lock(self._files_lock, seconds=_KEEPING_SECONDS)
-                try:
-                    await held.enter_async_context(lock)  # defence: one-file-at-a-time
-                except TimeoutError:
-                    raise CacheBusy("Another program is adding a file to these notes.") from None
-            await self._discard_left()
-            yield
-
-    async def keep_file(
-        self, note: Note, name: str, kind: str, data: bytes, *, act: Act | None
-    ) -> KeptFile:
-        """Put a file where the app puts files of a note, as ``act`` records before. The caller lets the note show it.
-
-        Where rules hide notes its name has digits of its own: that a name is taken would betray a hidden file. Raises what the store
-        raises, and ``NotPermitted`` for a place that is closed.
-        """
-        digest = hashlib.sha256(data).hexdigest()
-        if (base := self._cache.notes.base(note.id)) is None:
-            raise NoteNotFound("There is no note with this id.", details={"id": note.id})
-        if self.traits.ids.paths:
-            # defence: kept-name-betrays-nothing =False
-            if self._cache.notes.visibility.rules.has_rules:
-                stem, ending = split_ending(name)
-                name = with_digits(stem, seed=f"{note.id}/{digest}") + ending
-            await self._require_open_place(note, name)
-        if act is not None:
-            act.files = (digest,)
-            act.begin()  # defence: kept-file-recorded-first
-        kept = await self._keeper.keep_file(base, name, kind, data)
-        if kept.made:
-            now = self._cache.clock()
-            since = now - self._cache.versions.limits.days * DAY
-            row = KeptFileRow(kept.id, digest, now)
-            self._cache.sync_state.add_kept_file(row, since=since)
-        elif kept.id in {one.id for one in self._cache.sync_state.kept_files() if one.discarded}:
-            # An undo has taken ours, and somebody has put the same bytes there since.
-            self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
-        return kept
-
-    async def with_picture(self, note: Note, kind: str, data: bytes) -> tuple[str, str]:
-        """Return what adds a picture to a note; see ``PictureStore.with_picture``. Raises what the store raises."""
-        return await cast("PictureStore", self._store).with_picture(note.id, kind, data)
-
-    async def _require_open_place(self, note: Note, name: str) -> None:
-        """Raise ``NotPermitted`` if the app puts files of the note where the rules close, or where nothing may be changed."""
-        folder = await self._folders.place_files(note.id)
-        path = f"{folder}/{name}".lstrip("/")
-        # defence: no-file-in-closed-place =False
-        if self._cache.notes.visibility.rules.closes(path):
-            raise NotPermitted(
-                "The app puts files into a folder that is closed here.",
-                resolution_hint="Ask the user to open the folder for attachments in MCP Notarium's policy file, or to choose another one in "
-                "their app.",
-            )
-        # defence: no-file-outside-scope =False
-        if not self._writer.scope.permits_path(path):
-            raise self._writer.scope.refusal(
-                "The app puts files into a folder that may only be read here."
-            )
-
-    async def drop_file(self, kept: KeptFile, digest: str) -> None:
-        """Take a file back that no note came to show."""
-        if kept.made:
-            with suppress(StoreError, NoteNotFound):
-                await self._discard(kept.id, digest)
-
-    def find_following(
-        self, old: str, new: str, *, undone: bool
-    ) -> Iterator[tuple[KeptFileRow, bool]]:
-        """Yield the files that were kept from here and follow a text that changes, each with whether the new one shows it.
-
-        ``undone``: also those that it shows no more.
-        """
-        for one in self._cache.sync_state.kept_files() if self.traits.keeps_files else ():
-            marks = self._keeper.marks_of(one.id)
-            shown, was = _has_any(new, marks), _has_any(old, marks)
-            # One that counts as there may be gone: a process has ended in between.
-            if shown != was and (shown or (undone and not one.discarded)):
-                yield one, shown
-
-    def announce_leaving(self, files: Iterable[KeptFileRow], *, leaving: bool) -> None:
-        """Remember that an undo is about to take these files, or that it takes none: whatever keeps the next file goes on with them."""
-        for one in files:
-            self._cache.sync_state.add_kept_file(replace(one, leaving=leaving), since=0.0)
-
-    async def _discard_left(self) -> None:
-        """Discard what an undo was to take that ended before it could. What a note shows stays: the undo may still be sent."""
-        for one in self._cache.sync_state.kept_files() if self.traits.keeps_files else ():
-            # defence: undo-goes-on-with-files =False
-            if one.leaving and not one.discarded:
-                try:
-                    await self._discard_kept(one)
-                except NoteNotFound:
-                    self.announce_leaving([one], leaving=False)
-
-    async def settle_files(
-        self, old: str, note: Note, *, undone: bool, act: Act | None
-    ) -> FilesSettled:
-        """Let files that were kept from here follow the text of a note, which was ``old``: bring discarded ones back that it shows again.
-
-        ``undone``: discard those that it shows no more, if no other note shows them and their bytes are the same. ``act`` then names
-        those that have followed.
-        """
-        gone = back = stays = lost = missing = 0
-        followed: list[str] = []
-        for one, shown in self.find_following(old, note.text, undone=undone):
-            if shown:
-                found = await self._restore_kept(one)
-                done = found is Restored.BACK or (one.discarded and found is Restored.THERE)
-                back, lost = back + done, lost + (found is Restored.LOST)
-            else:
-                try:
-                    done = await self._discard_kept(one)
-                    gone, stays = gone + done, stays + (not done)
-                except NoteNotFound:
-                    missing, done = missing + 1, False
-                if not done:
-                    self.announce_leaving([one], leaving=False)
-            followed += [one.digest] if done else []
-        if act is not None:
-            act.files = tuple(followed)
-        unsure = self._cache.notes.visibility.rules.has_rules
-        return FilesSettled(gone, stays, back, lost, missing, unsure=unsure)
-
-    async def _discard_kept(self, one: KeptFileRow) -> bool:
-        """Discard a file; return whether it is gone to the caller. The note is saved whatever becomes of the file.
-
-        Raises ``NoteNotFound`` if it was gone before.
-        """
-        done = False
-        with suppress(StoreError):
-            unsure = self._cache.notes.visibility.rules.has_rules
-            # defence: twin-shown-again foreign=discarded
-            done = unsure if one.foreign else await self._discard(one.id, one.digest)
-        if done:
-            row = replace(one, discarded=True, leaving=False)
-            self._cache.sync_state.add_kept_file(row, since=0.0)
-        return done
-
-    async def _restore_kept(self, one: KeptFileRow) -> Restored:
-        """Bring a file back. One that others have put there since it was discarded stays theirs."""
-        found = Restored.LOST
-        with suppress(StoreError):
-            found = await self._keeper.restore_file(one.id, one.digest)
-        if found is Restored.BACK or (one.discarded and found is Restored.THERE):
-            foreign = found is Restored.THERE
-            row = replace(one, discarded=False, foreign=foreign, leaving=False)
-            self._cache.sync_state.add_kept_file(row, since=0.0)
-        return found
-
-    async def _discard(self, file_id: str, digest: str) -> bool:
-        """Discard a file that nothing shows.
-
-        Return whether it is gone to the caller: where rules hide notes, a file is also if only a hidden note shows it. Raises
-        ``NoteNotFound`` if it was gone before, and no rule hides notes.
-        """
-        # defence: shown-file-stays =False
-        unsure = self._cache.notes.visibility.rules.has_rules
-        if await self._is_shown(file_id):
-            if not unsure:
-                await self._require_there(file_id)
-            return False
-        # defence: hidden-file-stays =False
-        if await self._may_be_shown(file_id):
-            return unsure
-        try:
-            return await self._keeper.discard_file(file_id, digest) or unsure
-        except NoteNotFound:
-            if unsure:  # only what stays would be told apart
-                return True
-            raise
-
-    async def _require_there(self, file_id: str) -> None:
-        """Raise ``NoteNotFound`` if a file that was kept is gone."""
-        if self.traits.attachments:
-            await self._attaching.read_attachment(Attachment(file_id, ""), largest=0)
-        elif not await self._folders.find_files([file_id]):
-            raise NoteNotFound("There is no such file.", details={"id": file_id})
-
-    async def _is_shown(self, file_id: str) -> bool:
-        """Tell whether a note or canvas that may be seen shows a file, also one in the trash."""
-        if self._is_named(self._cache.database, file_id):
-            return True
-        if not self.traits.ids.paths:
-            return False
-        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
-        return any(file_id in files for one, files in beside.shown.items() if rules.sees(one, ()))
-
-    def _is_named(self, database: Database, file_id: str) -> bool:
-        return any(database.row(_SHOWING, (one,)) for one in self._keeper.marks_of(file_id))
-
-    async def _may_be_shown(self, file_id: str) -> bool:
-        """Tell whether a note or canvas that the rules hide may show a file, or a note that others have changed just now."""
-        if self._is_named(self._cache.stored.database, file_id):
-            return True
-        if not self.traits.ids.paths:
-            return False
-        names = await self._read_unseen_names(but_of=self._cache.notes.etags())
-        return names is None or name_key(file_id) in names
-
-    async def list_files(self) -> set[str]:
-        """Return the files that are no notes, in a store with paths, but for those that may not be seen."""
-        beside, sees = await self._folders.list_beside(), await self._find_sight()
-        # defence: hidden-notes-files-stay -sees
-        return {one for one in beside.files if sees(one)}
-
-    async def survey_move(
-        self, old: str, new: str
-    ) -> tuple[note_links.MoveSurvey, list[str], Iterator[None]]:
-        """Return what links will have to become if a folder moves, the files that are no notes, and what finds the first.
-
-        What is still to follow of earlier renamings follows first. Raises ``CacheBusy`` if it cannot yet.
-        """
-        await self._writer.finish_links()
-        if any(write.after for write in self._cache.journal.in_flight()):
-            raise CacheBusy("links to a renamed note are still to be changed; nothing was moved")
-        inside = note_lookup.find_in_folder(self._cache.database, old)
-        found = note_links.MoveSurvey(inside)
-        files = sorted(await self.list_files())
-        steps = note_links.survey_move(
-            self._cache.database,
-            found,
-            old=old,
-            new=new,
-            files=files,
-            canvases=await self._read_card_links(),
-            unknown_stays=self._cache.notes.visibility.rules.has_rules,
-        )
-        return found, files, steps
-
-    async def find_file_cards(self, path: str) -> list[str]:
-        """Return the canvases with cards that show a file, but for hidden ones."""
-        sees = self._cache.notes.visibility.rules.sees
-        return [one for one in await self._folders.find_cards(path) if sees(one, ())]
-
-    async def find_canvases(self, paths: Collection[str]) -> set[str]:
-        """Return the canvases with cards that show any of these notes and files, but for hidden ones."""
-        sees, beside = self._cache.notes.visibility.rules.sees, await self._folders.list_beside()
-        wanted = {normalize("NFC", one) for one in paths}
-        return {
-            canvas
-            for canvas, shown in beside.shown.items()
-            # defence: hidden-canvases-uncounted -sees
-            if sees(canvas, ()) and any(normalize("NFC", one) in wanted for one in shown)
-        }
-
-    async def move_file(self, old: str, new: str) -> bool:
-        """Move a file that is no note, with the cards that show it; True if it is at its new path."""
-        scope = self._writer.scope
-        cards: dict[str, Changes] = {one: {} for one in await self.find_file_cards(old)}
-        if not all(map(scope.permits_path, (old, new, *cards))):
-            raise scope.refusal("This file, or a canvas that shows it, may only be read here.")
-        # Before the file: the process that goes on after a cut finds files that are still to move, and no cards.
-        shows = await self._folders.move_cards(cards, old=old, new=new)
-        there = await self._folders.move_file(old, new)
-        if not there:
-            moved: dict[str, Changes] = {one: {} for one, done in shows.items() if done}
-            await self._folders.move_cards(moved, old=new, new=old)
-        else:
-            self._cache.sync_state.rename_kept_file(old, new)
-        return there
-
-    async def remove_folders(self, folder: str) -> list[str]:
-        """Remove a folder, and those below it, as far as they are empty; return the files in them that stay, hidden ones too."""
-        return await self._folders.remove_folders(folder)
-
-    def keep_moved_files(self, change_id: str, old: str, new: str, files: Sequence[str]) -> None:
-        """Keep which files go with a folder; see :meth:`SyncState.keep_moved_files`."""
-        self._cache.sync_state.keep_moved_files(change_id, old, new, files)
-
-    def moved_files(self, change_id: str) -> tuple[str, str, list[str]] | None:
-        """Return what :meth:`keep_moved_files` has kept of a change."""
-        return self._cache.sync_state.moved_files(change_id)
 
     async def count(self, query: Query) -> int:
         """Return how many notes match."""
@@ -839,10 +303,6 @@ class Library:
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 
-    def find_links(self, note_id: str) -> LinkedNotes:
-        """Return the links of a note of a store with paths, and those to it."""
-        return self._cache.notes.links.of(note_id)
-
     @property
     def store_may_have_more(self) -> bool:
         """Tell whether to ask the store for a note that a complete index lacks: it may have been made a moment ago.
@@ -866,7 +326,8 @@ class Library:
 
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """Raise ``NotPermitted`` if the note may not become so because of where it stands now; None: removed. The write asks again."""
-        await self._writer.require_open(note, content)
+        if self._writer.scope.tops:
+            await self._writer.heads.require_open(note, content)
 
     async def find_read_only(self, note_ids: Sequence[str]) -> set[str]:
         """Return those of these notes that the store marks as ones that may only be read; the write asks again."""
@@ -885,8 +346,8 @@ class Library:
         return self._scheduler.status()
 
     def writing(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Serve a writing call; drafting belongs inside. See :meth:`Writer.call`."""
-        call = self._writer.call(key)
+        """Serve a writing call; drafting belongs inside. See :meth:`NoteLocks.call`."""
+        call = self._writer.locks.call(key)
         return call if self._cache.stored is self._cache else self._looking(call)
 
     @asynccontextmanager
@@ -930,149 +391,9 @@ class Library:
             return content
         return replace(content, title=with_digits(content.title, seed=note.id))
 
-    async def find_broken_links(self, note: Note, content: Content) -> dict[str, Changes]:
-        """Return what links must become if the content gives the note another path; by the notes they stand in."""
-        if (new_id := await self._find_new_path(note, content)) is None:
-            return {}
-        links = self._cache.notes.links
-        files: set[str] = set()
-        if places := links.find_file_places(note.id):
-            files = await self._folders.find_files([*filter(await self._find_sight(), places)])
-        broken = links.find_broken(note.id, new_id, files=files)
-        return {one: changes for one, changes in broken.items() if self._has_links(one, changes)}
-
-    async def find_cards(self, note: Note, content: Content) -> dict[str, int | None]:
-        """Return how many cards of each canvas show the note, if the content gives it another path.
-
-        None: the canvas names the note, and is not readable.
-        """
-        if await self._find_new_path(note, content) is None:
-            return {}
-        rules = self._cache.notes.visibility.rules
-        found = await self._folders.find_cards(note.id)
-        return {one: count for one, count in found.items() if rules.sees(one, ())}
-
-    def still_broken(
-        self, broken: Mapping[str, Changes], moves: Mapping[str, str]
-    ) -> dict[str, Changes]:
-        """See ``NoteLinks.still_broken``."""
-        return self._cache.notes.links.still_broken(broken, moves)
-
-    async def find_card_links(self, note: Note, content: Content) -> dict[str, tuple[int, Changes]]:
-        """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
-        if (new_id := await self._find_new_path(note, content)) is None:
-            return {}
-        canvases = await self._read_card_links()
-        links = [(one, link[0]) for one, said in canvases.items() for link in said]
-        broken = self._cache.notes.links.find_broken(note.id, new_id, others=links)
-        return {
-            one: (count, {link: changes[link] for link in said if link in changes})
-            for one, said in canvases.items()
-            if (changes := settled(broken.get(one, {})))
-            and (count := sum(map(changes.__contains__, said)))
-        }
-
-    async def _read_card_links(self) -> dict[str, Sequence[Link]]:
-        """Return the links in texts of the canvases that may be seen."""
-        rules, beside = self._cache.notes.visibility.rules, await self._folders.list_beside()
-        return {one: said for one, said in beside.links.items() if said and rules.sees(one, ())}
-
-    async def _find_new_path(self, note: Note, content: Content) -> str | None:
-        """Return the path that a content would give the note; None: the one it has, or none.
-
-        What is still to follow of an earlier renaming follows first.
-        """
-        if not self.traits.ids.paths or note.trash or content.title == note.title:
-            return None
-        new_id = self.preview(note, content)[0]
-        if new_id == note.id:
-            return None
-        await self._writer.finish_links()
-        return new_id
-
-    @property
-    def _attaching(self) -> AttachmentStore:
-        return cast("AttachmentStore", self._store)  # the same
-
-    @property
-    def _asking(self) -> AskingStore:
-        return cast("AskingStore", self._store)  # its trait says so
-
     @property
     def _folders(self) -> FolderStore:
         return cast("FolderStore", self._store)  # its trait says so
-
-    def _has_links(self, note_id: str, changes: Changes) -> bool:
-        note = self.get(note_id)
-        return note is not None and count_links(note.text, changes) > 0
-
-    async def find_loss(
-        self, note: Note, content: Content, *, now: float, after: int = 0
-    ) -> Loss | None:
-        """Return what is lost for good if the note becomes ``content``. Raises what the store raises.
-
-        ``after``: the room that versions take which the same change needs before.
-        """
-        native, found = 0, Replaced()
-        beside: tuple[str, ...] = ()
-        if self.traits.revives or self.traits.moves:
-            native, found, beside = await self._find_more(note, content, now=now)
-        if not (beside or find_taken(note.content, content)):
-            return None
-        keeping = self._keeping(note, native + after, now=now)
-        loss = find_loss(note.content, content, keeping, beside=beside)
-        return loss and replace(loss, replaced=_digest(found.native))
-
-    async def _find_more(
-        self, note: Note, content: Content, *, now: float
-    ) -> tuple[int, Replaced, tuple[str, ...]]:
-        """Return the bytes and the parts that no content says of what a change replaces, and the names of what it takes from these."""
-        base, found = self._cache.notes.base(note.id), Replaced()
-        native = len(self.traits.own_form(base).encode()) if base is not None else 0
-        made = await self._find_replaced(note, base, content, now=now)
-        if made is None:
-            return native, found, ()
-        body, replaced = made
-        found = replaced or found
-        native = native if replaced is None else len(found.native)
-        lost = () if base is None else self.traits.form_losses(base, body)
-        return native, found, (*lost, *found.names)
-
-    async def _find_replaced(
-        self, note: Note, base: Revision | None, content: Content, *, now: float
-    ) -> tuple[bytes, Replaced | None] | None:
-        """Return the body that makes ``content`` of a note, and what that replaces now; None if the save refuses it."""
-        try:
-            with suppress(
-                VersionConflict, NoteNotFound, StoreRejected
-            ):  # the save says that better
-                body = self._store.compose(base, content.cleaned(), now=now)
-                return body, await find_replaced(self._store, note.id, body)
-        except StoreError as error:
-            raise add_outcome(error, NOT_SAVED) from None
-        return None
-
-    async def find_forms(
-        self, note: Note | None, content: Content | None
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return what a change replaces in the store's own form, and by what. Raises what the store raises.
-
-        ``note`` None: a new one; ``content`` None: it is removed.
-        """
-        if note is None:
-            return {}, shown_form(self._store, content.native.encode()) if content else {}
-        shown = partial(shown_form, self._store)
-        if content is None:
-            said = shown(await self._keepsake(note))
-            return {name: value for name, value in said.items() if value}, {}
-        base = self._cache.notes.base(note.id)
-        made = await self._find_replaced(note, base, content, now=0.0)
-        if base is None or made is None:
-            return {}, {}
-        body, found = made
-        before, after = self.traits.forms(base, body)
-        found = found or Replaced()
-        return {**before, **shown(found.native)}, {**after, **shown(found.becomes)}
 
     async def find_published(self, note: Note | None, content: Content) -> Published | None:
         """Return what everybody may read if a note becomes ``content``, but for what is hidden here; None: no more than now.
@@ -1098,35 +419,6 @@ class Library:
         # defence: published-without-hidden =True
         shown = (one for one in found.ids if one == own or self.get(one) is not None)
         return replace(found, ids=frozenset(shown))
-
-    def version_size(self, note: Note) -> int:
-        """Return the room that a version of a note takes."""
-        return ROW_BYTES + len(note.text.encode())
-
-    async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
-        """Return what is lost for good if the note is removed. Raises what the store raises."""
-        kept = await self._keepsake(note)
-        loss = find_loss(note.content, None, self._keeping(note, len(kept), now=now))
-        return loss and replace(loss, replaced=_digest(kept))
-
-    async def _keepsake(self, note: Note) -> bytes:
-        """Return all that the store holds of a note, if it can make it again; b'' if not, or if it is gone."""
-        if not self.traits.revives:
-            return b""
-        try:
-            return await cast("RevivingStore", self._store).keepsake(note.id)
-        except NoteNotFound:
-            return b""
-        except StoreError as error:
-            raise add_outcome(error, NOT_REMOVED) from None
-
-    def _keeping(self, note: Note, native: int, *, now: float) -> Keeping:
-        versions, size = self._cache.versions, len(note.text.encode()) + native
-        return Keeping(
-            days=versions.limits.days,
-            fits=versions.has_room(size, now=now),
-            revives=self.traits.revives,
-        )
 
     async def save(
         self,
@@ -1185,7 +477,10 @@ class Library:
 
     def is_change(self, change_id: str) -> bool:
         """Tell whether this is the id of a change of many notes that can be undone, as far as that is known."""
-        return bool(self.history.find_changed(change_id)) or self.moved_files(change_id) is not None
+        return (
+            bool(self.history.find_changed(change_id))
+            or self.paths.moved_files(change_id) is not None
+        )
 
     def find_change(self, asked: str) -> str | None:
         """Return the id of the same change if it was made within a day: its answer may have been lost."""

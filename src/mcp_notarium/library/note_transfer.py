@@ -1,14 +1,14 @@
-"""Read all notes of a database, and create notes under ids that are known before."""
+"""Read all notes of a database for exports and imports, also hidden ones."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.errors import NotariumError, NoteNotFound
+from mcp_notarium.errors import NoteNotFound
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import Store, Traits
+from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.writer import Writer
 
 _PAGE = 500
@@ -17,18 +17,13 @@ _PAGE = 500
 class NoteTransfer:
     """Reach all notes of one account, also those that the policy hides from agents if they are in the database.
 
-    ``store`` has them, and their files.
+    ``store`` has them, and their files; ``writer`` makes notes under ids that are known before.
     """
 
     def __init__(self, cache: Cache, store: Store, writer: Writer) -> None:
         self._cache = cache
         self.store = store
-        self._writer = writer
-
-    @property
-    def traits(self) -> Traits:
-        """Return what the store can do."""
-        return self.store.traits
+        self.writer = writer
 
     @property
     def hides(self) -> bool:
@@ -61,7 +56,7 @@ class NoteTransfer:
         text = change(note.text)
         if text != note.text:
             content = replace(note.content, text=text, dates=dates)
-            await self._writer.save(note=note, content=content, exact=True)
+            await self.writer.save(note=note, content=content, exact=True)
 
     def ids(self) -> Iterable[str]:
         """Return the ids of all notes that the index has."""
@@ -81,15 +76,3 @@ class NoteTransfer:
         """Return what the store would hold of a new note."""
         body = self.store.compose(None, content, now=now)
         return self.store.revision_of(note_id, body)
-
-    def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
-        """Return an id that the store would give; the same for the same seed."""
-        return self.store.new_id(content, seed=seed, attempt=attempt)
-
-    async def create(self, note_id: str, content: Content) -> None:
-        """Create a note under this id, through the journal. Raises as :meth:`Writer.revive`."""
-        await self._writer.revive(note_id, content)
-
-    def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
-        """Create notes of a store in the database in one transaction; see :meth:`Writer.create_all`."""
-        return self._writer.create_all(notes)

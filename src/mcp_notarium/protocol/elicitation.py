@@ -218,7 +218,7 @@ def _command(app: App) -> str:
 
 
 async def _describe(call: Call, question: Question, app: App) -> Asked:
-    shown = await show_changes(question, app.library.find_forms)
+    shown = await show_changes(question, app.library.losses.find_forms)
     client = clean_client_name(call.client)
     profile = app.config.policy.profile or None
     arguments = {name: value for name, value in call.arguments.items() if name != _NO_PART}

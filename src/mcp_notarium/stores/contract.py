@@ -25,15 +25,34 @@ store's package sends one again only with a renewed token, or after a failure th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum, auto
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, Revision, Tombstone
-from mcp_notarium.errors import ConfigError, InvalidRequest, StoreUnavailable
+from mcp_notarium.domain.characters import replace_surrogates
+from mcp_notarium.domain.note import (
+    LONGEST_ID,
+    Content,
+    PendingWrite,
+    PropertyPlace,
+    Revision,
+    Tombstone,
+)
+from mcp_notarium.errors import (
+    ConfigError,
+    InvalidRequest,
+    LoginRequired,
+    NoteNotFound,
+    NoteUnreadable,
+    RateLimited,
+    StoreProtocolError,
+    StoreRejected,
+    StoreUnavailable,
+    VersionConflict,
+)
 from mcp_notarium.stores.kind import Ids
 
 SEEDED = 10
@@ -46,6 +65,18 @@ WITHDRAWN: ContextVar[Callable[[], bool]] = ContextVar("withdrawn", default=lamb
 A write goes on in a task of its own when its caller is cancelled. Until its request leaves it can still
 be dropped, but only the sender knows when that is: see :func:`check_not_withdrawn`.
 """
+
+NOT_STORED = (
+    StoreRejected,
+    StoreUnavailable,
+    LoginRequired,
+    NoteNotFound,
+    NoteUnreadable,
+    RateLimited,
+    VersionConflict,
+)
+"""Errors after which the store has certainly not taken the write. After any other it may have."""
+_Result = TypeVar("_Result")
 
 
 async def _at_once() -> None:
@@ -454,6 +485,28 @@ class ListingStore(VersionedStore, Protocol):
 def random_id(seed: str) -> str:
     """Return the id of the note that the write ``seed`` makes: 32 hex digits."""
     return hashlib.sha256(f"mcp-notarium/note/{seed}".encode()).hexdigest()[:32]
+
+
+def is_usable(note_id: str) -> bool:
+    """Tell whether the index can hold a note of this id; another is left out, whatever store names it."""
+    return 0 < len(note_id) <= LONGEST_ID and replace_surrogates(note_id) == note_id
+
+
+def require_usable(note_id: str) -> None:
+    """Raise ``StoreProtocolError`` for an id that :func:`is_usable` refuses: no call could name the note."""
+    if not is_usable(note_id):
+        raise StoreProtocolError("the note store gave a note an id that cannot be used")
+
+
+def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine that never waits. Raises ``RuntimeError`` if it does: a transaction must not wait."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    call.close()
+    raise RuntimeError("a store in the database must not wait")
 
 
 def check_not_withdrawn() -> None:

@@ -2,10 +2,6 @@
 
 Every class counts; none waits, reads a clock or draws a random number. Seconds are passed in, or come
 from a ``stopwatch`` that gives seconds from any start.
-
-* ``CycleBackoff``: how long the cycle runner waits.
-* ``ItemBackoff``: which single notes or writes are not asked for at the moment.
-* ``FeedHealth``: whether to use the change feed or listings.
 """
 
 from __future__ import annotations
@@ -49,12 +45,9 @@ def retry_after_of(error: NotariumError) -> float | None:
 
 
 class CycleBackoff:
-    """Compute the pauses of one cycle runner from its failed and its empty cycles.
+    """Compute the pauses of one cycle runner from its failed and its empty cycles (docs/sync.md, "Cycles without news").
 
-    A cycle is *empty* if the store gave the reason for it (its change feed said something, or nothing
-    without waiting) and nothing was new. A cycle that the clock, a person or a write began is not.
-    Failures and empty cycles are counted apart and reset together: a store that fails and succeeds in
-    turn is not asked more often for that.
+    Both are counted apart and reset together.
     """
 
     def __init__(self) -> None:
@@ -100,10 +93,12 @@ class CycleBackoff:
 
 @dataclass(frozen=True, slots=True)
 class _ItemFailures:
-    """Hold failures in a row, and the stopwatch time before which the item is not asked for."""
+    """Hold the failures of one item."""
 
     failures: int
+    """Those in a row."""
     until: float
+    """The stopwatch time before which the item is not asked for."""
 
 
 class ItemBackoff:

@@ -1,11 +1,7 @@
 """Plan one batch of news, fetch what is missing, and commit it to the index in one transaction.
 
-It decides nothing (``pull_decisions`` does) and does not know where a batch comes from (``batch_reader``
-does). Every plan is made twice: before fetching, to know what to fetch, and again when it is stored.
-
-A ``Batch`` holds statements of the store and the progress that storing them allows. A decision is made
-inside the write transaction that carries it out, because another task, thread or process may have saved
-a moment before.
+``pull_decisions`` decides. Every plan is made twice: before fetching, and again inside the write transaction that carries
+it out, because another task, thread or process may have saved a moment before.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
     Known,
-    Local,
     Missing,
     Move,
     Remote,
@@ -47,23 +42,23 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold some statements of the store about notes.
-
-    ``index_version`` is that of the index it was read for. ``bookmark`` runs in the transaction that stores
-    the last of the batch and moves the cursor or the mark. ``renamed``: old id to new id of notes that get
-    another id before the statements are stored, ``hidden_renamed`` the same of hidden notes, ``identities``:
-    id to identity of notes that have a new one. ``seen``: ids with identities that rules on ids follow.
-    ``is_news``: it changes notes, whose new versions must not be given again after a loss of power.
-    """
+    """Hold some statements of the store about notes."""
 
     remotes: tuple[Remote, ...]
     index_version: int
+    """That of the index it was read for."""
     bookmark: Bookmark | None = None
+    """Runs in the transaction that stores the last of the batch, and moves the cursor or the mark."""
     seen: Sequence[Named] = ()
+    """Ids with identities that rules on ids follow."""
     renamed: Mapping[str, str] = field(default_factory=dict)
+    """Old id to new id of notes that get another id before the statements are stored."""
     hidden_renamed: Mapping[str, str] = field(default_factory=dict)
+    """The same of hidden notes."""
     identities: Mapping[str, str] = field(default_factory=dict)
+    """Id to identity of notes that have a new one."""
     is_news: bool = False
+    """It changes notes, whose new versions must not be given again after a loss of power."""
 
 
 def split(
@@ -80,16 +75,16 @@ def split(
 
 @dataclass(slots=True)
 class Tally:
-    """Count notes. ``deferred`` could not be decided yet; ``fetched`` were asked for one by one.
-
-    ``news`` were new, changed or gone, including those that are not kept because the policy hides them.
-    """
+    """Count notes."""
 
     stored: int = 0
     removed: int = 0
     deferred: int = 0
+    """Those that could not be decided yet."""
     fetched: int = 0
+    """Those that were asked for one by one."""
     news: int = 0
+    """Those that were new, changed or gone, also if the policy hides them, so that they are not kept."""
 
     @property
     def changed(self) -> int:
@@ -167,7 +162,7 @@ class BatchCommitter:
                 known: Known | None = Known(hidden.etag, hidden.server_version)
             else:
                 known = self._read_known(remote, etags.get(remote.id))
-            actions.append(plan(Local(known, remote.id in pending), remote))
+            actions.append(plan(known, remote, pending=remote.id in pending))
         return actions
 
     def pending(self) -> set[str]:

@@ -16,7 +16,7 @@ from mcp_notarium.errors import CursorLost, LoginRequired, RateLimited, RemoteVa
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.sync_progress import SyncProgress
 from mcp_notarium.storage.sync_state import LoadProgress
-from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store
+from mcp_notarium.stores.contract import ChangePage, Changes, Entry, Store, is_usable
 from mcp_notarium.sync.backoff import FeedHealth
 from mcp_notarium.sync.batch_apply import SPLIT, Batch, BatchApplier, split
 from mcp_notarium.sync.listing_pages import (
@@ -25,7 +25,6 @@ from mcp_notarium.sync.listing_pages import (
     Listing,
     MarkLost,
     follow_codec,
-    is_usable,
     pages,
     read_ahead,
 )
@@ -177,9 +176,15 @@ class BatchReader:
                     async for batch in batches:
                         yield batch
                 return
-        async with aclosing(self._without_feed()) as batches:
-            async for batch in batches:
-                yield batch
+        delta = Changes.DELTA in self._store.traits.changes
+        source = self._poll() if delta else self._sweep(cursor_lost=self._progress.cursor is None)
+        try:
+            async with aclosing(source) as batches:
+                async for batch in batches:
+                    yield batch
+        except (StoreError, LoginRequired):
+            self.feed.end_suspension()
+            raise
 
     async def _changes(self) -> Batches:
         empty = 0
@@ -249,17 +254,6 @@ class BatchReader:
         if here:
             total = self._cache.notes.counts().total
             check_removals(total, here, trashed=self._in_trash(here), swept=False)
-
-    async def _without_feed(self) -> Batches:
-        delta = Changes.DELTA in self._store.traits.changes
-        source = self._poll() if delta else self._sweep(cursor_lost=self._progress.cursor is None)
-        try:
-            async with aclosing(source) as batches:
-                async for batch in batches:
-                    yield batch
-        except (StoreError, LoginRequired):
-            self.feed.end_suspension()
-            raise
 
     async def _poll(self) -> Batches:
         """Yield what changed since the cursor, by listing. Removals do not show in it."""

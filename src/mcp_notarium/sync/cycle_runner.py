@@ -48,8 +48,8 @@ class CycleRunner:
         self._progress = cache.progress
         self._stopwatch = stopwatch
         self._log = log
-        self._applier = BatchApplier(cache, store, stopwatch=stopwatch)
-        self.sources = BatchReader(cache, store, applier=self._applier, stopwatch=stopwatch)
+        self.applier = BatchApplier(cache, store, stopwatch=stopwatch)
+        self.sources = BatchReader(cache, store, applier=self.applier, stopwatch=stopwatch)
         self.state = State.IDLE
         self._logged_left_out = 0
         self._plan: Batches | None = None
@@ -87,8 +87,7 @@ class CycleRunner:
                     return transition.effect
                 event = await self._perform_guarded(transition.effect)
         finally:
-            await self._drop_plan()
-            await self._applier.close()
+            await self.close()
 
     async def listen(self) -> Event:
         """Wait for the change feed. :meth:`work` stores what it brings.
@@ -112,30 +111,22 @@ class CycleRunner:
     def retries_due(self) -> bool:
         """Tell whether an unfinished write or an unresolved note should be tried again now."""
         return self.write_retry_due() or (
-            self._stopwatch() >= self._retry_at and bool(self._applier.due_unresolved())
+            self._stopwatch() >= self._retry_at and bool(self.applier.due_unresolved())
         )
 
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
         return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
 
-    def delay(self, jitter: float) -> float:
-        """Return the seconds to wait after the last failure."""
-        return self.backoff.delay(jitter=jitter, retry_after=self.asked_delay)
-
     @property
     def asked_delay(self) -> float | None:
         """Return the seconds the store asked us to wait, if it did."""
         return retry_after_of(self._failure) if self._failure else None
 
-    async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in a thread; True if the next may follow at once."""
-        return await self._applier.tidy()
-
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""
         await self._drop_plan()
-        await self._applier.close()
+        await self.applier.close()
 
     def _begin(self) -> None:
         self._began = self._stopwatch()
@@ -180,10 +171,10 @@ class CycleRunner:
             case Effect.SWEEP:
                 return await self._ask(cursor_lost=True)
             case Effect.FETCH:
-                self._batch = await self._applier.fetch(self._current(), self._tally)
+                self._batch = await self.applier.fetch(self._current(), self._tally)
                 return Event.FETCHED
             case Effect.COMMIT:
-                await self._applier.commit(self._current(), self._tally)
+                await self.applier.commit(self._current(), self._tally)
                 return Event.MORE
             case _:
                 msg = f"{effect} is not work"

@@ -25,9 +25,9 @@ from mcp_notarium.stores.contract import SEEDED, Store, Versions
 from mcp_notarium.stores.extensions import name_parts
 from mcp_notarium.sync.write_errors import no_room_error
 
-FOR_CALLER: ContextVar[bool] = ContextVar("for_caller", default=False)
-"""Whether a write is made for a caller who waits, so that the rules of this process's profile judge it. An entry that is finished
-later, by any client, is judged by those of the index."""
+# defence: profile-judges-writes False=True
+REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
+"""Whether an entry is finished later, of any client: the rules of the index judge it, not those of this process's profile."""
 LONGEST_LEASE = 3600.0
 """Seconds, longer than any lease. One that ends later was given before the clock was set back."""
 
@@ -231,20 +231,18 @@ class Journal:
         self,
         write: PendingWrite,
         *,
-        storing: Sequence[Revision | Tombstone] = (),
+        storing: Revision | Tombstone | None = None,
         follow_ups: Sequence[PendingWrite] = (),
         differs: bool = False,
         stored: bool = True,
         own: bool = False,
     ) -> bool:
-        """Store the answer, drop the entry and record its follow-ups, in one transaction.
+        """Store the answer (None: nothing was sent), drop the entry and record its follow-ups, in one transaction.
 
         The revision that the answer replaces is kept as a version, unless the store has not taken the
         write (``stored`` False). ``own``: see :meth:`keep_replaced`.
 
-        The answer to a call is not flushed: the audit record of the call's outcome flushes it. If a
-        power cut undoes both, the entry is there again, and its replay finds that the store has the write.
-        No such record follows the end of a claimed entry.
+        The audit record of a call's outcome flushes the answer to it; none follows the end of a claimed entry.
         ``differs``: the store holds something else than was sent, which is counted for the user.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.
@@ -252,18 +250,21 @@ class Journal:
         # A version that is shown must not be given again after a loss of power.
         claimed = write.write_id in self._claimed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
-        with self._cache.transaction(durable=bool(follow_ups) or not storing or claimed or late):
+        with self._cache.transaction(
+            durable=bool(follow_ups) or storing is None or claimed or late
+        ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
                 self._claimed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
-            if ours or self._cache.notes.etag(write.note_id) == write.base_etag:
+            behind = self._cache.notes.etag(write.note_id) == write.base_etag
+            if storing is not None and (ours or behind):
                 kept = stored and self.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing, kept=kept)
             if ours:
                 self._cache.journal.drop(write.write_id)
-                if not (stored and any(isinstance(made, Revision) for made in storing)):
+                if not (stored and isinstance(storing, Revision)):
                     self._cache.journal.drop_following(write.write_id)
                 if differs:
                     self._cache.sync_state.record_difference(at=self._cache.clock())
@@ -275,26 +276,26 @@ class Journal:
         return ours
 
     def _apply_answer(
-        self, entry: PendingWrite, storing: Sequence[Revision | Tombstone], *, kept: bool
+        self, entry: PendingWrite, storing: Revision | Tombstone, *, kept: bool
     ) -> None:
         """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
         if entry.kind is WriteKind.DELETE and entry.body:
             self._apply_removal(entry, storing)
             return
-        renamed = [made.id for made in storing if made.id != entry.note_id]
+        renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:
-            self._rename(entry.note_id, renamed[0])
-        done = self._cache.notes.apply(storing, written_here=self._keeps_ours, kept=kept)
-        for made in storing if self._keeps_ours and done.unchanged else ():
-            self._cache.notes.mark_written(made.id)  # it came as somebody else's meanwhile
+            self._rename(entry.note_id, storing.id)
+        done = self._cache.notes.apply([storing], written_here=self._keeps_ours, kept=kept)
+        if self._keeps_ours and done.unchanged:
+            self._cache.notes.mark_written(storing.id)  # it came as somebody else's meanwhile
         if renamed and entry.kind is WriteKind.CREATE:
-            self._cache.notes.names.add_alias(entry.note_id, renamed[0])
+            self._cache.notes.names.add_alias(entry.note_id, storing.id)
 
-    def _apply_removal(self, entry: PendingWrite, storing: Sequence[Revision | Tombstone]) -> None:
+    def _apply_removal(self, entry: PendingWrite, storing: Revision | Tombstone) -> None:
         """Store the answer to a removal. The entry's keepsake stays, and those of earlier notes of its id."""
         earlier = self._cache.versions.keepsakes(entry.note_id)
         held = self._cache.notes.numbered_base(entry.note_id)
-        self._cache.notes.apply(storing)
+        self._cache.notes.apply([storing])
         removed = self._cache.notes.etag(entry.note_id) is None
         if removed and held is not None:
             self._cache.versions.put_back(earlier)  # defence: kept-outlives-same-id
@@ -309,11 +310,7 @@ class Journal:
             )
 
     def keep_replaced(
-        self,
-        write: PendingWrite,
-        storing: Sequence[Revision | Tombstone],
-        *,
-        own: bool,
+        self, write: PendingWrite, stored: Revision | Tombstone, *, own: bool
     ) -> bool:
         """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
 
@@ -321,19 +318,18 @@ class Journal:
         ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
         somebody else's change may be in it.
         """
-        if write.kind is WriteKind.CREATE and write.client and own:
-            for new in storing:
-                if isinstance(new, Revision):
-                    self._cache.versions.keep(
-                        new, number=CREATION, at=self._cache.clock(), by=write.client, made=new.etag, in_store=True
-                    )  # fmt: skip
-        if write.kind is not WriteKind.UPDATE or not storing:
+        creates = write.kind is WriteKind.CREATE and write.client and own
+        if creates and isinstance(stored, Revision):
+            self._cache.versions.keep(
+                stored, number=CREATION, at=self._cache.clock(), by=write.client, made=stored.etag, in_store=True
+            )  # fmt: skip
+        if write.kind is not WriteKind.UPDATE:
             return False
         held = self._cache.notes.numbered_base(write.note_id)
         if held is None:
             return False
         number, base = held
-        stored, made, same = storing[0], None, False
+        made, same = None, False
         native = write.replaced or self._replaced_form(base, stored)
         stays = True
         if isinstance(stored, Revision):
@@ -390,11 +386,6 @@ class Journal:
                 self._cache.journal.drop(write.write_id)
             else:
                 self._cache.journal.reject(write.write_id, reason)
-
-    def drop_following(self, write: PendingWrite) -> None:
-        """Drop what was to be written after this: the note keeps its name."""
-        with self._cache.transaction():
-            self._cache.journal.drop_following(write.write_id)
 
     def waits(self, write: PendingWrite) -> bool:
         """Tell whether another entry must be finished before this one: links follow a renaming, and wait for any that is on its way."""
@@ -459,7 +450,7 @@ class Journal:
     @property
     def _judge(self) -> VisibilityFilter:
         """Return what judges by the rules of the caller, whose profile may narrow those of the index."""
-        seen = self._cache.seen if FOR_CALLER.get() else self._cache
+        seen = self._cache if REPLAYING.get() else self._cache.seen
         return seen.notes.visibility
 
     def sees(self, note_id: str, content: Content) -> bool:

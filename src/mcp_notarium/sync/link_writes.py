@@ -1,8 +1,5 @@
 """Let the links of other notes and the cards of canvases follow a renamed note, also after a kill.
 
-Their journal entries are recorded with that of the renaming, and follow it: so a process that ends anywhere leaves
-either a note that keeps its name, or one whose links the next cycle finishes.
-
 What is to be done is on the disk before the note is renamed. It is done once the index has the note under its new
 path only, and forgotten if the note keeps its old one. A canvas is read right before its paths are changed: what anybody
 else has written there stays, and doing it twice changes nothing.
@@ -25,34 +22,31 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Journal
 
 if TYPE_CHECKING:
-    from mcp_notarium.storage.cache import Cache
     from mcp_notarium.stores.extensions import FolderStore
 
 MOST_TRIES = 10
 """Cycles in which a canvas that the disk refuses is tried again."""
 
 
-class LinkWriter:
-    """Make such writes, one for each note."""
+def make_link_writes(
+    cache: Cache,
+    store: Store,
+    journal: Journal,
+    renaming: PendingWrite,
+    links: Mapping[str, Changes],
+) -> list[PendingWrite]:
+    """Make an entry for each note with ``links``, to follow ``renaming``.
 
-    def __init__(self, cache: Cache, store: Store, journal: Journal) -> None:
-        self._cache = cache
-        self._store = store
-        self._journal = journal
-
-    def make(self, renaming: PendingWrite, links: Mapping[str, Changes]) -> list[PendingWrite]:
-        """Make the entries. A note is left out that has an unanswered write, or that cannot hold the new links."""
-        return [
-            entry for one, changes in links.items() if (entry := self._make(renaming, one, changes))
-        ]
-
-    def _make(self, renaming: PendingWrite, note_id: str, changes: Changes) -> PendingWrite | None:
-        base = self._cache.notes.base(note_id)
-        if base is None or self._journal.in_flight(note_id):
-            return None
+    A note is left out that has an unanswered write, or that cannot hold the new links.
+    """
+    made = []
+    for note_id, changes in links.items():
+        base = cache.notes.base(note_id)
+        if base is None or journal.in_flight(note_id):
+            continue
         content = replace(base.content, text=rewrite_links(base.content.text, changes))
         with suppress(StoreRejected):
-            entry = self._journal.make(
+            entry = journal.make(
                 note_id=note_id,
                 kind=WriteKind.UPDATE,
                 content=content,
@@ -61,33 +55,34 @@ class LinkWriter:
                 after=renaming.write_id,
                 change_id=renaming.change_id,
             )
-            stored = self._store.revision_of(note_id, entry.body).content
-            if stored != base.content and self._journal.sees(note_id, stored):
-                return entry
-        return None
+            stored = store.revision_of(note_id, entry.body).content
+            if stored != base.content and journal.sees(note_id, stored):
+                made.append(entry)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """Hold which canvases are to show a note at its ``new`` path, and the process that works on that.
-
-    ``tries``: how often the disk has refused them.
-    """
+    """Hold which canvases are to show a note at its new path."""
 
     old: str
     new: str
     canvases: Mapping[str, Sequence[tuple[str, bool, str | None]]]
     """What links in their texts become: target, whether in a Markdown link, and the new one."""
     owner: str
+    """The process that works on it; '': none."""
     tries: int = 0
+    """How often the disk has refused the canvases."""
 
 
 @dataclass(slots=True)
 class CardsMoved:
-    """Hold the ``canvases`` that show a note at its new path, and those ``waiting`` for a later cycle."""
+    """Hold what became of the canvases of a moved note."""
 
     canvases: set[str] = field(default_factory=set)
+    """Those that show it at its new path."""
     waiting: set[str] = field(default_factory=set)
+    """Those that wait for a later cycle."""
 
 
 class CardMoves:
@@ -103,7 +98,7 @@ class CardMoves:
         on_step: Callable[[str], None],
     ) -> None:
         self._cache = cache
-        self._folders = cast("FolderStore", store) if store.traits.ids.paths else None
+        self._folders = cast("FolderStore", store)  # no other store gives them cards
         self._owner = owner
         self._owner_ended = owner_ended
         self._on_step = on_step
@@ -123,9 +118,6 @@ class CardMoves:
         }
         move = CardMove(old, new, said, self._owner)
         moved = CardsMoved()
-        if self._folders is None or not move.canvases:
-            yield moved
-            return
         key = uuid.uuid4().hex
         self._active.add(key)
         try:
@@ -175,8 +167,6 @@ class CardMoves:
 
         The cards show the note where it is by now, also if it was renamed once more since, or got its old path back.
         """
-        if self._folders is None:
-            return None
         notes, shows, place = self._cache.notes, dict[str, bool | None](), ""
         while True:
             here = self._find(move)

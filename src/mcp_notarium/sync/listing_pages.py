@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from mcp_notarium.domain.characters import replace_surrogates
-from mcp_notarium.domain.note import LONGEST_ID, Revision
+from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.stores.contract import ListingPage, Store
+from mcp_notarium.stores.contract import ListingPage, Store, is_usable
 
 FIRST_PAGE = 100
 """Small, so that the newest notes can be read after one short request."""
@@ -33,34 +32,21 @@ MOST_EMPTY = 20
 Pages = AsyncGenerator[ListingPage, None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    error: Exception | None = None
-
-
 class MarkLost(Exception):
     """Report that the store does not know the mark of an interrupted listing: begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Name a listing: of everything or of what changed after ``since``, from ``mark`` on."""
+    """Name a listing."""
 
     since: str | None = None
+    """Only what changed after this cursor; None: everything."""
     mark: str | None = None
+    """The place to go on from; None: the beginning."""
     first: int = PAGE
+    """Notes on the first page; the others have ``PAGE``."""
     with_content: bool = True
-
-
-def is_usable(note_id: str) -> bool:
-    """Tell whether the index can hold a note of this id; another is left out, whatever store names it."""
-    return 0 < len(note_id) <= LONGEST_ID and replace_surrogates(note_id) == note_id
-
-
-def require_usable(note_id: str) -> None:
-    """Raise ``StoreProtocolError`` for an id that :func:`is_usable` refuses: no call could name the note."""
-    if not is_usable(note_id):
-        raise StoreProtocolError("the note store gave a note an id that cannot be used")
 
 
 async def pages(store: Store, listing: Listing) -> Pages:
@@ -100,27 +86,30 @@ async def _page(store: Store, listing: Listing, *, mark: str | None, size: int) 
 
 async def read_ahead(store: Store, listing: Listing) -> Pages:
     """Yield the same pages, read while the caller stores the one before."""
-    ready: asyncio.Queue[ListingPage | _Ended] = asyncio.Queue(READ_AHEAD)
+    ready: asyncio.Queue[ListingPage | Exception | None] = asyncio.Queue(READ_AHEAD)
     reader = asyncio.create_task(_read(store, listing, ready))
     try:
         while isinstance(item := await ready.get(), ListingPage):
             yield item
-        if item.error is not None:
-            raise item.error
+        if item is not None:
+            raise item
     finally:
         reader.cancel()
         await asyncio.wait({reader})
 
 
-async def _read(store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | _Ended]) -> None:
+async def _read(
+    store: Store, listing: Listing, ready: asyncio.Queue[ListingPage | Exception | None]
+) -> None:
+    """Put the pages into the queue, and in the end None or what was raised."""
+    end = None
     try:
         async with aclosing(pages(store, listing)) as all_pages:
             async for page in all_pages:
                 await ready.put(page)
     except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
-        await ready.put(_Ended(error))
-    else:
-        await ready.put(_Ended())
+        end = error
+    await ready.put(end)
 
 
 async def reload_index(cache: Cache, store: Store, act: Act | None = None) -> None:

@@ -37,10 +37,11 @@ _FEED_PAGES = 20
 
 @dataclass(slots=True)
 class _Round:
-    """Hold the answers of one fetch. ``served``: nothing failed, or something was answered since."""
+    """Hold the answers of one fetch."""
 
     answers: dict[str, Confirmed] = field(default_factory=dict)
     served: bool = True
+    """Nothing failed, or something was answered since."""
 
 
 class NoteFetcher:

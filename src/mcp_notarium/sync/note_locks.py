@@ -83,10 +83,10 @@ class NoteLocks:
 
     @asynccontextmanager
     async def call(self, key: str) -> AsyncIterator[bool]:
-        """Serve a writing call while others run, but those of the same key one by one, in order of arrival.
+        """Serve a writing call while others run, but those of the same key one by one, in order of arrival; drafting belongs inside.
 
-        It is given whether another one has ended while it waited. The next one begins when this one and every request it
-        has begun to send have ended.
+        The key is the id of the note, or the text of a new one. It is given whether another one has ended while it waited. The next
+        one begins when this one and every request it has begun to send have ended, also if this one is cancelled.
         """
         task, call, ended = asyncio.current_task(), _Call(), self._ended
         self._calls[task] = call
@@ -136,7 +136,7 @@ class NoteLocks:
         return lock is not None and lock.locked()
 
     async def drain(self) -> None:
-        """Wait for the writes that go on without a caller."""
+        """Wait for the writes that go on without a caller. Call it before the database is closed."""
         while self._running:
             await asyncio.wait(set(self._running))
 

@@ -36,10 +36,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Hold the answer to a ``get`` made while the index held the revision ``seen``."""
+    """Hold the answer to a ``get``."""
 
     answer: Revision | Tombstone
     seen: str | None
+    """The etag that the index held when the store was asked."""
 
     @property
     def id(self) -> str:
@@ -53,19 +54,13 @@ Remote = Revision | Entry | Tombstone | Missing | Confirmed
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold the acknowledged revision in the index; its ``content`` where a direct answer came."""
+    """Hold the acknowledged revision in the index."""
 
     etag: str
     version: int | None
+    """The number that the store gave it, where it counts."""
     content: Content | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """Hold our side of one note; ``pending``: it has an unfinished write."""
-
-    known: Known | None
-    pending: bool = False
+    """Known where a direct answer came."""
 
 
 class LocalState(Enum):
@@ -93,10 +88,15 @@ class Move(Enum):
 
     NOTHING = "nothing"
     STORE = "store"
+    """Put the revision into the index."""
     REPLACE = "replace"
+    """The same, but remove the note first: the etag alone would not show the change."""
     FETCH = "fetch"
+    """Ask the store, then decide again."""
     FORGET = "forget"
+    """Remove the note from the index."""
     RESOLVE = "resolve"
+    """Leave the note until the writer has finished its write, then decide again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,78 +107,43 @@ class PlannedMove:
     why: str
 
 
+_UNKNOWN, _KNOWN, _PENDING = LocalState.UNKNOWN, LocalState.KNOWN, LocalState.PENDING
+
+# fmt: off
 CHANGES: Mapping[tuple[LocalState, RemoteState], PlannedMove] = {
-    (LocalState.UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
-    (LocalState.UNKNOWN, RemoteState.OTHER): PlannedMove(
-        Move.FETCH, "it went away here while we asked: ask again"
-    ),
-    (LocalState.UNKNOWN, RemoteState.GONE): PlannedMove(
-        Move.NOTHING, "it was never here, or is gone already"
-    ),
-    (LocalState.UNKNOWN, RemoteState.MISSING): PlannedMove(
-        Move.FETCH, "somebody wants to know: ask"
-    ),
-    (LocalState.KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
-    (LocalState.KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
-    (LocalState.KNOWN, RemoteState.OLDER): PlannedMove(
-        Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"
-    ),
-    (LocalState.KNOWN, RemoteState.OTHER): PlannedMove(
-        Move.FETCH, "which of the two is newer cannot be told: ask"
-    ),
-    (LocalState.KNOWN, RemoteState.RECREATED): PlannedMove(
-        Move.REPLACE, "removed and made again, and its version count came to the same number"
-    ),
-    (LocalState.KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
+    (_UNKNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "a new note"),
+    (_UNKNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "it went away here while we asked: ask again"),
+    (_UNKNOWN, RemoteState.GONE): PlannedMove(Move.NOTHING, "it was never here, or is gone already"),
+    (_UNKNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "somebody wants to know: ask"),
+    (_KNOWN, RemoteState.SAME): PlannedMove(Move.NOTHING, "we have it"),
+    (_KNOWN, RemoteState.NEWER): PlannedMove(Move.STORE, "it was changed elsewhere"),
+    (_KNOWN, RemoteState.OLDER): PlannedMove(Move.FETCH, "a listing that lags, or a note made again after its removal: ask the note"),
+    (_KNOWN, RemoteState.OTHER): PlannedMove(Move.FETCH, "which of the two is newer cannot be told: ask"),
+    (_KNOWN, RemoteState.RECREATED): PlannedMove(Move.REPLACE, "removed and made again, and its version count came to the same number"),
+    (_KNOWN, RemoteState.GONE): PlannedMove(Move.FORGET, "the store says it was removed"),
     # defence: removal-needs-proof FETCH=FORGET
-    (LocalState.KNOWN, RemoteState.MISSING): PlannedMove(
-        Move.FETCH, "absence is no proof: ask the note itself"
-    ),
-    (LocalState.PENDING, RemoteState.SAME): PlannedMove(
-        Move.NOTHING, "the write is still on its way"
-    ),
-    (LocalState.PENDING, RemoteState.NEWER): PlannedMove(
-        Move.RESOLVE, "the pending text must be merged, not covered"
-    ),
-    (LocalState.PENDING, RemoteState.OLDER): PlannedMove(
-        Move.RESOLVE, "the writer asks for the newest revision anyway"
-    ),
-    (LocalState.PENDING, RemoteState.OTHER): PlannedMove(
-        Move.RESOLVE, "the writer asks for the newest revision anyway"
-    ),
-    (LocalState.PENDING, RemoteState.RECREATED): PlannedMove(
-        Move.RESOLVE, "the writer asks for the note anyway"
-    ),
-    (LocalState.PENDING, RemoteState.GONE): PlannedMove(
-        Move.RESOLVE, "removed there, changed here: the text is kept"
-    ),
-    (LocalState.PENDING, RemoteState.MISSING): PlannedMove(
-        Move.RESOLVE, "first the write, then the question"
-    ),
+    (_KNOWN, RemoteState.MISSING): PlannedMove(Move.FETCH, "absence is no proof: ask the note itself"),
+    (_PENDING, RemoteState.SAME): PlannedMove(Move.NOTHING, "the write is still on its way"),
+    (_PENDING, RemoteState.NEWER): PlannedMove(Move.RESOLVE, "the pending text must be merged, not covered"),
+    (_PENDING, RemoteState.OLDER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.OTHER): PlannedMove(Move.RESOLVE, "the writer asks for the newest revision anyway"),
+    (_PENDING, RemoteState.RECREATED): PlannedMove(Move.RESOLVE, "the writer asks for the note anyway"),
+    (_PENDING, RemoteState.GONE): PlannedMove(Move.RESOLVE, "removed there, changed here: the text is kept"),
+    (_PENDING, RemoteState.MISSING): PlannedMove(Move.RESOLVE, "first the write, then the question"),
 }
+# fmt: on
 """The whole decision. Any pair that is not listed cannot occur (a note not known is never SAME or
 OLDER). A REJECTED write does not make a note PENDING: its text waits in its own table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Hold what to do with one note; STORE and REPLACE carry the ``revision`` to store.
-
-    STORE puts it into the index. REPLACE removes the note first: the etag alone would not show the
-    change. FETCH asks the store, then decides again. FORGET removes the note from the index. RESOLVE
-    leaves the note until the writer has finished its write, then decides again.
-    """
+    """Hold what to do with one note."""
 
     move: Move
     id: str
     revision: Revision | None = None
-
-
-def local_state(local: Local) -> LocalState:
-    """Name our side in the words of the table."""
-    if local.pending:
-        return LocalState.PENDING
-    return LocalState.UNKNOWN if local.known is None else LocalState.KNOWN
+    """The one to store; None if nothing is."""
 
 
 def remote_state(known: Known | None, remote: Remote) -> RemoteState:
@@ -223,9 +188,10 @@ def _compare(known: Known | None, remote: Revision | Entry) -> RemoteState:
     return RemoteState.NEWER if remote.server_version > known.version else RemoteState.OLDER
 
 
-def plan(local: Local, remote: Remote) -> Action:
-    """Decide what to do about one note."""
-    move = CHANGES[local_state(local), remote_state(local.known, remote)].move
+def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
+    """Decide what to do about one note; ``pending``: it has an unfinished write."""
+    ours = _PENDING if pending else _UNKNOWN if known is None else _KNOWN
+    move = CHANGES[ours, remote_state(known, remote)].move
     if move not in (Move.STORE, Move.REPLACE):
         return Action(move, remote.id)
     content = remote.answer if isinstance(remote, Confirmed) else remote

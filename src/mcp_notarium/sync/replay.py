@@ -1,7 +1,4 @@
-"""Finish the journal entries that have no answer: those of one note, and in each cycle all that nobody works on.
-
-``Replay`` finds, claims and backs off; ``write_attempt`` makes each attempt, as it makes a first one.
-"""
+"""Find and claim the journal entries that have no answer; ``write_attempt`` makes each attempt, as it makes a first one."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
-from mcp_notarium.sync.journal import FOR_CALLER, Journal
+from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
 from mcp_notarium.sync.stored_state import PerhapsRenamed
@@ -118,15 +115,10 @@ class Replay:
             if claimed is None:
                 await self._sleep(LOCK_PAUSE)
             else:
-                result = await lock.run_to_end(self.finish(claimed))
+                result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def take_result(self, write_id: str) -> WriteResult | None:
-        """Return once how a creation ended that this process has finished; None: it has not."""
-        created = self._created.pop(write_id, None)
-        return created[1] if created else None
-
-    def take_created(self, content: Content) -> WriteResult | None:
+    def _take_created(self, content: Content) -> WriteResult | None:
         """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
@@ -138,19 +130,12 @@ class Replay:
                 return result if unchanged else None
         return None
 
-    async def finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry. The entry remains if this raises, free for the next attempt.
+    async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
+        """Finish the entry, in a task of its own. The entry remains if this raises, free for the next attempt.
 
-        ``listed``: a full listing was compared since the note was not found under its name. Raises
-        ``PerhapsRenamed`` if one is needed.
+        ``listed``: see :meth:`WriteAttempt.repeated`.
         """
-        token = FOR_CALLER.set(False)
-        try:
-            return await self._finish(write, listed=listed)
-        finally:
-            FOR_CALLER.reset(token)
-
-    async def _finish(self, write: PendingWrite, *, listed: bool) -> WriteResult:
+        REPLAYING.set(True)
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming
                 raise PerhapsRenamed(
@@ -193,7 +178,7 @@ class Replay:
         )
         write = next(filter(self._journal.can_claim, same), None)
         if write is None:
-            finished = self.take_created(content)
+            finished = self._take_created(content)
             if finished is None or not self._can_answer(finished):
                 return None
             if act is not None:
@@ -208,16 +193,14 @@ class Replay:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        result = self.take_result(write.write_id) or result
+        _, result, _ = self._created.pop(write.write_id, (None, result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)
             if note is None:
                 return None
             sent = self._store.revision_of(note.id, write.body).content
             result = WriteResult(WriteOutcome.STORED, note.id, merged=note.content != sent)
-        if not self._can_answer(result):
-            return None
-        return result
+        return result if self._can_answer(result) else None
 
     def _can_answer(self, result: WriteResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
@@ -260,7 +243,7 @@ class Replay:
             return None
         try:
             async with asyncio.timeout(ITEM_SECONDS):
-                work = self.finish(claimed, listed=listed)
+                work = self._finish(claimed, listed=listed)
                 return (await lock.run_to_end(work)).outcome
         except TimeoutError:
             self._backoff.record_failure(write.write_id)

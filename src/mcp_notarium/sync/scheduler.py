@@ -1,9 +1,4 @@
-"""Elect the process that syncs, and run its cycles when something is due. The only place in sync that waits.
-
-One process leads: it listens to the change feed, polls, sweeps and checkpoints. The others write
-through and watch the leader; when it ends, or has no login, one of them takes over. Nothing is wiped
-except by ``reload_index``.
-"""
+"""Elect the process that syncs, and run its cycles when something is due. The only place in sync that waits."""
 
 from __future__ import annotations
 
@@ -230,12 +225,13 @@ class Scheduler:
             await _stop(change)
 
     async def _back_off(self) -> None:
-        delay = self._runner.delay(self._jitter())
+        asked = self._runner.asked_delay
+        delay = self._runner.backoff.delay(jitter=self._jitter(), retry_after=asked)
         if self._runner.sources.on_this_machine:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
         # A store that asked us to wait, or has just failed, is not asked again at once,
-        # the one who requests a cycle.
-        blocked = delay if self._runner.asked_delay is not None else min(delay, MIN_RETRY_PAUSE)
+        # also if somebody requests a cycle.
+        blocked = delay if asked is not None else min(delay, MIN_RETRY_PAUSE)
         await self._sleep(blocked)
         await self._wait(delay - blocked)
 
@@ -267,10 +263,10 @@ class Scheduler:
 
     async def _let_calls_pass(self) -> None:
         """Wait a moment for calls that write: the news is mostly what these write, and they go first."""
-        if self._writer.is_called:
+        if self._writer.locks.is_called:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CALLS_SECONDS):
-                    await self._writer.await_calls()
+                    await self._writer.locks.await_calls()
             await self._sleep(ANSWER_SECONDS)
 
     def _retries_or_sweep_due(self) -> bool:
@@ -302,7 +298,7 @@ class Scheduler:
     async def _tidy_index(self) -> bool:
         """Do a slice of work on the search index, if this process leads; True if the next may follow at once."""
         with suppress(CacheBusy, CacheFull):
-            return self.leads and await self._runner.tidy()
+            return self.leads and await self._runner.applier.tidy()
         return False
 
     def _is_due(self, until: Callable[[], bool]) -> bool:

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from mcp_notarium.errors import ErrorKind, NotariumError
 from mcp_notarium.storage.cache import Cache
-from mcp_notarium.storage.sync_state import SyncState
 from mcp_notarium.sync.cycle_states import WORKING, State
 
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """Hold how sync stands.
-
-    ``loaded`` of ``total`` notes are here (``total`` None: the store did not say) and ``complete``
-    tells whether the first load is over, and whatever changed rules show since has been fetched.
-    Under rules that hide notes nothing tells of those: ``total`` is known at the end only.
-    ``last_sync_at`` is in epoch seconds. ``last_error`` is why the last cycle failed; None: it succeeded,
-    or this process leads and its first cycle has not ended. ``error_kind`` is the rest of that error.
-    ``leader``: this process syncs, otherwise another one does. ``left_out`` notes have no usable id or
-    readable text.
-    """
+    """Hold how sync stands. Under rules that hide notes nothing tells of those."""
 
     state: State
     loaded: int
+    """Notes that are here."""
     total: int | None
+    """All notes; None: the store did not say, or rules hide notes and the load goes on."""
     complete: bool
+    """The first load is over, and whatever changed rules show since has been fetched."""
     last_sync_at: float | None
+    """Epoch seconds."""
     last_error: str | None
+    """Why the last cycle failed; None: it succeeded, or this process leads and its first cycle has not ended."""
     leader: bool
+    """This process syncs, otherwise another one does."""
     left_out: int = 0
+    """Notes without a usable id or a readable text."""
     error_kind: ErrorKind | None = None
+    """The rest of the last error."""
 
     @property
     def needs_login(self) -> bool:
@@ -83,18 +80,6 @@ def read_status(
         error_kind=kind,
         leader=leading is not None,
         left_out=left_out,
-    )
-
-
-def describe_differences(kept: SyncState) -> str | None:
-    """Describe for the user how often writes were stored differently; None if never."""
-    seen = kept.differences()
-    if not seen.count:
-        return None
-    last = datetime.fromtimestamp(seen.last_at, UTC)
-    return (
-        f"The note store has stored {seen.count} writes differently from what was sent, the last on "
-        f"{last:%Y-%m-%d %H:%M} UTC. Something between here and there changes texts."
     )
 
 

@@ -14,7 +14,7 @@ from typing import cast
 from mcp_notarium.domain.conflict_copy import has_arrived_in_part, plan_repair, same_but_blanks
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
+from mcp_notarium.domain.write_scope import WriteScope
 from mcp_notarium.errors import (
     InvalidRequest,
     NotariumError,
@@ -58,11 +58,12 @@ class HeadReader:
         store: Store,
         *,
         journal: Journal,
-        scope: WriteScope = ANYTHING,
+        scope: WriteScope,
     ) -> None:
         self._cache = cache
         self._scope = scope
         self.scoped = scope.has_rules
+        """Whether callers may change some notes only."""
         self._store = store
         self._journal = journal
         traits = store.traits
@@ -78,15 +79,12 @@ class HeadReader:
         Raises what the store raises, and ``InvalidRequest`` if a note to be removed is not in the trash where it has to be.
         """
         if view.write.kind is WriteKind.CREATE:
-            return await self._look_for_room(view)
+            await self._require_result(view.write.note_id, view.write.body, new=True)
+            return await self._look_for_room(view) if asked.fixed else view
         view = replace(view, seen=self._cache.notes.etag(view.write.note_id))
         if view.write.kind is WriteKind.DELETE:
             return await self._look_before_removal(view, asked)
         return await self._look_at_note(view, asked)
-
-    async def require_new(self, write: PendingWrite) -> None:
-        """Raise ``NotPermitted`` for a new note outside of what the caller may change."""
-        await self._require_result(write.note_id, write.body, new=True)
 
     async def require_open(self, note: Note | None, content: Content | None) -> None:
         """See ``Library.require_open``."""
@@ -192,7 +190,8 @@ class HeadReader:
             )
         view = View(write, Case(write.kind, Attempt.REPEATED, Held.NOTHING), head)
         if write.kind is WriteKind.UPDATE and (other or isinstance(head, Tombstone)):
-            return self._look_for_text(view)
+            kept = write.copied or not self._has_text_to_keep(write)
+            return view.but(Fact.COPIED) if kept else view
         if write.kind is WriteKind.DELETE:
             if other:
                 return view.holding(Held.CLASHING)
@@ -201,11 +200,6 @@ class HeadReader:
         if write.kind is WriteKind.CREATE:
             return await self._look_for_created(view, head)
         return await self._look_for_changed(view, cast("Revision", head))
-
-    def _look_for_text(self, view: View) -> View:
-        """Ask whether the text of a write is lost with its note, which is gone, or has another one in its place."""
-        kept = view.write.copied or not self._has_text_to_keep(view.write)
-        return view.but(Fact.COPIED) if kept else view
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named
@@ -226,7 +220,7 @@ class HeadReader:
         sent, content = self._wanted(write, head)
         base = None
         if head.etag != write.base_etag and head.content != sent:
-            base = self._base_of(write) or await self._read_base(write)
+            base = await self._read_base(write)
         held, wanted = held_for_update(
             head,
             base=base,
@@ -272,7 +266,7 @@ class HeadReader:
             for made, theirs in pairwise(since)
             if made.modified_at == sent.modified_at
         ]
-        base = base or self._base_of(write) or await self._read_base(write)
+        base = base or await self._read_base(write)
         if not met or base is None:
             return None
         made, theirs = (one.content for one in met[-1])
@@ -427,7 +421,9 @@ class HeadReader:
         return base.content if base and known else None
 
     async def _read_base(self, write: PendingWrite) -> Content | None:
-        """Read the base from the store's history, if the index has lost it."""
+        """Return the base, from the store's history if the index has lost it; None if that has not kept it."""
+        if (known := self._base_of(write)) is not None:
+            return known
         if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
             return None
         try:

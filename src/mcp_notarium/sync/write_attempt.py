@@ -9,10 +9,10 @@ The entry stays in the journal whenever the outcome of the write is not certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import cast
 
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
@@ -23,7 +23,6 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     NoteUnreadable,
-    RateLimited,
     StoreError,
     StoreProtocolError,
     StoreRejected,
@@ -33,16 +32,17 @@ from mcp_notarium.errors import (
 from mcp_notarium.storage.audit_log import Act, not_recorded_error
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import (
+    NOT_STORED,
     WITHDRAWN,
-    Acknowledgement,
     PushStatus,
     Retry,
     Store,
     WriteGuard,
+    require_usable,
+    run_at_once,
 )
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.link_writes import LinkWriter
-from mcp_notarium.sync.listing_pages import require_usable
+from mcp_notarium.sync.link_writes import make_link_writes
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.stored_state import HeadReader
@@ -69,20 +69,9 @@ from mcp_notarium.sync.write_errors import (
     names_taken_error,
     out_of_sight_error,
     removed_error,
-    taken_over_error,
     unknown_outcome,
 )
 
-NOT_STORED = (
-    StoreRejected,
-    StoreUnavailable,
-    LoginRequired,
-    NoteNotFound,
-    NoteUnreadable,
-    RateLimited,
-    VersionConflict,
-)
-"""Errors after which the store has certainly not taken the write. After any other it may have."""
 _LOOK_WHETHER_IT_IS_GONE = (
     "The next sync shows whether the note is gone; it does not delete it again. Look with `get` in a "
     "while, and delete the note again if it is there and still to go."
@@ -92,7 +81,6 @@ ROUNDS = 4
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 _AGAIN = WriteResult(WriteOutcome.AGAIN)
-_Result = TypeVar("_Result")
 
 
 class WriteAttempt:
@@ -105,18 +93,16 @@ class WriteAttempt:
         *,
         journal: Journal,
         heads: HeadReader,
-        pusher: Pusher,
-        commit: WriteCommit,
         on_step: Callable[[str], None],
+        on_difference: Callable[[str], None],
     ) -> None:
         self._cache = cache
         self._store = store
         self._journal = journal
         self._heads = heads
-        self._pusher = pusher
-        self._commit = commit
+        self._commit = WriteCommit(store, journal, on_step=on_step, on_difference=on_difference)
         self._on_step = on_step
-        self._links = LinkWriter(cache, store, journal)
+        self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
         """Attempt what a caller waits for, who holds ``lock``. AGAIN: nothing is stored, because the note has changed meanwhile.
@@ -125,11 +111,9 @@ class WriteAttempt:
         """
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
-        if self._heads.scoped and write.kind is WriteKind.CREATE:
-            await self._heads.require_new(write)
+        looks = write.kind is not WriteKind.CREATE or asked.fixed or self._heads.scoped
         try:
-            if write.kind is not WriteKind.CREATE or asked.fixed:
-                view = await self._heads.look_first(view, asked)
+            view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
         work = self._carry_out(view, asked)
@@ -187,10 +171,16 @@ class WriteAttempt:
         ``base``: what the write goes over, if nothing was read.
         """
         over = base if base is not None else view.base.content if view.base else NOTHING
-        following = self._links.make(view.write, asked.links) if asked and asked.links else []
+        following: Sequence[PendingWrite] = ()
+        if asked and asked.links:
+            following = make_link_writes(
+                self._cache, self._store, self._journal, view.write, asked.links
+            )
         recorded = await self._record(view, asked, following)
         if recorded is None:
-            return await self._meet_other_write(view, asked)
+            met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
+            changed = met("the note has changed in the index")
+            return await self._meet_refusal(changed, view, asked) if asked else _AGAIN
         view = replace(view, write=recorded)
         try:
             committed = await self._push_dated(view, over)
@@ -206,13 +196,6 @@ class WriteAttempt:
             self._drop(view.write)
             return result
         return await self._send_links(following, result)
-
-    async def _meet_other_write(self, view: View, asked: Asked | None) -> WriteResult:
-        """Decide again about a write that could not be recorded, because the note has another one or has changed."""
-        if asked is None:
-            return _AGAIN
-        met = IdTaken if view.write.kind is WriteKind.CREATE else VersionConflict
-        return await self._meet_refusal(met("the note has changed in the index"), view, asked)
 
     async def _meet_refusal(
         self, error: NotariumError, view: View, asked: Asked | None
@@ -261,7 +244,8 @@ class WriteAttempt:
     async def _keep_name(self, view: View) -> WriteResult:
         """Give the note the text, where something else has taken its new name."""
         write, head = view.write, cast("Revision", view.head)
-        self._journal.drop_following(write)
+        with self._cache.transaction():
+            self._cache.journal.drop_following(write.write_id)
         named = replace(write.content, title=head.content.title)
         if named == head.content:
             return await self._finish(view, None)
@@ -344,12 +328,28 @@ class WriteAttempt:
             return await self._push(dated, base, repeated=True)
 
     async def _push(self, write: PendingWrite, base: Content, *, repeated: bool) -> Committed:
-        """Push one recorded entry and commit the answer."""
+        """Push one recorded entry and commit the answer.
+
+        Raises what the store raised: one of ``NOT_STORED`` with the entry untouched, or
+        ``OutcomeUnknown`` with the entry released for any process.
+        """
         if write.kind is WriteKind.DELETE:
-            await self._pusher.remove(write)
+            gone = () if self._store.traits.ids.named else (NoteNotFound,)
+            with self._sending(write), suppress(*gone):  # a note that was renamed is not gone
+                if self._guarded_by_us:
+                    await self._require_base(write)
+                await self._store.delete(
+                    write.note_id, etag=write.base_etag or "", write_id=write.write_id
+                )
             self._commit.finish(write, Tombstone(write.note_id))
             return Committed(WriteResult(WriteOutcome.STORED, write.note_id))
-        answer = await self._pusher.push(write)
+        with self._sending(write):
+            if self._guarded_by_us and not self._store.traits.compares:
+                await self._require_base(write)
+            answer = await self._store.push(write)
+            require_usable(answer.revision.id)
+            # What follows a stored write is sent even if the caller has left.
+            WITHDRAWN.set(lambda: False)
         try:
             return await self._commit.commit(write, base, answer, repeated=repeated)
         except StoreRejected as error:
@@ -359,6 +359,56 @@ class WriteAttempt:
             raise unknown_outcome(
                 "the write is stored, but a copy that follows from it cannot be", write
             ) from error
+
+    @contextmanager
+    def _sending(self, write: PendingWrite) -> Iterator[None]:
+        """Turn an error after which the store may have the write into ``OutcomeUnknown``.
+
+        A cancellation passes: the process may be going down, and the journal entry is all that is needed.
+        """
+        self._on_step("recorded")
+        try:
+            yield
+        except NOT_STORED:
+            raise
+        except Exception as error:
+            self._journal.release(write)
+            never_repeated = (
+                write.kind is WriteKind.DELETE and self._store.traits.retry is Retry.ASK
+            )
+            raise unknown_outcome(
+                "the note store did not answer the write",
+                write,
+                resolution_hint=_LOOK_WHETHER_IT_IS_GONE if never_repeated else None,
+            ) from error
+        self._on_step("pushed")
+
+    async def _require_base(self, write: PendingWrite) -> None:
+        """Raise ``VersionConflict`` if the store no longer holds the base of the write.
+
+        For a store that overwrites whatever it has: what comes between this answer and the push can only
+        be noticed afterwards. Raises ``IdTaken`` for a new note and ``NoteNotFound`` for one that is gone.
+        """
+        about = {"id": write.note_id}
+        try:
+            head = await get_newest(self._store, write.note_id)
+        except (StoreError, LoginRequired) as error:
+            if isinstance(error, NoteUnreadable):
+                if write.base_etag is None:
+                    raise IdTaken("something else has this name", details=about) from None
+                raise StoreUnavailable(
+                    error.message, resolution_hint=error.resolution_hint
+                ) from None
+            if isinstance(error, NOT_STORED):
+                raise
+            raise StoreUnavailable("the note store did not answer before the write") from error
+        if isinstance(head, Tombstone):
+            if write.base_etag is not None:
+                raise gone_error(write.note_id)
+        elif write.base_etag is None and self._store.traits.ids.named:
+            raise IdTaken("the note store has a note of this id", details=about)
+        elif head.etag != write.base_etag:
+            raise VersionConflict("the note has changed at the note store", details=about)
 
     async def _follow(self, committed: Committed) -> WriteResult:
         """Send what was recorded with an answer."""
@@ -424,7 +474,7 @@ class WriteAttempt:
             notes.apply([base])
         kept = self._journal.keep_replaced(
             replace(write, client=client),
-            [answer.revision],
+            answer.revision,
             own=answer.status is not PushStatus.UNCHANGED,
         )
         notes.apply([answer.revision], kept=kept)
@@ -452,104 +502,7 @@ class WriteAttempt:
                 "the write is not stored yet, and could not be taken back here", write
             ) from error
         if not ours:
-            raise taken_over_error(write)
-
-
-class Pusher:
-    """Push single entries. ``on_step``: see ``Writer``."""
-
-    def __init__(self, store: Store, journal: Journal, *, on_step: Callable[[str], None]) -> None:
-        self._store = store
-        self._journal = journal
-        self._on_step = on_step
-        self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
-        self._compared_by_us = self._guarded_by_us and not store.traits.compares
-
-    async def push(self, write: PendingWrite) -> Acknowledgement:
-        """Push a CREATE or UPDATE.
-
-        Raises what the store raised: one of ``NOT_STORED`` with the entry untouched, or
-        ``OutcomeUnknown`` with the entry released for any process.
-        """
-        with self._sending(write):
-            if self._compared_by_us:
-                await self._require_base(write)
-            answer = await self._store.push(write)
-            require_usable(answer.revision.id)
-            # What follows a stored write is sent even if the caller has left.
-            WITHDRAWN.set(lambda: False)
-        return answer
-
-    async def remove(self, write: PendingWrite) -> None:
-        """Push a DELETE. Raises as :meth:`push` does."""
-        gone = () if self._store.traits.ids.named else (NoteNotFound,)
-        with self._sending(write), suppress(*gone):  # a note that was renamed is not gone
-            if self._guarded_by_us:
-                await self._require_base(write)
-            await self._store.delete(
-                write.note_id, etag=write.base_etag or "", write_id=write.write_id
-            )
-
-    @contextmanager
-    def _sending(self, write: PendingWrite) -> Iterator[None]:
-        """Turn an error after which the store may have the write into ``OutcomeUnknown``.
-
-        A cancellation passes: the process may be going down, and the journal entry is all that is needed.
-        """
-        self._on_step("recorded")
-        try:
-            yield
-        except NOT_STORED:
-            raise
-        except Exception as error:
-            self._journal.release(write)
-            never_repeated = (
-                write.kind is WriteKind.DELETE and self._store.traits.retry is Retry.ASK
-            )
-            raise unknown_outcome(
-                "the note store did not answer the write",
-                write,
-                resolution_hint=_LOOK_WHETHER_IT_IS_GONE if never_repeated else None,
-            ) from error
-        self._on_step("pushed")
-
-    async def _require_base(self, write: PendingWrite) -> None:
-        """Raise ``VersionConflict`` if the store no longer holds the base of the write.
-
-        For a store that overwrites whatever it has: what comes between this answer and the push can only
-        be noticed afterwards. Raises ``IdTaken`` for a new note and ``NoteNotFound`` for one that is gone.
-        """
-        about = {"id": write.note_id}
-        try:
-            head = await get_newest(self._store, write.note_id)
-        except (StoreError, LoginRequired) as error:
-            if isinstance(error, NoteUnreadable):
-                if write.base_etag is None:
-                    raise IdTaken("something else has this name", details=about) from None
-                raise StoreUnavailable(
-                    error.message, resolution_hint=error.resolution_hint
-                ) from None
-            if isinstance(error, NOT_STORED):
-                raise
-            raise StoreUnavailable("the note store did not answer before the write") from error
-        if isinstance(head, Tombstone):
-            if write.base_etag is not None:
-                raise gone_error(write.note_id)
-        elif write.base_etag is None and self._store.traits.ids.named:
-            raise IdTaken("the note store has a note of this id", details=about)
-        elif head.etag != write.base_etag:
-            raise VersionConflict("the note has changed at the note store", details=about)
-
-
-def run_at_once(call: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine that never waits. Raises ``RuntimeError`` if it does: a transaction must not wait."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
-    call.close()
-    raise RuntimeError("a store in the database must not wait")
+            raise unknown_outcome("another process has taken the write over", write)
 
 
 def is_final(error: NotariumError) -> bool:

@@ -6,7 +6,7 @@ records what has to be sent after it: a conflict copy, or the repair of a note. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -36,18 +36,19 @@ NOTHING = Content(text="")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Hold how a push ended, and the recorded entries that are to be sent after it.
-
-    ``copy`` keeps our text, ``others`` keep what somebody else wrote, ``repair`` mends the note, which holds ``held`` now.
-    ``lost``: without them the note lacks some of our change.
-    """
+    """Hold how a push ended, and the recorded entries that are to be sent after it."""
 
     result: WriteResult
     copy: PendingWrite | None = None
+    """Keeps our text."""
     others: Sequence[PendingWrite] = ()
+    """Keep what somebody else wrote."""
     repair: PendingWrite | None = None
+    """Mends the note."""
     held: Content = NOTHING
+    """What the note holds now."""
     lost: bool = True
+    """Without these entries the note lacks some of our change."""
 
 
 _AGAIN = Committed(WriteResult(WriteOutcome.AGAIN))
@@ -78,7 +79,7 @@ class WriteCommit:
             return await self._accept_over_others(write, base, answer, repeated=repeated)
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # a later writer has seen it
-        earlier = await self._read_revision(write.note_id, answer.first)
+        earlier = await self._read_earlier(write, answer.first, required=False)
         alone = answer.alone and not (repeated and answer.status is PushStatus.REPEATED)
         # defence: rewritten-text-not-resent -alone
         # defence: added-version-not-fought -_is_own
@@ -96,10 +97,7 @@ class WriteCommit:
     def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
-        mended = self._mend(
-            write, head, wanted, result=result, copies=False, hidden=False, lost=False
-        )
-        return mended or _AGAIN
+        return self._store_answer(write, head, wanted, result=result) or _AGAIN
 
     def finish_arrived(
         self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
@@ -107,10 +105,10 @@ class WriteCommit:
         """Finish an entry that had arrived, or for which nothing is left to do. ``overtaken``: the store never took it."""
         head = head or Tombstone(write.note_id)
         if overtaken:
-            self._journal.finish(write, storing=[head], stored=False)
+            self._journal.finish(write, storing=head, stored=False)
             return WriteResult(WriteOutcome.STORED, head.id, merged=True)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
-        self._journal.finish(write, storing=[head], own=own)
+        self._journal.finish(write, storing=head, own=own)
         if isinstance(head, Tombstone):
             return WriteResult(WriteOutcome.STORED, head.id)
         if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
@@ -162,7 +160,7 @@ class WriteCommit:
                 self._journal.hide_copies(write.note_id, copies)
             if isinstance(storing, Revision) and self._journal.lags(write, storing.id):
                 follow_ups = [*follow_ups, self._links_again(write, storing)]
-            ours = self._journal.finish(write, storing=[storing], follow_ups=follow_ups, **how)
+            ours = self._journal.finish(write, storing=storing, follow_ups=follow_ups, **how)
         except CacheError as error:
             # The store has it and the index has not: only the journal entry says so, and it remains.
             raise unknown_outcome(
@@ -196,7 +194,8 @@ class WriteCommit:
         held = await self._read_again(answer.revision)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return self._give_back(write, displaced, held, repeated=repeated)
-        unseen = self._copy_unseen(write, displaced, known=(base.wording, sent.wording))
+        new = displaced and displaced.content.wording not in (base.wording, sent.wording)
+        unseen = [self._copy_of(write, of=displaced)] if new else []
         if isinstance(held, Tombstone):  # who removed the note has not seen what we displaced
             if not self.finish(write, held, unseen):
                 return self._leave_to_others(unseen)
@@ -216,7 +215,7 @@ class WriteCommit:
         if hidden is not None:  # hidden by the policy a moment before: it stays so
             wanted = replace(wanted, tags=hidden.content.tags)
         lost = held.content != sent
-        mended = self._mend(
+        mended = self._store_answer(
             write,
             held,
             wanted,
@@ -229,24 +228,25 @@ class WriteCommit:
         )
         return mended or self._leave_to_others(unseen)
 
-    def _mend(
+    def _store_answer(
         self,
         write: PendingWrite,
         held: Revision,
         wanted: Content,
         *,
         result: WriteResult,
-        copies: bool,
-        hidden: bool,
-        lost: bool,
+        copies: bool = False,
+        hidden: bool = False,
+        lost: bool = False,
         others: Sequence[PendingWrite] = (),
         others_fit: bool = True,
         own: bool = False,
     ) -> Committed | None:
         """Commit what the store holds, with the entries that make ``wanted`` of it and keep what has no place in that.
 
-        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``lost``: the
-        note lacks some of our change now. None: another process has the entry.
+        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``hidden``: the
+        policy hides what it is made of. ``lost``: the note lacks some of our change now. ``own``: see :meth:`Journal.keep_replaced`.
+        None: another process has the entry.
         """
         repair = None
         with suppress(StoreRejected):  # the store cannot hold both edits in one note
@@ -259,8 +259,10 @@ class WriteCommit:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
         kept = Tombstone(held.id) if hidden and repair is not None else held
         follow_ups = [entry for entry in (copy, *others, repair) if entry is not None]
-        if not self.finish(write, kept, follow_ups, own=own):
+        if not self.finish(write, kept, follow_ups, differs=bool(result.differs), own=own):
             return None
+        if result.differs:
+            self._on_difference(held.id)
         return Committed(result, copy, others, repair, held.content, lost)
 
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
@@ -283,52 +285,27 @@ class WriteCommit:
         sent = self._sent(write)
         if held.etag == answer.revision.etag and (answer.alone or held.content == sent):
             return await self._accept_alone(write, answer, own=True)
-        if write.repair or same_but_blanks(sent, held.content):
-            as_sent = answer.alone and answer.revision.content == sent
-            own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
-            return self._accept_rewritten(write, base, held, by_store=not as_sent, own=own)
-        return None
-
-    def _accept_rewritten(
-        self, write: PendingWrite, base: Content, held: Revision, *, by_store: bool, own: bool
-    ) -> Committed:
-        """Commit what is taken for the store's rewriting of ours. Nothing follows but a copy of lost lines.
-
-        A repair ends here, whatever the store made of it: repaired again it would never end. ``by_store``
-        False: the store has taken it as it was sent, so somebody else has written since.
-        """
-        sent = self._sent(write)
         same = same_but_blanks(sent, held.content)
-        stored_as = compare_stored(base=base, sent=sent, stored=held.content)
-        lost = not same and stored_as is StoredAs.TEXT_LOST
-        copy = self._copy_of(write) if lost and not write.copied else None
-        differs = differences(sent=sent, stored=held.content) if by_store else ""
-        kept = held if self._journal.sees_revision(held) else Tombstone(held.id)
-        follow_ups = [] if copy is None else [copy]
-        if not self.finish(write, kept, follow_ups, differs=bool(differs), own=own):
-            return _AGAIN
-        if differs:
-            self._on_difference(held.id)
+        if not write.repair and not same:
+            return None
+        # Taken for the store's rewriting of ours. A repair ends here, whatever the store made of it: repaired again it would never
+        # end. If the store has taken it as it was sent, somebody else has written since.
+        as_sent = answer.alone and answer.revision.content == sent
+        lost = not same and (
+            compare_stored(base=base, sent=sent, stored=held.content) is StoredAs.TEXT_LOST
+        )
         result = WriteResult(
             WriteOutcome.STORED,
             held.id,
-            merged=not by_store,
-            differs=differs,
+            merged=as_sent,
+            differs="" if as_sent else differences(sent=sent, stored=held.content),
             content=held.content,
         )
-        return Committed(result, copy, lost=lost)
-
-    def _copy_unseen(
-        self,
-        write: PendingWrite,
-        displaced: Revision | None,
-        *,
-        known: Collection[tuple[str | None, str]],
-    ) -> list[PendingWrite]:
-        """Make the copy of what the write has overwritten, if it says something that is not ``known``."""
-        if displaced is None or displaced.content.wording in known:
-            return []
-        return [self._copy_of(write, of=displaced)]
+        own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
+        stored = self._store_answer(
+            write, held, held.content, result=result, copies=lost, lost=lost, own=own
+        )
+        return stored or _AGAIN
 
     def _give_back(
         self,
@@ -377,24 +354,16 @@ class WriteCommit:
         """
         sent = self._sent(write)
         stored = answer.revision
-        if stored.content != sent:
-            stored = await self._read_held(stored)
+        if stored.content != sent:  # the text in an answer may differ from the stored one
+            held = await self._read_again(stored)
+            stored = held if isinstance(held, Revision) and held.etag == stored.etag else stored
         differs = "" if stored.content == sent else differences(sent=sent, stored=stored.content)
         own = own and answer.status is not PushStatus.UNCHANGED
-        self.finish(write, stored, differs=bool(differs), own=own)
-        if differs:
-            self._on_difference(stored.id)
         result = WriteResult(
             WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
         )
-        return Committed(result)
-
-    async def _read_held(self, stored: Revision) -> Revision:
-        """Read the same revision again: the text in an answer may differ from the stored one."""
-        with suppress(NotariumError):
-            held = await self._store.get(stored.id)
-            stored = held if held.etag == stored.etag else stored
-        return stored
+        kept = self._store_answer(write, stored, stored.content, result=result, own=own)
+        return kept or Committed(result)
 
     async def _accept_merged(
         self,
@@ -413,14 +382,14 @@ class WriteCommit:
         wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
-            earlier = await self._read_between(write, between)
+            earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 lacking = not set(tags) <= set(stored.content.tags)
                 wanted = replace(wanted, tags=tags) if lacking else wanted
         elif not _mends(write) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
-                earlier = await self._read_between(write, between)
+                earlier = await self._read_earlier(write, between)
             if earlier is not None:
                 theirs = earlier.content
                 planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
@@ -429,11 +398,11 @@ class WriteCommit:
                 hidden = not self._journal.sees(stored.id, theirs)
                 if (
                     hidden
-                ):  # by the policy a moment before: it stays so, whatever the store made of both
+                ):  # by the policy a moment before: so it stays, whatever the store made of both
                     wanted = replace(wanted, tags=theirs.tags)
             elif stored_as is StoredAs.TAGS_LOST:
                 wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-        mended = self._mend(
+        mended = self._store_answer(
             write,
             stored,
             wanted,
@@ -460,25 +429,15 @@ class WriteCommit:
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        if first.content == sent.content and _mends(write):
-            return True
-        return self._has_our_date(sent, first)
+        mends = first.content == sent.content and _mends(write)
+        return mends or self._has_our_date(sent, first)
 
-    async def _read_revision(self, note_id: str, etag: str | None) -> Revision | None:
-        """Read an earlier revision of a note; None if it is not known.
+    async def _read_earlier(
+        self, write: PendingWrite, etag: str | None, *, required: bool = True
+    ) -> Revision | None:
+        """Read an earlier revision of a note that is written already; None if the store does not know it any more.
 
-        Our write is stored already, so a failure here is not an error.
-        """
-        if etag is None:
-            return None
-        with suppress(NotariumError):
-            return await self._store.get(note_id, etag=etag)
-        return None
-
-    async def _read_between(self, write: PendingWrite, etag: str | None) -> Revision | None:
-        """Read what a write has come over; None if the store does not know it any more.
-
-        Raises ``OutcomeUnknown`` if it cannot be read now: the next attempt looks what the note lacks.
+        If it cannot be read now, raises ``OutcomeUnknown``: the next attempt looks what the note lacks. None if it is not ``required``.
         """
         if etag is None:
             return None
@@ -487,6 +446,8 @@ class WriteCommit:
         except NoteNotFound:
             return None
         except NotariumError as error:
+            if not required:
+                return None
             self._journal.release(write)
             raise unknown_outcome(
                 "the write is stored, and what was written just before it could not be read", write

@@ -96,17 +96,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Hold one row: the cases it is about, the step, and the reason for it in a reader's words.
-
-    ``fact`` None: whatever else is the case.
-    """
+    """Hold one row: the cases it is about, and what is decided."""
 
     kind: WriteKind
     attempt: Attempt
     held: Held
     fact: Fact | None
+    """None: whatever else is the case."""
     step: Step
     why: str
+    """The reason, in a reader's words."""
 
     def covers(self, case: Case) -> bool:
         """Tell whether the row is about this case."""
@@ -246,37 +245,37 @@ def held_for_deletion(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold what the caller of a first attempt has seen and wants besides the entry.
-
-    ``note``: as the caller read it; None: a new one. ``round``: how often the note has changed under
-    this write. ``fixed``: under this id or not at all. The rest: see ``Writer.save``.
-    """
+    """Hold what the caller of a first attempt has seen and wants besides the entry; see ``Writer.save``."""
 
     note: Note | None = None
+    """As the caller read it; None: a new one."""
     act: Act | None = None
     round: int = 0
+    """How often the note has changed under this write."""
     exact: bool = False
     fixed: bool = False
+    """Under this id or not at all."""
     links: Mapping[str, Changes] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Hold what was seen of the store, and what the write is against that.
-
-    ``head``: None if nothing was asked. ``seen``: the revision in the index before. ``changed``: the entry in the journal does
-    not say this yet. ``error``: why the store has not taken the write. ``lacking``: what the note is to become, where an earlier
-    attempt has taken something from it. ``in_part``: what the head has that our base has not is a part of this write.
-    """
+    """Hold what was seen of the store, and what the write is against that."""
 
     write: PendingWrite
     case: Case
     head: Revision | Tombstone | None = None
+    """What the store holds; None if nothing was asked."""
     seen: str | None = None
+    """The etag in the index before."""
     changed: bool = False
+    """The entry in the journal does not say this yet."""
     error: NotariumError | None = None
+    """Why the store has not taken the write."""
     lacking: Content | None = None
+    """What the note is to become, where an earlier attempt has taken something from it."""
     in_part: bool = False
+    """What the head has that our base has not is a part of this write."""
 
     @property
     def base(self) -> Revision | None:
@@ -308,21 +307,19 @@ class WriteOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Hold how a push ended, and whether somebody else's change is in it.
-
-    ``note_id``: the note as the store names it; "" if nothing was stored. ``content``: what the store held then; None: nobody
-    has seen that. ``differs``: where the store by
-    itself holds something else than was sent; "" if nowhere. ``relinked`` and ``waiting``: see ``Saved``.
-    """
+    """Hold how a push ended. What is not said here: see ``Saved``."""
 
     outcome: WriteOutcome
     note_id: str = ""
+    """The note as the store names it; "" if nothing was stored."""
     merged: bool = False
     copy_id: str | None = None
     differs: str = ""
+    """Where the store by itself holds something else than was sent; "" if nowhere."""
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     content: Content | None = None
+    """What the store held then; None: nobody has seen that."""
 
     @property
     def stored(self) -> bool:

@@ -38,11 +38,6 @@ def unknown_outcome(
     return OutcomeUnknown(message, details=about, resolution_hint=resolution_hint)
 
 
-def taken_over_error(write: PendingWrite) -> OutcomeUnknown:
-    """Return the error for a write that took so long that another process finishes it."""
-    return unknown_outcome("another process has taken the write over", write)
-
-
 def names_taken_error() -> StoreRejected:
     """Return the error for a new note whose every id is another note's."""
     return StoreRejected(

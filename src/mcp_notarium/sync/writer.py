@@ -1,8 +1,6 @@
 """Make every change of a note, in the store first and then in the index.
 
-Success is reported only after the store has answered. A write that was sent and not answered stays in the
-journal. ``write_attempt`` makes each attempt, and ``write_decisions.DECISIONS`` says what becomes of it; the caller's view of a note is the base of its merge, and the store's newest
-revision is written over: a change made from an old view is merged or refused, it never overwrites somebody else's.
+``write_attempt`` makes each attempt, and ``write_decisions.DECISIONS`` says what becomes of it.
 """
 
 from __future__ import annotations
@@ -10,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -23,13 +21,12 @@ from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
-from mcp_notarium.sync.journal import FOR_CALLER, Journal
+from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
 from mcp_notarium.sync.stored_state import HeadReader
-from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, Pusher, WriteAttempt
-from mcp_notarium.sync.write_commit import WriteCommit
+from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
     NOT_SAVED,
@@ -46,22 +43,24 @@ _AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Hold the note as it is in the index now.
-
-    ``relinked``: the notes in which links were rewritten; ``waiting``: those in which they are to be.
-    ``canvases``: those whose cards follow the note; ``canvases_waiting``: those whose cards are to follow it.
-    ``merged``: somebody else's change is in it too. ``copy_id``: the same lines were changed elsewhere at
-    the same moment, so our text is kept in that note. ``differs``: see ``WriteResult``.
-    """
+    """Hold how a save has ended for its caller."""
 
     note: Note
+    """As it is in the index now."""
     merged: bool = False
+    """Somebody else's change is in it too."""
     copy_id: str | None = None
+    """The note that keeps our text, because the same lines were changed elsewhere at the same moment."""
     differs: str = ""
+    """See ``WriteResult``."""
     relinked: tuple[str, ...] = ()
+    """The notes in which links were rewritten."""
     waiting: tuple[str, ...] = ()
+    """Those in which links are to be rewritten."""
     canvases: tuple[str, ...] = ()
+    """Those whose cards follow the note."""
     canvases_waiting: tuple[str, ...] = ()
+    """Those whose cards are to follow it."""
 
 
 class Writer:
@@ -95,36 +94,27 @@ class Writer:
         self._store = store
         self._sleep = sleep
         # Where ids are names, a write may take the name that another one asks for, and change notes that link to it.
-        self._locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
+        self.locks = NoteLocks(at_once=1 if store.traits.ids.named else _AT_ONCE)
         self._journal = Journal(cache, store, owner=owner, lease=lease, owner_ended=owner_ended)
         self.cards = CardMoves(cache, store, owner=owner, owner_ended=owner_ended, on_step=on_step)
-        self._heads = HeadReader(cache, store, journal=self._journal, scope=scope)
+        self.heads = HeadReader(cache, store, journal=self._journal, scope=scope)
         self._attempt = WriteAttempt(
             cache,
             store,
             journal=self._journal,
-            heads=self._heads,
-            pusher=Pusher(store, self._journal, on_step=on_step),
-            commit=WriteCommit(store, self._journal, on_step=on_step, on_difference=on_difference),
+            heads=self.heads,
             on_step=on_step,
+            on_difference=on_difference,
         )
         self.replay = Replay(
             cache,
             store,
             journal=self._journal,
             attempt=self._attempt,
-            locks=self._locks,
+            locks=self.locks,
             stopwatch=stopwatch,
             sleep=sleep,
         )
-
-    def call(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Serve a writing call; see :meth:`NoteLocks.call`. Calls of the same ``key`` go one by one, as they came.
-
-        The key is the id of the note, or the text of a new one. A cancelled call keeps its place until the
-        request that it has sent is answered.
-        """
-        return self._locks.call(key)
 
     async def save(
         self,
@@ -211,7 +201,7 @@ class Writer:
         for write in self._cache.journal.in_flight():
             if write.after:
                 with suppress(NotariumError):
-                    async with self._locks.lock(write.note_id) as lock:
+                    async with self.locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)
         if moves := self._cache.sync_state.card_moves():
             with suppress(NotariumError):
@@ -220,11 +210,6 @@ class Writer:
             if not self.cards.are_busy():
                 return
             await self._sleep(LOCK_PAUSE)
-
-    async def require_open(self, note: Note | None, content: Content | None) -> None:
-        """See :meth:`Library.require_open`."""
-        if self.scope.tops:
-            await self._heads.require_open(note, content)
 
     def _require_links(self, links: Iterable[str]) -> None:
         """Raise ``NotPermitted`` if links are to be rewritten in a note that may only be read."""
@@ -237,25 +222,8 @@ class Writer:
         if closed:
             raise self.scope.refusal("Links would change in notes that may only be read here.")
 
-    @property
-    def is_called(self) -> bool:
-        """Tell whether any writing call is being served."""
-        return self._locks.is_called
-
-    async def await_calls(self) -> None:
-        """Wait until the writing calls that came so far have ended."""
-        await self._locks.await_calls()
-
-    async def drain(self) -> None:
-        """Wait for writes whose caller has left. Call it before the database is closed."""
-        await self._locks.drain()
-
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        with _for_caller():
-            return await self._create_for_caller(content, act)
-
-    async def _create_for_caller(self, content: Content, act: Act | None) -> WriteResult:
         if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
@@ -266,7 +234,7 @@ class Writer:
             write = self._journal.make(
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
-            async with self._locks.lock(note_id) as lock:
+            async with self.locks.lock(note_id) as lock:
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
@@ -274,11 +242,7 @@ class Writer:
 
     async def _change(self, write: PendingWrite, asked: Asked) -> WriteResult:
         """Attempt a write of a known note until the note stays as it is for so long."""
-        with _for_caller():
-            return await self._change_for_caller(write, asked)
-
-    async def _change_for_caller(self, write: PendingWrite, asked: Asked) -> WriteResult:
-        async with self._locks.lock(write.note_id) as lock:
+        async with self.locks.lock(write.note_id) as lock:
             for number in range(ROUNDS):
                 if not self._store.traits.in_database:
                     # Another process may have begun a write since: wait for it, do not refuse.
@@ -313,13 +277,3 @@ class Writer:
             relinked=result.relinked,
             waiting=result.waiting,
         )
-
-
-@contextmanager
-def _for_caller() -> Iterator[None]:
-    """Judge what is written inside by the rules of the caller's profile, too."""
-    token = FOR_CALLER.set(True)  # defence: profile-judges-writes True=False
-    try:
-        yield
-    finally:
-        FOR_CALLER.reset(token)

@@ -42,7 +42,7 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
     if app.config.policy.hides(Field.TEXT):
         return {}
     try:
-        found, answered = await app.library.find_attachments(note, seconds=_ASKED_SECONDS)
+        found, answered = await app.library.files.find_attachments(note, seconds=_ASKED_SECONDS)
     except StoreError:  # the note can be read all the same
         return {}
     rows = [make_row(one) for one in found[:MOST_ROWS]]
@@ -79,7 +79,7 @@ async def read(
         name, page = link.link.target, _PAGE.match(link.link.part)
     if app.config.policy.hides(Field.TEXT):  # defence: hidden-text-hides-files =False
         return None
-    if (found := await app.library.read_attachment(name)) is None:
+    if (found := await app.library.files.read_attachment(name)) is None:
         return None
     facts, decoded = found.facts, found.decoded
     row = FileRow(

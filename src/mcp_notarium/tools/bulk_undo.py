@@ -31,7 +31,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
     change_id = request.change_id or ""
     await require_all_notes(app, "a change of many notes can be undone when all are here.")
     ids = app.library.history.find_changed(change_id)
-    moved = app.library.moved_files(change_id)
+    moved = app.library.paths.moved_files(change_id)
     if not ids and moved is None:
         raise _unknown_change_error(app, change_id)
     if app.config.policy.visibility.hides_beside_seen and (
@@ -123,7 +123,7 @@ async def _files_back(
     if moved is None:
         return After()
     old, new, below = moved
-    there = await app.library.list_files()
+    there = await app.library.files.list_files()
     files = [path for one in below if (path := f"{new}/{one}") in there]
 
     async def go_back(_change_id: str) -> dict[str, str]:

@@ -274,9 +274,9 @@ async def find_loss(
     forbids that.
     """
     if content is None:
-        loss = await app.library.find_removal_loss(note, now=app.clock())
+        loss = await app.library.losses.find_removal_loss(note, now=app.clock())
     else:
-        loss = await app.library.find_loss(note, content, now=app.clock(), after=after)
+        loss = await app.library.losses.find_loss(note, content, now=app.clock(), after=after)
     if loss is not None:
         app.config.policy.require_irreversible()  # defence: write-mode-no-deletion
     return loss
@@ -307,11 +307,11 @@ async def find_losses(
     ``after``: see :func:`find_loss`. Raises as that.
     """
     loss = await find_loss(app, note, content, after=after)
-    others, room = 0, after + (app.library.version_size(note) if loss is None else 0)
+    others, room = 0, after + (app.library.losses.version_size(note) if loss is None else 0)
     for other, becomes in relinked(app, links):
         lost = await find_loss(app, other, becomes, after=room) is not None
         others += lost
-        room += 0 if lost else app.library.version_size(other)
+        room += 0 if lost else app.library.losses.version_size(other)
     return loss, others, room - after
 
 

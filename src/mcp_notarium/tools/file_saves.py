@@ -86,7 +86,7 @@ async def save_with_file(
             resolution_hint="Make two calls.",
         )
     app.config.policy.require_edit(Field.TEXT)
-    async with app.library.keeping():
+    async with app.library.files.keeping():
         app.usage_limits.require_write()
         return await _save(app, request.model_copy(update={"file": None}), given, call)
 
@@ -160,7 +160,7 @@ async def _add_picture(
         note = await find_note(app, request.id or "")
         same = {"id": note.id, "text": note.text, "local_version": note.local_version}
         drafted = await save.draft_of(app, request.model_copy(update=same))
-        native, file_id = await app.library.with_picture(note, file.kind, file.data)
+        native, file_id = await app.library.files.with_picture(note, file.kind, file.data)
         if len(native) > save.LARGEST_NOTE:  # defence: pictures-of-a-note-bounded =False
             raise InvalidRequest(
                 f"The note would have more than {save.LARGEST_NOTE // 1024} KiB with its pictures.",
@@ -182,7 +182,7 @@ async def _add_picture(
 async def _keep_and_link(
     app: App, request: SaveRequest, note: Note, file: _File, call: CallContext
 ) -> SavedAnswer:
-    kept = await app.library.keep_file(note, file.name, file.kind, file.data, act=call.act)
+    kept = await app.library.files.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
     change: dict[str, Any] = {"id": note.id, "append": kept.link}
     if (
@@ -197,11 +197,11 @@ async def _keep_and_link(
         answer = await save.handle(app, request.model_copy(update=change), call)
     except NotariumError as error:
         if not isinstance(error, OutcomeUnknown):  # defence: refused-save-keeps-no-file =False
-            await app.library.drop_file(kept, hashlib.sha256(file.data).hexdigest())
+            await app.library.files.drop_file(kept, hashlib.sha256(file.data).hexdigest())
         raise
     row = FileRow(id=kept.id, kind=file.kind, size=len(file.data))
     if (note_now := app.library.get(answer.id)) is not None:
-        shown, _ = await app.library.find_attachments(note_now)
+        shown, _ = await app.library.files.find_attachments(note_now)
         facts = next((one for one in shown if one.id == kept.id), None)
         row = row if facts is None else make_row(replace(facts, kind=row.kind, size=row.size))
     return answer.model_copy(update={"files": [row]})
@@ -233,7 +233,10 @@ def _read_path(app: App, given: str) -> bytes:
     _require_whole_path(given)
     folders = find_folders(app.config.policy.import_paths)
     return read_file(
-        given, folders, closed=find_closed_places(app.config), largest=app.library.largest_file
+        given,
+        folders,
+        closed=find_closed_places(app.config),
+        largest=app.library.files.largest_file,
     )
 
 

@@ -179,7 +179,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
     )
     plan.links |= dict.fromkeys((*others, *(source for to in move.to.values() for source in to)))
     moving = {*filter(move.holds, plan.todo), *move.files}
-    plan.canvases |= dict.fromkeys(await app.library.find_canvases(moving))
+    plan.canvases |= dict.fromkeys(await app.library.paths.find_canvases(moving))
     plan.canvases |= {one: None for links in move.card_links.values() for one in links}
     said = (
         f"the folder {quote(old)} to {quote(new)}: {notes} note{'' if notes == 1 else 's'}{files}"
@@ -249,7 +249,7 @@ def _missing_error() -> InvalidRequest:
 
 async def _survey(app: App, old: str, new: str) -> _Move:
     """Follow the links. Raises ``InvalidRequest`` if something is in the way."""
-    found, files, steps = await app.library.survey_move(old, new)
+    found, files, steps = await app.library.paths.survey_move(old, new)
     for _ in steps:
         await asyncio.sleep(0)
     move = _Move(old, new, found.inside, moved=found.moved)
@@ -291,7 +291,7 @@ async def _draft(app: App, note: Note, move: _Move) -> Draft | None:
         raise NoteLeft("There is a note of its name already.")
     if app.library.preview(note, content)[0] != place:
         raise NoteLeft("Its file cannot keep its name there.")
-    cards = await app.library.find_cards(note, content) if move.with_cards else {}
+    cards = await app.library.paths.find_cards(note, content) if move.with_cards else {}
     card_links = move.card_links.get(note.id, {}) if move.with_cards else {}
     for canvas, links in card_links.items():
         cards[canvas] = (cards.get(canvas) or 0) + len(links)
@@ -318,7 +318,7 @@ async def _require_files(app: App, move: _Move) -> None:
     """Raise ``NotPermitted`` if a file would move that may only be read, or to where that is so, or that such a canvas shows."""
     scope = app.config.policy.writing
     for one in move.files:
-        shown = await app.library.find_file_cards(one)
+        shown = await app.library.paths.find_file_cards(one)
         if not all(map(scope.permits_path, (one, move.place_of(one), *shown))):
             raise scope.refusal(
                 "A file of the folder, or a canvas that shows it, may only be read here, so nothing was moved."
@@ -349,9 +349,9 @@ async def move_all(
         return {}
     if not call.act.begun:
         call.act.begin()  # defence: files-moved-after-record
-    kept = app.library.moved_files(change_id)
+    kept = app.library.paths.moved_files(change_id)
     earlier = kept[2] if kept is not None else []
-    app.library.keep_moved_files(change_id, old, new, [*dict.fromkeys((*earlier, *below))])
+    app.library.paths.keep_moved_files(change_id, old, new, [*dict.fromkeys((*earlier, *below))])
     left: dict[str, str] = {}
     for one in below:
         source = f"{old}/{one}"
@@ -360,7 +360,7 @@ async def move_all(
             continue
         try:
             with app.usage_limits.write():
-                if not await app.library.move_file(source, f"{new}/{one}"):
+                if not await app.library.paths.move_file(source, f"{new}/{one}"):
                     left[source] = "Something has its name there, or it is gone."
         except (StoreError, NotPermitted) as error:
             left[source] = error.message
@@ -369,5 +369,5 @@ async def move_all(
 
 async def left_behind(app: App, folder: str) -> dict[str, str]:
     """Remove a folder as far as it is empty; return what lies in it still, with why, unless rules may hide some of that."""
-    left = await app.library.remove_folders(folder)
+    left = await app.library.paths.remove_folders(folder)
     return {} if app.config.policy.visibility.has_rules else dict.fromkeys(left, _STAYS)

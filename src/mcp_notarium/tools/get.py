@@ -135,7 +135,7 @@ def _link_fields(app: App, note: Note) -> dict[str, Any]:
     """Return the links of a note and those to it, as many as an answer may name, if the store has any."""
     if not app.config.store.ids.paths or app.config.policy.hides(Field.TEXT):
         return {}
-    found = app.library.find_links(note.id)
+    found = app.library.paths.find_links(note.id)
     rows = {
         "links": [NoteLink(link=target, id=to) for target, to in found.links[:MOST_LINKS]],
         "linked_from": [NoteLink(id=source) for source in found.linked_from[:MOST_LINKS]],

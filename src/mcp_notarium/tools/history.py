@@ -332,9 +332,9 @@ async def _save(
         made = await draft()
         if made.note is not None:
             old, new = made.note.text, made.content.text
-            files = [*app.library.find_following(old, new, undone=undone)]
+            files = [*app.library.files.find_following(old, new, undone=undone)]
             leaving[:] = [one for one, shown in files if not shown]
-            app.library.announce_leaving(leaving, leaving=True)
+            app.library.files.announce_leaving(leaving, leaving=True)
             if call.act is not None:
                 call.act.files = tuple(one.digest for one, _ in files)
         return made
@@ -343,7 +343,7 @@ async def _save(
         made, note, saved = await carry_out(app, named, call, exact=True)
     except NotariumError as error:
         if not isinstance(error, OutcomeUnknown):
-            app.library.announce_leaving(leaving, leaving=False)
+            app.library.files.announce_leaving(leaving, leaving=False)
         raise
     told = "The note says this already; nothing was written."
     if saved is not None and made.note is not None:
@@ -353,7 +353,9 @@ async def _save(
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
         more = made.elsewhere.describe(saved) if made.elsewhere else ()
-        files = await app.library.settle_files(made.note.text, note, undone=undone, act=call.act)
+        files = await app.library.files.settle_files(
+            made.note.text, note, undone=undone, act=call.act
+        )
         told = " ".join(filter(None, (told, *more, *_describe_files(files))))
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:

@@ -70,13 +70,13 @@ async def with_links(
     """
     if wanted is False:
         return content, LinkChanges()
-    cards = await app.library.find_cards(note, content)
-    found = await app.library.find_card_links(note, content)
+    cards = await app.library.paths.find_cards(note, content)
+    found = await app.library.paths.find_card_links(note, content)
     for one, (count, _) in found.items():
         cards[one] = (cards.get(one) or 0) + count
-    links = await app.library.find_broken_links(note, content)
+    links = await app.library.paths.find_broken_links(note, content)
     if len(moves) > 1:
-        links = app.library.still_broken(links, moves)
+        links = app.library.paths.still_broken(links, moves)
     content, changes = _follow(app, note, content, links, cards, wanted=wanted, what="name")
     return content, replace(changes, card_links={one: said for one, (_, said) in found.items()})
 
@@ -88,14 +88,14 @@ def with_heading_links(
     if wanted is False or note.trash:
         return content, LinkChanges()
     before, after = read_sections(note.text), read_sections(content.text)
-    linked = app.library.find_links(note.id)
+    linked = app.library.paths.find_links(note.id)
     links: dict[str, Changes] = {}
     for source in (note.id, *linked.linked_from):
         other = note if source == note.id else app.library.get(source)
         if other is None:
             continue
         own = {""} if source == note.id else set()
-        found = app.library.find_links(source).links
+        found = app.library.paths.find_links(source).links
         targets = own | {target for target, to in found if to == note.id}
         text = content.text if source == note.id else other.text
         if changes := find_renamed(text, targets.__contains__, before, after, number):

@@ -41,7 +41,7 @@ async def find_problems(app: App, request: ManageRequest, call: CallContext) -> 
     rows: list[Problem] = []
     totals: dict[str, int] = {}
     if paths and not policy.hides(Field.TEXT):
-        found, steps = await app.library.survey_links()
+        found, steps = await app.library.paths.survey_links()
         for _ in steps:
             await asyncio.sleep(0)
         broken = [(one, target, False) for one, target in found.broken]

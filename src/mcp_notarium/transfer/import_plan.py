@@ -128,7 +128,7 @@ class _Names:
     def __init__(self, transfer: NoteTransfer, *, now: float) -> None:
         self._transfer = transfer
         self._now = now
-        self._named = transfer.traits.ids.named
+        self._named = transfer.store.traits.ids.named
         self._held = {*map(self._fold, transfer.ids())}
         self._given: set[str] = set()
         self._seeds: Counter[str] = Counter()
@@ -174,9 +174,9 @@ async def plan(
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
         lost = list(note.changed)
-        wanted = adapt(note, transfer.traits, lost)
+        wanted = adapt(note, transfer.store.traits, lost)
         wanted = wanted and _keep_folder(note, wanted, transfer, lost, now=now)
-        draft = None if wanted is None else attachments.draft(note, wanted, transfer.traits)
+        draft = None if wanted is None else attachments.draft(note, wanted, transfer.store.traits)
         content = None
         if draft is not None:
             content = _fit(note, draft.content, transfer, lost, now=now)
@@ -198,7 +198,7 @@ async def plan(
                 elif files and await attachments.lacks_files(new, held, would.content, transfer):
                     planned.new.append(new)
                 continue
-            lost += _find_losses(note, draft.content, would, transfer.traits)
+            lost += _find_losses(note, draft.content, would, transfer.store.traits)
             planned.titles += [would.content.title or ""] if OTHER_TITLE in lost else []
             planned.new.append(new)
         for loss in lost:
@@ -255,11 +255,11 @@ def _keep_folder(
     note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content:
     """Return the content with a tag for the folder, where the store has no folders and takes such a tag."""
-    folder = _folder_of(note, transfer.traits)
-    if not folder or transfer.traits.ids.paths:
+    folder = _folder_of(note, transfer.store.traits)
+    if not folder or transfer.store.traits.ids.paths:
         return content
     tag = folder_tag(folder)
-    if tag and transfer.traits.tags:
+    if tag and transfer.store.traits.tags:
         with suppress(StoreRejected):
             would = transfer.preview(note.id, Content("", (tag,)), now=now)
             if would.content.tags == (tag,):
@@ -273,7 +273,7 @@ def _fit(
     note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content | None:
     """Return a content that the store does not refuse: tags are written as words, or left out; None if it refuses any."""
-    if content.title is not None and transfer.traits.ids.paths:
+    if content.title is not None and transfer.store.traits.ids.paths:
         content = replace(content, title=content.title.replace("/", " "))
 
     def refusal(tags: Iterable[str]) -> StoreRejected | None:
@@ -306,23 +306,27 @@ async def _find_place(
     if kind.takes_id(note.id) and not names.is_given(note.id):
         held = await transfer.find(note.id)
         would = names.preview(note.id, content)
-        if names.is_free(note.id) if held is None else _is_same(note, would, held, transfer.traits):
+        if (
+            names.is_free(note.id)
+            if held is None
+            else _is_same(note, would, held, transfer.store.traits)
+        ):
             return note.id, held
-    if transfer.traits.ids.named:
+    if transfer.store.traits.ids.named:
         return await _find_name(new, seed, transfer, names)
     seed += names.count(seed)  # defence: import-same-id-two-notes
     made = random_id(seed)
-    made = made if kind.takes_id(made) else transfer.make_id(content, seed=seed, attempt=0)
+    made = made if kind.takes_id(made) else transfer.store.new_id(content, seed=seed, attempt=0)
     return made, await transfer.find(made)
 
 
 async def _find_name(
     new: NewNote, seed: str, transfer: NoteTransfer, names: _Names
 ) -> tuple[str, Revision | None]:
-    content, folder = new.content, _folder_of(new.source, transfer.traits)
+    content, folder = new.content, _folder_of(new.source, transfer.store.traits)
     named = replace(content, title=f"{folder}/{content.title or ''}") if folder else content
     for attempt in range(SEEDED):
-        made = transfer.make_id(named, seed=seed, attempt=attempt)
+        made = transfer.store.new_id(named, seed=seed, attempt=attempt)
         if names.is_given(made):
             continue
         held = await transfer.find(made)
@@ -332,7 +336,7 @@ async def _find_name(
             new, held.content, names.preview(made, content).content
         ):
             return made, held
-    made = transfer.make_id(named, seed=seed, attempt=SEEDED)
+    made = transfer.store.new_id(named, seed=seed, attempt=SEEDED)
     return made, await transfer.find(made)
 
 
@@ -414,10 +418,10 @@ async def carry_out(
         done.done += 1
         report(done.done, total)
 
-    if transfer.traits.in_database:
+    if transfer.store.traits.in_database:
         for portion in _portions(planned.new):
             fresh = [one for one in portion if not one.written]
-            made = transfer.create_all([(one.id, one.content) for one in fresh])
+            made = transfer.writer.create_all([(one.id, one.content) for one in fresh])
             errors = dict(zip((one.id for one in fresh), made, strict=True))
             for one in portion:
                 await finish(one, errors.get(one.id))
@@ -462,7 +466,7 @@ def _portions(notes: Iterable[NewNote]) -> Iterator[list[NewNote]]:
 async def _create(note: NewNote, transfer: NoteTransfer) -> NotariumError | None:
     """Create a note. Return why it was not created."""
     try:
-        await _patiently(partial(transfer.create, note.id, note.content))
+        await _patiently(partial(transfer.writer.revive, note.id, note.content))
     except NotariumError as error:
         return error
     return None

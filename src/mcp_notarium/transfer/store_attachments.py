@@ -64,7 +64,7 @@ class StoreFiles:
         self, held: Sequence[Revision]
     ) -> tuple[Mapping[str, Sequence[Attachment]], Mapping[tuple[str, str], Attachment]]:
         """Return the files that notes have by themselves, and those to which a target in a note leads."""
-        if self._transfer.traits.attachments:
+        if self._transfer.store.traits.attachments:
             store = cast("AttachmentStore", self._transfer.store)
             listed = {one.id: await store.list_attachments(one) for one in held}
             there = {
@@ -76,7 +76,7 @@ class StoreFiles:
                 if facts.id == store.id_of_link(one.id, target)
             }
             return listed, there
-        if not self._transfer.traits.ids.paths:
+        if not self._transfer.store.traits.ids.paths:
             return defaultdict(list), {}
         links = [
             (target, one.id)
@@ -93,7 +93,7 @@ class StoreFiles:
         Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
         """
         facts = file.facts
-        if self._transfer.traits.attachments:
+        if self._transfer.store.traits.attachments:
             data = await cast("AttachmentStore", self._transfer.store).read_attachment(
                 facts, largest=largest
             )
@@ -104,7 +104,7 @@ class StoreFiles:
         if data is None:
             return None
         name = file.name
-        if self._transfer.traits.attachments and not split_ending(name)[1]:
+        if self._transfer.store.traits.attachments and not split_ending(name)[1]:
             name = await cast("AttachmentStore", self._transfer.store).find_name(facts) or name
         kind = kind_of(data[:HEAD], facts.kind)
         named = split_ending(name)[1] or kind == UNKNOWN
@@ -115,13 +115,13 @@ class StoreFiles:
         """Return how many bytes a file may have that the store keeps; 0 if it keeps none."""
         return (
             cast("KeepingStore", self._transfer.store).largest_file
-            if self._transfer.traits.keeps_files
+            if self._transfer.store.traits.keeps_files
             else 0
         )
 
     async def find_room(self) -> Room:
         """Return how much the store takes besides what it has."""
-        if not self._transfer.traits.keeps_files:
+        if not self._transfer.store.traits.keeps_files:
             return Room()
         return await cast("KeepingStore", self._transfer.store).find_room()
 

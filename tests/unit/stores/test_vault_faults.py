@@ -15,10 +15,10 @@ import pytest
 
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
+from mcp_notarium.stores.contract import NOT_STORED
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault import folder as folder_module
 from mcp_notarium.stores.vault.store import VaultStore
-from mcp_notarium.sync.write_attempt import NOT_STORED
 from support.between_calls import PLACES
 from support.journal_entries import make_write
 from support.long import sample

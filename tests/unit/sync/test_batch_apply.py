@@ -288,7 +288,7 @@ def test_a_merge_waits_for_those_who_write_and_meanwhile_the_first_connection_mo
 ):
     client.cache.database.set_checkpointer(True)
     asyncio.run(client.sync())
-    applier = client.scheduler._runner._applier
+    applier = client.scheduler._runner.applier
 
     async def merge():
         time.now += 2
@@ -338,7 +338,7 @@ def test_a_note_made_again_under_the_same_number_has_a_version_of_its_own(client
     def revision(text):
         return Revision("n", "r5", Content(text), 1.0, 1.0, b"{}", server_version=5)
 
-    applier = client.scheduler._runner._applier
+    applier = client.scheduler._runner.applier
     versions = []
     for text in ("old\n", "new\n"):
         answer = Confirmed(revision(text), client.cache.notes.etag("n"))

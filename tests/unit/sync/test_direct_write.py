@@ -19,8 +19,8 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.storage.cache import Cache, apply_rules
+from mcp_notarium.stores.contract import run_at_once
 from mcp_notarium.stores.local.store import LocalStore
-from mcp_notarium.sync.write_attempt import run_at_once
 from support.local_notebook import OtherProcess
 from support.sync_rig import Crash, open_cache
 

@@ -106,7 +106,7 @@ def test_the_newest_notes_are_there_after_the_first_page(client, store):
 def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, store):
     fill(store, 2200)
     seen = requests(client)
-    commit = client.scheduler._runner._applier.commit
+    commit = client.scheduler._runner.applier.commit
     expected = iter([3, 4])
 
     async def waiting(batch, tally):
@@ -114,7 +114,7 @@ def test_the_next_page_is_asked_for_while_the_last_one_is_being_stored(client, s
         await until(lambda: len(seen) >= asked)
         await commit(batch, tally)
 
-    client.scheduler._runner._applier.commit = waiting
+    client.scheduler._runner.applier.commit = waiting
     asyncio.run(client.sync())
     assert next(expected, None) is None
 

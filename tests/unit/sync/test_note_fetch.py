@@ -336,7 +336,7 @@ def test_an_unfinished_write_that_takes_long_continues_after_the_others(loaded, 
         assert await loaded.sync() is State.IDLE
         assert held.asked == 1
         held.open.set()
-        await loaded.writer.drain()
+        await loaded.writer.locks.drain()
 
     asyncio.run(scenario())
     assert store.text("n0") == "note 0\nmine\n"

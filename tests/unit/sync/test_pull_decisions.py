@@ -17,7 +17,6 @@ from mcp_notarium.sync.pull_decisions import (
     Action,
     Confirmed,
     Known,
-    Local,
     LocalState,
     Missing,
     Move,
@@ -30,8 +29,8 @@ from mcp_notarium.sync.pull_decisions import (
     removal_limit,
 )
 
-NOBODY = Local(None)
-HELD = Local(Known("r5", 5))
+NOBODY = None
+HELD = Known("r5", 5)
 
 
 def revision(version, *, note_id="n", etag=None, text="text"):
@@ -59,39 +58,43 @@ def entry(version, *, note_id="n", etag=None):
 
 
 def test_a_note_nobody_knew_is_stored_or_fetched_if_its_content_is_missing():
-    assert plan(NOBODY, revision(1)) == stored(revision(1))
-    assert plan(NOBODY, entry(1)) == Action(Move.FETCH, "n")
+    assert plan(NOBODY, revision(1), pending=False) == stored(revision(1))
+    assert plan(NOBODY, entry(1), pending=False) == Action(Move.FETCH, "n")
 
 
 def test_a_tombstone_for_a_note_nobody_knew_does_nothing():
-    assert plan(NOBODY, Tombstone("n")) == Action(Move.NOTHING, "n")
+    assert plan(NOBODY, Tombstone("n"), pending=False) == Action(Move.NOTHING, "n")
 
 
 def test_an_equal_etag_means_there_is_nothing_to_do():
-    assert plan(HELD, revision(5, text="whatever it says")) == Action(Move.NOTHING, "n")
-    assert plan(HELD, entry(5)) == Action(Move.NOTHING, "n")
+    assert plan(HELD, revision(5, text="whatever it says"), pending=False) == Action(
+        Move.NOTHING, "n"
+    )
+    assert plan(HELD, entry(5), pending=False) == Action(Move.NOTHING, "n")
 
 
 def test_a_higher_version_is_stored():
-    assert plan(HELD, revision(6)) == stored(revision(6))
-    assert plan(HELD, entry(6)) == Action(Move.FETCH, "n")
+    assert plan(HELD, revision(6), pending=False) == stored(revision(6))
+    assert plan(HELD, entry(6), pending=False) == Action(Move.FETCH, "n")
 
 
 def test_a_lower_version_is_never_stored_but_asked_for():
-    assert plan(HELD, revision(4)) == Action(Move.FETCH, "n")
+    assert plan(HELD, revision(4), pending=False) == Action(Move.FETCH, "n")
 
 
 def test_revisions_that_cannot_be_ordered_are_asked_for():
-    assert plan(HELD, revision(None, etag="other")) == Action(Move.FETCH, "n")
-    assert plan(HELD, revision(5, etag="same number, other etag")) == Action(Move.FETCH, "n")
+    assert plan(HELD, revision(None, etag="other"), pending=False) == Action(Move.FETCH, "n")
+    assert plan(HELD, revision(5, etag="same number, other etag"), pending=False) == Action(
+        Move.FETCH, "n"
+    )
 
 
 def test_a_tombstone_removes_a_known_note():
-    assert plan(HELD, Tombstone("n")) == Action(Move.FORGET, "n")
+    assert plan(HELD, Tombstone("n"), pending=False) == Action(Move.FORGET, "n")
 
 
 def test_absence_from_a_listing_removes_nothing_but_asks():
-    assert plan(HELD, Missing("n")) == Action(Move.FETCH, "n")
+    assert plan(HELD, Missing("n"), pending=False) == Action(Move.FETCH, "n")
 
 
 @pytest.mark.parametrize(
@@ -107,45 +110,42 @@ def test_absence_from_a_listing_removes_nothing_but_asks():
     ],
 )
 def test_a_write_in_flight_is_resolved_first_in_every_case(remote):
-    assert plan(Local(HELD.known, pending=True), remote) == Action(Move.RESOLVE, "n")
+    assert plan(HELD, remote, pending=True) == Action(Move.RESOLVE, "n")
 
 
 def test_a_new_note_on_its_way_is_not_taken_from_the_feed_before_its_answer():
-    assert plan(Local(None, pending=True), revision(1)) == Action(Move.RESOLVE, "n")
+    assert plan(NOBODY, revision(1), pending=True) == Action(Move.RESOLVE, "n")
 
 
 def test_what_a_direct_answer_says_is_adopted_even_if_its_version_is_lower():
-    assert plan(HELD, Confirmed(revision(1, etag="made again"), "r5")) == stored(
+    assert plan(HELD, Confirmed(revision(1, etag="made again"), "r5"), pending=False) == stored(
         revision(1, etag="made again")
     )
-    assert plan(HELD, Confirmed(Tombstone("n"), "r5")) == Action(Move.FORGET, "n")
-    assert plan(HELD, Confirmed(revision(5), "r5")) == Action(Move.NOTHING, "n")
+    assert plan(HELD, Confirmed(Tombstone("n"), "r5"), pending=False) == Action(Move.FORGET, "n")
+    assert plan(HELD, Confirmed(revision(5), "r5"), pending=False) == Action(Move.NOTHING, "n")
 
 
 def test_a_note_made_again_under_the_same_number_is_replaced():
-    held = Local(Known("r5", 5, Content("the old note")))
+    held = Known("r5", 5, Content("the old note"))
     answer = revision(5, text="the new note")
-    assert plan(held, Confirmed(answer, "r5")) == replaced(answer)
+    assert plan(held, Confirmed(answer, "r5"), pending=False) == replaced(answer)
     same = revision(5, text="the old note")
-    assert plan(held, Confirmed(same, "r5")) == Action(Move.NOTHING, "n")
-    assert plan(Local(held.known, pending=True), Confirmed(answer, "r5")) == Action(
-        Move.RESOLVE, "n"
-    )
+    assert plan(held, Confirmed(same, "r5"), pending=False) == Action(Move.NOTHING, "n")
+    assert plan(held, Confirmed(answer, "r5"), pending=True) == Action(Move.RESOLVE, "n")
 
 
 def test_a_direct_answer_from_before_our_own_save_is_asked_for_again():
-    assert plan(HELD, Confirmed(revision(4), "r4")) == Action(Move.FETCH, "n")
-    assert plan(HELD, Confirmed(Tombstone("n"), "r4")) == Action(Move.FETCH, "n")
-    assert plan(HELD, Confirmed(revision(6), "r4")) == stored(revision(6))
+    assert plan(HELD, Confirmed(revision(4), "r4"), pending=False) == Action(Move.FETCH, "n")
+    assert plan(HELD, Confirmed(Tombstone("n"), "r4"), pending=False) == Action(Move.FETCH, "n")
+    assert plan(HELD, Confirmed(revision(6), "r4"), pending=False) == stored(revision(6))
 
 
 def test_a_direct_answer_does_not_bring_back_a_note_removed_meanwhile():
-    assert plan(NOBODY, Confirmed(revision(4), "r4")) == Action(Move.FETCH, "n")
-    assert plan(NOBODY, Confirmed(revision(4), None)) == stored(revision(4))
+    assert plan(NOBODY, Confirmed(revision(4), "r4"), pending=False) == Action(Move.FETCH, "n")
+    assert plan(NOBODY, Confirmed(revision(4), None), pending=False) == stored(revision(4))
 
 
 def test_every_situation_that_can_occur_has_a_row():
-    locals_ = [NOBODY, HELD, Local(None, pending=True), Local(HELD.known, pending=True)]
     answers = [Tombstone("n"), *(revision(v) for v in (None, 4, 5, 6))]
     remotes = [
         *answers,
@@ -154,8 +154,8 @@ def test_every_situation_that_can_occur_has_a_row():
         *(Confirmed(answer, seen) for answer in answers for seen in (None, "r5", "r9")),
     ]
     met = set()
-    for local, remote in product(locals_, remotes):
-        action = plan(local, remote)
+    for known, remote, pending in product((NOBODY, HELD), remotes, (False, True)):
+        action = plan(known, remote, pending=pending)
         assert action.id == "n"
         met.add(action.move)
     assert met == set(Move) - {Move.REPLACE}

@@ -164,7 +164,7 @@ def test_a_repeated_creation_that_another_process_finishes_first_gets_that_note(
 
     async def scenario():
         write = await unanswered(first, None, Content("mine\n"))
-        async with first.writer._locks.lock(write.note_id):  # something else of its process has it
+        async with first.writer.locks.lock(write.note_id):  # something else of its process has it
             again = asyncio.create_task(first.create("mine\n"))
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -79,6 +79,21 @@ def test_a_removal_without_an_answer_is_finished_and_can_be_undone(client, app, 
     assert app.row("n1")["images"] == IMAGES
 
 
+def test_a_removal_in_doubt_leaves_what_the_app_has_changed_since(client, app, monkeypatch):
+    def fail(_connection):
+        raise OutcomeUnknown("the disk did not answer")
+
+    monkeypatch.setattr(database_file, "_commit", fail)
+    with pytest.raises(OutcomeUnknown):
+        remove(client)
+    monkeypatch.undo()
+    app.put("n1", "changed by the app")
+    asyncio.run(client.run_cycles(2))
+    assert client.cache.journal.all() == []
+    assert client.contents()["n1"].text == "changed by the app"
+    assert client.cache.versions.removed("n1") == []
+
+
 def test_a_removal_that_the_app_forestalls_with_a_change_is_refused(client, app):
     note = client.note("n1")
     app.put("n1", "changed by the app")

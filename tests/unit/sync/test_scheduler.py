@@ -61,7 +61,7 @@ def test_news_wait_for_calls_that_are_writing_but_not_forever(client, store, mon
         async with running(client):
             await until(in_step(store, client))
             await asyncio.sleep(0.01)
-            async with client.writer.call(""):
+            async with client.writer.locks.call(""):
                 store.edit("n1", lambda text: text + "more\n")
                 if forever:
                     await until(in_step(store, client))

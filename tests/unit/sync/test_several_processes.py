@@ -233,7 +233,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
         store.put(f"n{number:04}", "x\n")
 
     async def scenario():
-        commit, batches = first.scheduler._runner._applier.commit, []
+        commit, batches = first.scheduler._runner.applier.commit, []
 
         async def interrupted(batch, tally):
             batches.append(batch)
@@ -241,7 +241,7 @@ def test_a_reset_by_a_follower_voids_what_the_leader_has_on_its_way(clients, sto
                 await second.scheduler.reset()
             await commit(batch, tally)
 
-        first.scheduler._runner._applier.commit = interrupted
+        first.scheduler._runner.applier.commit = interrupted
         assert await first.sync() is State.IDLE
 
     asyncio.run(scenario())

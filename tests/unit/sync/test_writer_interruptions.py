@@ -200,7 +200,7 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
             await save
         assert client.note(note.id).text == "one\n"
         go_on.set()
-        await client.writer.drain()
+        await client.writer.locks.drain()
         return note
 
     note = asyncio.run(scenario())
@@ -259,7 +259,7 @@ class Slow:
 @pytest.mark.parametrize("many", [6, 60])
 def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(client, store, many):
     async def save(number):
-        async with client.writer.call(""):
+        async with client.writer.locks.call(""):
             await client.create(f"{number}\n")
 
     async def scenario():
@@ -273,7 +273,7 @@ def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(c
                 await asyncio.sleep(0)
         slow.go_on.set()
         await save("last")
-        await client.writer.drain()
+        await client.writer.locks.drain()
         return slow.most
 
     assert asyncio.run(scenario()) == 1
@@ -284,7 +284,7 @@ def test_of_calls_cancelled_in_the_order_they_came_only_the_one_sent_is_stored(c
 
 def test_no_call_begins_before_what_a_cancelled_one_has_sent_is_over(client, store):
     async def call(write):
-        async with client.writer.call(""):
+        async with client.writer.locks.call(""):
             return await write()
 
     async def scenario():
@@ -321,10 +321,10 @@ def test_a_call_waits_for_no_write_that_is_finished_behind_the_callers_back(clie
         slow = Slow(client)
         replay = asyncio.create_task(client.writer.replay.finish_all())
         await until(lambda: slow.begun)
-        async with client.writer.call(""):
+        async with client.writer.locks.call(""):
             pass  # it had nothing to write
         client.remote.push = slow._push
-        async with asyncio.timeout(10), client.writer.call(""):
+        async with asyncio.timeout(10), client.writer.locks.call(""):
             await client.create("free\n")
         slow.go_on.set()
         await replay
@@ -343,7 +343,7 @@ def test_requests_that_follow_a_write_are_sent_although_its_caller_has_left(clie
         save.cancel()
         await asyncio.wait({save})
         slow.go_on.set()
-        await client.writer.drain()
+        await client.writer.locks.drain()
 
     asyncio.run(scenario())
     assert f"{MARK}hello\n" in [content.text for content in store.contents().values()]
@@ -598,7 +598,7 @@ def test_calls_about_other_notes_write_beside_each_other_unless_ids_are_names(
     client = clients(traits=traits)
 
     async def save(number):
-        async with client.writer.call(f"{number}\n"):
+        async with client.writer.locks.call(f"{number}\n"):
             await client.create(f"{number}\n")
 
     async def scenario():
@@ -618,7 +618,7 @@ def test_calls_about_other_notes_write_beside_each_other_unless_ids_are_names(
 
 def test_two_calls_for_the_same_new_text_make_two_notes(client, store):
     async def save():
-        async with client.writer.call("same\n"):
+        async with client.writer.locks.call("same\n"):
             return (await client.create("same\n")).id
 
     async def scenario():
