@@ -151,7 +151,7 @@ async def open_app(
             log.warning("cache.notice", message=notice)
         try:
             works = _works(config, app, copies, opened, log) if syncing else {}
-            async with _running(works, app, time_to_close):
+            async with _running(works, app, time_to_close, log):
                 yield app
             await _close(app, time_to_close)
         finally:
@@ -311,7 +311,7 @@ def _works(
     config: Config, app: App, copies: CopySchedule | None, opened: OpenedCache, log: Logger
 ) -> dict[str, _Work]:
     """Return what a server does beside the calls, by name."""
-    found: dict[str, _Work] = {"sync": (_sync(app.scheduler, log), None)}
+    found: dict[str, _Work] = {"sync": (app.scheduler.run(), None)}
     if copies is not None:
         found["copies"] = _copy(copies, opened), copies.leave
     meaning = app.cache.search.meaning = _meaning(config, app, log)
@@ -322,10 +322,12 @@ def _works(
 
 @asynccontextmanager
 async def _running(
-    works: Mapping[str, _Work], app: App, time_to_close: Callable[[], float]
+    works: Mapping[str, _Work], app: App, time_to_close: Callable[[], float], log: Logger
 ) -> AsyncIterator[None]:
     """Do these works, each in a task of its own; end and await them on leaving."""
     tasks = {asyncio.create_task(work, name=name): end for name, (work, end) in works.items()}
+    for task in tasks:
+        task.add_done_callback(partial(_log_failure, log))
     try:
         yield
     finally:
@@ -336,11 +338,10 @@ async def _running(
         await app.cache.vocabulary.finish(time_to_close() * _SHARE)
 
 
-async def _sync(scheduler: Scheduler, log: Logger) -> None:
-    try:
-        await scheduler.run()
-    except Exception as error:  # noqa: BLE001 - the notes that are here can still be read
-        log.error("sync.ended", exc=error)  # noqa: TRY400 - the log is our own
+def _log_failure(log: Logger, task: asyncio.Task[None]) -> None:
+    """Tell of work that has ended by an error: the notes that are here can still be read."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("work.ended", work=task.get_name(), exc=task.exception())
 
 
 async def _copy(copies: CopySchedule, opened: OpenedCache) -> None:

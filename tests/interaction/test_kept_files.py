@@ -269,7 +269,7 @@ async def test_the_file_of_an_undo_that_ended_goes_with_the_next_file(tmp_path, 
         one = await notes.call("save", title="One", text="one\n", file=sent(PNG))
         undo = {"action": "undo", "id": one["id"], "confirm": True}
         with monkeypatch.context() as patch:
-            patch.setattr(notes.harness.app.library, "settle_files", None)  # it ends there
+            patch.setattr(notes.harness.app.library.files, "settle_files", None)  # it ends there
             assert (await notes.call("manage", **undo))["category"] == "INTERNAL"
         assert "plan" not in await notes.text(one["id"])
         await notes.call("save", id=one["id"], file=sent(OTHER, "other.png"))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from mcp_notarium.errors import InvalidRequest, NotPermitted
 from mcp_notarium.files import os_errors
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 
 _LINKED = (

@@ -129,15 +129,6 @@ def remove_below(folder: Path) -> None:
         (SYSTEM.remove_empty if is_folder else SYSTEM.remove)(path)
 
 
-@contextmanager
-def closing_descriptor(descriptor: int) -> Iterator[int]:
-    """Close an open file or folder at the end of the block."""
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield what is below a folder and is none: files, and links, which are not followed."""
     found = SYSTEM.walk(folder)

@@ -452,8 +452,8 @@ class HeadReader:
         new_id = self._store.revision_of(write.note_id, write.body).id
         if new_id == write.note_id:
             return True
-        # defence: hidden-id-not-taken -sees
         known = self._cache.standing(new_id) != (None, False)
+        # defence: hidden-id-not-taken -sees
         return not known and self._journal.sees(new_id, write.content)
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -14,6 +14,15 @@ from mcp_notarium.system.port import Entry, FileState, System
 
 _DEEPEST = 200
 """Folders, one in another, that a walk has open at most."""
+
+
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Close an open file or folder at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Common:

@@ -201,7 +201,7 @@ async def test_what_became_a_loss_of_most_while_the_call_waited_is_not_done_unas
         harness.store.put("n", LONG)
         await harness.sync()
         async with turn(key):
-            yield
+            yield True
 
     harness.app.library.writing = later
     with pytest.raises(VersionConflict, match="so that the user must be asked; nothing was saved"):

@@ -25,12 +25,12 @@ from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.date_formats import LONGEST, format_java, format_moment
 from mcp_notarium.domain.properties import FORMS
 from mcp_notarium.errors import InvalidRequest, StoreRejected
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.templates import DATE_FORMAT, PAGE_TITLE_FORMAT, TIME_FORMAT
 from mcp_notarium.stores.extensions import DayPlace, TemplateSettings
 from mcp_notarium.stores.vault.folder import NotANote, open_file, open_folder
 from mcp_notarium.stores.vault.paths import split_path
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 
 LARGEST = 256 * 1024
 """Bytes of a file of settings that is read; a larger one counts as missing."""

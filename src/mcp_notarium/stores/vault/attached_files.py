@@ -17,7 +17,6 @@ from yaml import ScalarEvent, YAMLError
 
 from mcp_notarium.domain.file_names import kind_of_name
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.front_block import find_block, text_start
 from mcp_notarium.markup.front_matter import LARGEST, parse_events
 from mcp_notarium.markup.obsidian_links import find_links, name_key, relative_place, resolve
@@ -35,6 +34,7 @@ from mcp_notarium.stores.vault.folder import (
 )
 from mcp_notarium.stores.vault.paths import Place, folder_parts, is_temporary
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 
 _REMEMBERED = 2.0

@@ -18,7 +18,6 @@ from urllib.parse import quote
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.file_names import kind_of_name, numbered
 from mcp_notarium.errors import NoteNotFound, NoteReadOnly, OutcomeUnknown, StoreRejected
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.obsidian_links import name_key
 from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.extensions import KeptFile, Restored
@@ -34,6 +33,7 @@ from mcp_notarium.stores.vault.folder import (
 )
 from mcp_notarium.stores.vault.paths import TRASH, folder_parts, is_note_name, split_path
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 
 LARGEST = 64 * 1024 * 1024
 _MOST_NAMES = 1000

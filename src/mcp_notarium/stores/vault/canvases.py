@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.markup.obsidian_links import Changes, Link, find_edits, find_links
 from mcp_notarium.stores.vault.file_writer import CANVAS, read_file, replacing
 from mcp_notarium.stores.vault.folder import NotANote, open_folder
 from mcp_notarium.stores.vault.paths import folder_parts, is_in_trash
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 
 _TRIES = 3
 _VALUES = {

@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.file_writer import recover
 from mcp_notarium.stores.vault.folder import find_placeholder, open_folder
 from mcp_notarium.stores.vault.paths import (
@@ -32,6 +31,7 @@ from mcp_notarium.stores.vault.paths import (
     named_by,
 )
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 
 State = tuple[int, int, int, int]

@@ -21,7 +21,6 @@ from typing import BinaryIO
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.errors import OutcomeUnknown
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.folder import (
     LONGEST_WAIT,
     SETTLED,
@@ -36,6 +35,7 @@ from mcp_notarium.stores.vault.folder import (
 )
 from mcp_notarium.stores.vault.paths import named_by
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 
 LARGEST = 8 * 1024 * 1024

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from mcp_notarium.errors import NoteNotFound, NoteUnreadable, StorePlaceUnusable, StoreUnavailable
 from mcp_notarium.files.os_errors import describe, display_path
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.vault.paths import (
     TRASH,
     folder_parts,
@@ -29,6 +28,7 @@ from mcp_notarium.stores.vault.paths import (
     split_path,
 )
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 
 SETTLED = 0.05

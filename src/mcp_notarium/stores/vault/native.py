@@ -18,11 +18,11 @@ from functools import partial
 from mcp_notarium.domain.lines import find_cut
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.extensions import NoteIndex
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.folder import SETTLED, VaultFolder, open_note, read_settled
 from mcp_notarium.stores.vault.note_codec import find_tags
+from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
 from mcp_notarium.threads import run_in_thread
 

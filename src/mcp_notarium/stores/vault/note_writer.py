@@ -20,7 +20,6 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.files.private_files import closing_descriptor
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_withdrawn
 from mcp_notarium.stores.vault import file_writer, note_codec
 from mcp_notarium.stores.vault.file_writer import NoteFile
@@ -37,6 +36,7 @@ from mcp_notarium.stores.vault.listing import Listing
 from mcp_notarium.stores.vault.note_codec import Body
 from mcp_notarium.stores.vault.paths import TRASH, Place, split_path
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 
 
 class NoteWriter:
