@@ -92,9 +92,8 @@ def purge_account(
             removed = _remove_all(folder, options)
             with suppress(OSError):  # one that somebody holds
                 _remove_locks(folder)
-        _remove_folders(
-            folder
-        )  # not before the locks are closed: Windows keeps their names as long
+        # Not before the locks are closed: Windows keeps their names as long.
+        _remove_folders(folder)
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:
@@ -142,8 +141,10 @@ def _remove_folders(folder: AccountFolder) -> None:
     with suppress(OSError):
         found = SYSTEM.walk(folder.path)
         folders = [path for path, one in found if one.is_dir(follow_symlinks=False)]
-        for path in (*reversed(folders), folder.path):
+        for path in reversed(folders):
             SYSTEM.remove_empty(path)
+        sync_folder(folder.path)
+        SYSTEM.remove_empty(folder.path)
         if folder.path.parent == default_data_dir(os.environ):
             folder.path.parent.rmdir()
 

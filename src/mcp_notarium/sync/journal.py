@@ -337,9 +337,8 @@ class Journal:
             same = (stored.id, stored.etag) == (base.id, base.etag)
             made = stored.etag if own and not write.repair else None
         if same and (not own or base.etag != write.base_etag):
-            return (
-                False  # nothing was replaced, or another process that had the entry has kept that
-            )
+            # Nothing was replaced, or another process that had the entry has kept that.
+            return False
         old_id = write.from_id or write.note_id
         if stored.id != old_id:
             folder, _, name = old_id.rpartition("/")
