@@ -176,9 +176,9 @@ def test_an_import_keeps_its_files_when_no_other_process_is_at_it() -> None:
                 parts = (client.cache, client.remote, client.writer, client.scheduler)
                 lock = folder / "files.lock"
                 ours, others = (Library(*parts, files_lock=lock) for _ in range(2))
-                async with others.keeping():
+                async with others.files.keeping():
                     importing = asyncio.create_task(
-                        bring(client, "local", found, keeping=ours.keeping)
+                        bring(client, "local", found, keeping=ours.files.keeping)
                     )
                     await asyncio.sleep(0.1)
                     assert client.cache.database.number("SELECT count(*) FROM notes") == 2

@@ -7,6 +7,7 @@ unencrypted cache may stay readable on the disk. The notes stay at the note stor
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -93,7 +94,7 @@ def purge_account(
             with suppress(OSError):  # one that somebody holds
                 _remove_locks(folder)
         # Not before the locks are closed: Windows keeps their names as long.
-        _remove_folders(folder)
+        _remove_account_folder(folder)
     if system is None:
         return PurgeResult(removed, keychain_cleared=False)
     try:
@@ -117,9 +118,11 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         for file in files:
             removed += _remove(file)
             options.at(file.name)
+        for inner in reversed(_inner_folders(folder)):
+            _remove_folder(inner)
         sync_folder(folder.path)
     except OSError as error:
-        if not list(_files(folder)):
+        if not list(_files(folder)) and not _inner_folders(folder):
             return len(files)
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
@@ -136,14 +139,23 @@ def _remove_locks(folder: AccountFolder) -> None:
         SYSTEM.remove(lock)
 
 
-def _remove_folders(folder: AccountFolder) -> None:
-    """Remove the folders, which are empty if nobody has begun something new in them."""
+def _inner_folders(folder: AccountFolder) -> list[Path]:
+    """Return the folders in that of the account; those in one come after it."""
+    found = SYSTEM.walk(folder.path)
+    return [path for path, one in found if one.is_dir(follow_symlinks=False)]
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder that is empty; one in which somebody has begun something new stays."""
+    try:
+        SYSTEM.remove_empty(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _remove_account_folder(folder: AccountFolder) -> None:
     with suppress(OSError):
-        found = SYSTEM.walk(folder.path)
-        folders = [path for path, one in found if one.is_dir(follow_symlinks=False)]
-        for path in reversed(folders):
-            SYSTEM.remove_empty(path)
-        sync_folder(folder.path)
         SYSTEM.remove_empty(folder.path)
         if folder.path.parent == default_data_dir(os.environ):
             folder.path.parent.rmdir()
