@@ -204,6 +204,33 @@ def test_an_export_has_paths_that_are_longer_than_those_of_old_programs(
     assert (code, said[:22]) == (0, "1 note in the export: ")
 
 
+@pytest.mark.rule("longest path", "prefix is literal")
+def test_what_a_killed_export_has_left_goes_however_long_its_paths_are(
+    windows: Windows, run: Run, tmp_path: Path
+) -> None:
+    to = tmp_path / ("x" * (200 - len(str(tmp_path)))) / "out"
+    left = to.with_name(".out.0123456789ab.tmp") / "files" / ("z" * 100)
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with pytest.raises(Refused):
+        windows.model.open(str(left), READ, ALL_SHARED, EXISTING)
+    assert run("export", to)[0] == 0
+    assert [*to.parent.iterdir()] == [to]
+
+
+@pytest.mark.parametrize("length", [233, 234])
+def test_a_backup_whose_path_sqlite_does_not_take_is_refused(
+    windows: Windows, run: Run, tmp_path: Path, length: int
+) -> None:
+    """The longest name, of a journal, is longer by 26."""
+    place = tmp_path / ("x" * (179 - len(str(tmp_path))))
+    place.mkdir()
+    to = place / ("y" * (length - 181))
+    code, said = run("backup", to)
+    assert (code != 0, "backup is 1 characters too long" in said) == (length == 234,) * 2, said
+    assert [*place.iterdir()] == ([] if code else [to])
+
+
 def test_notes_behind_a_junction_are_not_imported(
     windows: Windows, run: Run, tmp_path: Path
 ) -> None:
