@@ -32,7 +32,7 @@ from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE,
 from support.windows_names import Refused, upcase
 from support.windows_security import ADMINS
 
-READ, EXISTING, PAGE = 0x80000000, 3, 4096
+READ, EXISTING, FOLDER, PAGE = 0x80000000, 3, 0x02000000, 4096
 OTHER_KEY = "raw:" + "6b" * 32
 BUSY, UNSAFE = (
     LockedError(one, "", resolution_hint="").exit_code
@@ -386,6 +386,21 @@ def test_a_database_that_is_being_deleted_is_in_nobodys_way(
         assert run("doctor")[0] == 0
     windows.model.close_handle(handle)
     assert not old.exists()
+
+
+@pytest.mark.rule("deletion is pending", "deleted at the last close")
+def test_a_folder_that_is_being_deleted_is_in_nobodys_way(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    inner = config.account_dir / "other"
+    inner.mkdir()
+    handle = windows.model.open(str(inner), 1, ALL_SHARED, EXISTING, FOLDER, by="other")
+    private_files.SYSTEM.remove_empty(inner)
+    private_files.SYSTEM.remove(inner)
+    code, said = run("purge", "--yes")
+    assert (code, [*config.account_dir.iterdir()]) == (0, [inner]), said
+    windows.model.close_handle(handle)
+    assert [*config.account_dir.iterdir()] == []
 
 
 @pytest.mark.rule("locks", "databases share no deletion")

@@ -51,8 +51,13 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         return self._open_folder(long_path(path), FOLDERS)
 
     def open_folder(self, above: int, name: str) -> int:
-        """Open it, and look at what was opened: a link is no folder."""
-        return self._open_folder(self._below(above, name), FOLDERS | NO_REPARSE, above)
+        """Open it, and look at what was opened: a link is no folder. What is being deleted is not found."""
+        try:
+            return self._open_folder(self._below(above, name), FOLDERS | NO_REPARSE, above)
+        except OSError as error:
+            if error.errno in BUSY:  # defence: deleted-folder-is-gone =False
+                self.look(above, name)
+            raise
 
     def _open_folder(self, path: str, flags: int, above: int | None = None) -> int:
         handle = self._patiently(
