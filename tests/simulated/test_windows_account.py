@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,6 +216,28 @@ def test_what_a_killed_export_has_left_goes_however_long_its_paths_are(
         windows.model.open(str(left), READ, ALL_SHARED, EXISTING)
     assert run("export", to)[0] == 0
     assert [*to.parent.iterdir()] == [to]
+
+
+def test_a_tree_that_is_exchanged_for_a_junction_while_it_is_removed_takes_nothing_else_along(
+    windows: Windows, tmp_path: Path
+) -> None:
+    other, acted, number = tmp_path / "other", True, 0
+    while acted:
+        inner = tmp_path / f".out.{number:012x}.tmp" / "inner"
+        for folder in (other, inner):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "file").touch()
+
+        def exchange(inner: Path = inner) -> None:
+            with suppress(OSError):
+                windows.other.rename(inner, tmp_path / f"away-{inner.parent.name}")
+                windows.other.link(inner, other)
+
+        with windows.acting_before(number, exchange) as counted:
+            private_files.remove_unfinished(tmp_path / "out")
+        assert [one.name for one in other.iterdir()] == ["file"]
+        acted, number = counted.acted, number + 1
+    assert number > 20
 
 
 @pytest.mark.parametrize("length", [233, 234])
