@@ -15,13 +15,14 @@ import pytest
 from mcp_notarium.account.opener import open_cache
 from mcp_notarium.cli import draft_files, main
 from mcp_notarium.config import Config
-from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
+from mcp_notarium.errors import InvalidRequest, LockedError, StoreUnavailable, Verdict
 from mcp_notarium.files import locks, private_files
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import connect
 from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.transfer import formats
 from support import cheap_stretching, windows_databases
 from support.account import PASSPHRASE, account, database_of, folder_of
 from support.journal_entries import make_write
@@ -263,6 +264,35 @@ def test_notes_behind_a_junction_are_not_imported(
     windows.model.links[str(tmp_path / "in/junction")] = (str(tmp_path), JUNCTION)
     code, said = run("import", tmp_path / "in", "--dry-run")
     assert (code, said[:22]) == (0, "1 note in the export: ")
+
+
+def test_nothing_behind_a_junction_is_read_that_an_import_meets_while_it_reads(
+    windows: Windows, tmp_path: Path
+) -> None:
+    other, acted, number = tmp_path / "other", True, 0
+    while acted:
+        root = tmp_path / f"in{number}"
+        for folder, words in ((other, b"evil"), (root / "inner", b"mine")):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("A.md", "a.png"):
+                (folder / name).write_bytes(words)
+        (root / "Top.md").write_text("![](inner/a.png)", encoding="utf-8")
+
+        def exchange(inner: Path = root / "inner", away: Path = tmp_path / f"away{number}") -> None:
+            with suppress(OSError):
+                windows.other.rename(inner, away)
+                windows.other.link(inner, other)
+
+        with (
+            windows.acting_before(number, exchange) as counted,
+            suppress(InvalidRequest),
+            formats.reading(root) as found,
+        ):
+            assert all("evil" not in note.content.text for note in found.notes)
+            for file in (file for note in found.notes for file in note.files):
+                assert found.read_file(file) == b"mine"
+        acted, number = counted.acted, number + 1
+    assert number > 40
 
 
 HOSTILE = [
