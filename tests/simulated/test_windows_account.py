@@ -440,7 +440,7 @@ def test_a_database_that_is_being_deleted_is_in_nobodys_way(
     assert not old.exists()
 
 
-@pytest.mark.rule("deletion is pending", "deleted at the last close")
+@pytest.mark.rule("deletion is pending")
 def test_a_folder_that_is_being_deleted_is_in_nobodys_way(
     windows: Windows, config: Config, run: Run
 ) -> None:
