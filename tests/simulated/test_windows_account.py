@@ -219,6 +219,17 @@ def test_what_a_killed_export_has_left_goes_however_long_its_paths_are(
     assert [*to.parent.iterdir()] == [to]
 
 
+@pytest.mark.rule("prefix is literal")
+def test_a_purge_leaves_no_file_however_long_its_path_is(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    left = config.account_dir / "copies" / ("y" * 120) / ("z" * 120)
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert run("purge", "--yes")[0] == 0
+    assert not config.account_dir.exists()
+
+
 def test_a_tree_that_is_exchanged_for_a_junction_while_it_is_removed_takes_nothing_else_along(
     windows: Windows, tmp_path: Path
 ) -> None:
