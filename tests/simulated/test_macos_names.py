@@ -93,14 +93,18 @@ def test_a_new_note_replaces_no_file_of_another_spelling(
         assert mac.model.name(folder, name) == DECOMPOSED
 
 
-@pytest.mark.rule("exchange", "attributes", "copied attributes", "access lists", "time of creation")
+LIST = "group:staff deny writeattr,writeextattr"
+
+
+@pytest.mark.rule("exchange", "copied attributes", "access lists", "denied attributes")
+@pytest.mark.rule("time of creation")
 def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Path) -> None:
     """Its date of writing becomes today's, though: other programs look for it."""
     path = tmp_path / "vault" / "Note.md"
     put(path, "base\n")
     os.setxattr(path, "user.finder-tag", b"red")
     old, born = path.stat().st_ino, born_of(mac, path)
-    mac.model.access_lists[old] = "group:staff deny delete"
+    mac.model.access_lists[old] = LIST
     mac.model.attributes[old] = {"com.apple.ResourceFork": bytes(1 << 21)}
     with opened(tmp_path / "vault") as store:
         base = store._get("Note.md")
@@ -110,13 +114,13 @@ def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Pa
     assert os.getxattr(path, "user.finder-tag") == b"red"
     new = path.stat().st_ino
     assert new != old
-    assert mac.model.access_lists[new] == "group:staff deny delete"
+    assert mac.model.access_lists[new] == LIST
     assert mac.model.attributes[new] == {"com.apple.ResourceFork": bytes(1 << 21)}
     assert born_of(mac, path) == born
     assert path.stat().st_mtime > OLD
 
 
-@pytest.mark.rule("no flags everywhere")
+@pytest.mark.rule("no flags everywhere", "attributes")
 def test_a_drive_that_exchanges_no_files_holds_notes_too(rules: set[str], tmp_path: Path) -> None:
     put(tmp_path / "vault" / "Note.md", "base\n")
     with macos(swaps=False) as mac, opened(tmp_path / "vault") as store:

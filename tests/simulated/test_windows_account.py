@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import pytest
 from mcp_notarium.account.opener import open_cache
 from mcp_notarium.cli import draft_files, main
 from mcp_notarium.config import Config
-from mcp_notarium.errors import LockedError, StoreUnavailable, Verdict
+from mcp_notarium.errors import InvalidRequest, LockedError, StoreUnavailable, Verdict
 from mcp_notarium.files import locks, private_files
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.database_opener import connect
 from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.transfer import formats
 from support import cheap_stretching, windows_databases
 from support.account import PASSPHRASE, account, database_of, folder_of
 from support.journal_entries import make_write
@@ -32,7 +33,7 @@ from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE,
 from support.windows_names import Refused, upcase
 from support.windows_security import ADMINS
 
-READ, EXISTING, PAGE = 0x80000000, 3, 4096
+READ, EXISTING, FOLDER, PAGE = 0x80000000, 3, 0x02000000, 4096
 OTHER_KEY = "raw:" + "6b" * 32
 BUSY, UNSAFE = (
     LockedError(one, "", resolution_hint="").exit_code
@@ -204,6 +205,66 @@ def test_an_export_has_paths_that_are_longer_than_those_of_old_programs(
     assert (code, said[:22]) == (0, "1 note in the export: ")
 
 
+@pytest.mark.rule("longest path", "prefix is literal")
+def test_what_a_killed_export_has_left_goes_however_long_its_paths_are(
+    windows: Windows, run: Run, tmp_path: Path
+) -> None:
+    to = tmp_path / ("x" * (200 - len(str(tmp_path)))) / "out"
+    left = to.with_name(".out.0123456789ab.tmp") / "files" / ("z" * 100)
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with pytest.raises(Refused):
+        windows.model.open(str(left), READ, ALL_SHARED, EXISTING)
+    assert run("export", to)[0] == 0
+    assert [*to.parent.iterdir()] == [to]
+
+
+@pytest.mark.rule("prefix is literal")
+def test_a_purge_leaves_no_file_however_long_its_path_is(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    left = config.account_dir / "copies" / ("y" * 120) / ("z" * 120)
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert run("purge", "--yes")[0] == 0
+    assert not config.account_dir.exists()
+
+
+def test_a_tree_that_is_exchanged_for_a_junction_while_it_is_removed_takes_nothing_else_along(
+    windows: Windows, tmp_path: Path
+) -> None:
+    other, acted, number = tmp_path / "other", True, 0
+    while acted:
+        inner = tmp_path / f".out.{number:012x}.tmp" / "inner"
+        for folder in (other, inner):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "file").touch()
+
+        def exchange(inner: Path = inner) -> None:
+            with suppress(OSError):
+                windows.other.rename(inner, tmp_path / f"away-{inner.parent.name}")
+                windows.other.link(inner, other)
+
+        with windows.acting_before(number, exchange) as counted:
+            private_files.remove_unfinished(tmp_path / "out")
+        assert [one.name for one in other.iterdir()] == ["file"]
+        acted, number = counted.acted, number + 1
+    assert number > 20
+
+
+@pytest.mark.parametrize("length", [233, 234])
+def test_a_backup_whose_path_sqlite_does_not_take_is_refused(
+    windows: Windows, run: Run, tmp_path: Path, length: int
+) -> None:
+    """The longest name, of a journal, is longer by 26."""
+    place = tmp_path / ("x" * (179 - len(str(tmp_path))))
+    place.mkdir()
+    to = place / ("y" * (length - 181))
+    code, said = run("backup", to)
+    assert (code != 0, "backup is 1 characters too long" in said) == (length == 234,) * 2, said
+    assert [*place.iterdir()] == ([] if code else [to])
+
+
 def test_notes_behind_a_junction_are_not_imported(
     windows: Windows, run: Run, tmp_path: Path
 ) -> None:
@@ -214,6 +275,35 @@ def test_notes_behind_a_junction_are_not_imported(
     windows.model.links[str(tmp_path / "in/junction")] = (str(tmp_path), JUNCTION)
     code, said = run("import", tmp_path / "in", "--dry-run")
     assert (code, said[:22]) == (0, "1 note in the export: ")
+
+
+def test_nothing_behind_a_junction_is_read_that_an_import_meets_while_it_reads(
+    windows: Windows, tmp_path: Path
+) -> None:
+    other, acted, number = tmp_path / "other", True, 0
+    while acted:
+        root = tmp_path / f"in{number}"
+        for folder, words in ((other, b"evil"), (root / "inner", b"mine")):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("A.md", "a.png"):
+                (folder / name).write_bytes(words)
+        (root / "Top.md").write_text("![](inner/a.png)", encoding="utf-8")
+
+        def exchange(inner: Path = root / "inner", away: Path = tmp_path / f"away{number}") -> None:
+            with suppress(OSError):
+                windows.other.rename(inner, away)
+                windows.other.link(inner, other)
+
+        with (
+            windows.acting_before(number, exchange) as counted,
+            suppress(InvalidRequest),
+            formats.reading(root) as found,
+        ):
+            assert all("evil" not in note.content.text for note in found.notes)
+            for file in (file for note in found.notes for file in note.files):
+                assert found.read_file(file) == b"mine"
+        acted, number = counted.acted, number + 1
+    assert number > 40
 
 
 HOSTILE = [
@@ -359,6 +449,21 @@ def test_a_database_that_is_being_deleted_is_in_nobodys_way(
         assert run("doctor")[0] == 0
     windows.model.close_handle(handle)
     assert not old.exists()
+
+
+@pytest.mark.rule("deletion is pending")
+def test_a_folder_that_is_being_deleted_is_in_nobodys_way(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    inner = config.account_dir / "other"
+    inner.mkdir()
+    handle = windows.model.open(str(inner), 1, ALL_SHARED, EXISTING, FOLDER, by="other")
+    private_files.SYSTEM.remove_empty(inner)
+    private_files.SYSTEM.remove(inner)
+    code, said = run("purge", "--yes")
+    assert (code, [*config.account_dir.iterdir()]) == (0, [inner]), said
+    windows.model.close_handle(handle)
+    assert [*config.account_dir.iterdir()] == []
 
 
 @pytest.mark.rule("locks", "databases share no deletion")

@@ -224,6 +224,7 @@ class MacOSModel:
 
     def _set(self, file: int, name: bytes, value: bytes, size: int, *options: int) -> int:
         assert (options, size) == ((0, 0), len(value))
+        self._require_permitted(file, "writeextattr")
         os.setxattr(file, name, value)
         self.rule("attributes")
         return 0
@@ -238,11 +239,17 @@ class MacOSModel:
         if what & _STAT:
             os.utime(to, ns=(os.fstat(source).st_atime_ns, os.fstat(source).st_mtime_ns))
         if what & _XATTR:
+            self._require_permitted(to, "writeextattr")
             for name in os.listxattr(source):
                 os.setxattr(to, name, os.getxattr(source, name))
             self.attributes[other] = {**self.attributes.get(one, {})}
             self.rule("copied attributes")
         return 0
+
+    def _require_permitted(self, file: int, right: str) -> None:
+        if right in self.access_lists.get(os.fstat(file).st_ino, ""):
+            self.rule("denied attributes")
+            raise OSError(errno.EACCES, "the access list denies it")
 
     def _key(self, file: int) -> tuple[int, str]:
         found = os.fstat(file)
@@ -265,6 +272,7 @@ class MacOSModel:
 
     def _set_born(self, file: int, asked: Any, given: Any, size: int, options: int) -> int:
         self._require_creation(asked, options)
+        self._require_permitted(file, "writeattr")
         assert size == struct.calcsize("=qq")
         self.born[self._key(file)] = bytes(given)
         self.rule("time of creation")

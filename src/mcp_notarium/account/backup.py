@@ -42,12 +42,18 @@ from mcp_notarium.errors import (
     Verdict,
 )
 from mcp_notarium.files import os_errors, quarantine
-from mcp_notarium.files.account_folder import AccountFolder, check_folder, create_folder
+from mcp_notarium.files.account_folder import (
+    AccountFolder,
+    check_folder,
+    create_folder,
+    path_length,
+)
 from mcp_notarium.files.locks import ServerLock, exclusive_locks, key_lock
 from mcp_notarium.files.private_files import (
     StepHook,
     disk_errors,
     ignore_step,
+    is_there,
     name_unfinished,
     open_regular,
     output_errors,
@@ -139,13 +145,24 @@ def _new_file(to: Path) -> Iterator[tuple[Path, Path]]:
     paths = name_unfinished(to), name_unfinished(to)
     try:
         with output_errors(to, "the backup"):
-            if os.path.lexists(to):  # defence: backup-overwrites-nothing
+            if is_there(to):  # defence: backup-overwrites-nothing
                 raise FileExistsError(to)
+            _require_short(paths[0])
             remove_unfinished(to)
             yield paths
     finally:
         for path in paths:
             SYSTEM.remove(path)
+
+
+def _require_short(path: Path) -> None:
+    """Raise ``ConfigError`` for a path that SQLite does not take."""
+    most, length = SYSTEM.longest_path, path_length(path) + len("-journal")
+    if most is not None and length > most:  # defence: too-long-backup-told =False
+        raise ConfigError(
+            f"the path of the backup is {length - most} characters too long; nothing was written",
+            resolution_hint="Give a shorter path.",
+        )
 
 
 def restore(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import disk_errors, files_below, sync_folder
+from mcp_notarium.files.private_files import disk_errors, files_below, is_there, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.journal_table import JournalTable
@@ -113,7 +113,8 @@ def purge_account(
 
 def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
     """Return how many files were removed. Raises ``Unfinished`` from the first one on."""
-    removed, files = 0, list(_files(folder))
+    files, unseen = _find_files(folder)
+    removed = 0
     try:
         for file in files:
             removed += _remove(file)
@@ -121,8 +122,10 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         for inner in reversed(_inner_folders(folder)):
             _remove_folder(inner)
         sync_folder(folder.path)
+        if unseen is not None:  # defence: unseen-rest-told =False
+            raise unseen
     except OSError as error:
-        if not list(_files(folder)) and not _inner_folders(folder):
+        if _find_files(folder) == ([], None) and not _inner_folders(folder):
             return len(files)
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
@@ -163,7 +166,7 @@ def _remove_account_folder(folder: AccountFolder) -> None:
 
 def _remove(path: Path) -> bool:
     """Remove a file, or a link and not what it leads to, for good; False if it was not there."""
-    if not os.path.lexists(path):
+    if not is_there(path):
         return False
     SYSTEM.remove(path)
     sync_folder(path.parent)  # a key must not come back after its database has gone
@@ -202,14 +205,20 @@ def _entries(owner: str) -> str:
     )
 
 
-def _files(folder: AccountFolder) -> Iterator[Path]:
-    """List every file but our locks: keys first, and of them those last that are active.
+def _find_files(folder: AccountFolder) -> tuple[list[Path], OSError | None]:
+    """List the files but our locks: keys first, and of them those last that are active. Return why there may be more, too.
 
     So the cache opens until the last of them goes, and nothing opens after that.
     """
-    found = files_below(folder.path)
-    ours = sorted(path for path in found if path.parent != folder.path or path.suffix != ".lock")
+    ours, unseen = list[Path](), None
+    try:
+        for path in files_below(folder.path):
+            if path.parent != folder.path or path.suffix != ".lock":
+                ours.append(path)
+    except OSError as error:
+        unseen = error
+    ours.sort()
     # defence: keys-removed-first =False
     keys = [path for path in ours if "notarium_keys" in path.name]
-    yield from sorted(keys, key=lambda path: path in {folder.key_file, folder.key_copy})
-    yield from (path for path in ours if path not in keys)
+    keys.sort(key=lambda path: path in {folder.key_file, folder.key_copy})
+    return [*keys, *(path for path in ours if path not in keys)], unseen

@@ -221,14 +221,16 @@ def _checks(folder: AccountFolder) -> Iterator[tuple[Path, _Check]]:
         yield from ((entry, _check_file) for entry in ours)
 
 
+def path_length(path: Path) -> int:
+    """Count the characters of a path as Windows does: one of Unicode may be two."""
+    return len(str(path).encode("utf-16-le", "surrogatepass")) // 2
+
+
 def _check_length(path: Path) -> Problem | None:
     """Check that the longest path below the folder is one that the driver and all programs take."""
     if SYSTEM.longest_path is None:
         return None
-    most, length = (
-        SYSTEM.longest_path - _LONGEST_BELOW,
-        len(str(path).encode("utf-16-le", "surrogatepass")) // 2,
-    )
+    most, length = SYSTEM.longest_path - _LONGEST_BELOW, path_length(path)
     if length <= most:  # defence: too-long-folder-refused =True
         return None
     return Problem(

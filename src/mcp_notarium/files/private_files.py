@@ -18,12 +18,15 @@ from pathlib import Path
 from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.system import SYSTEM
+from mcp_notarium.system.common import closing_descriptor
 
 StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
 _CHUNK = 1 << 20
+_DEEPEST = 200
+"""Folders, one in another, that are open at most while they are removed."""
 
 open_regular = SYSTEM.open_regular
 flush_file = SYSTEM.flush_file
@@ -114,19 +117,30 @@ def is_there(path: Path) -> bool:
 
 
 def remove_tree(place: Path) -> None:
-    """Remove a file or a link, or a folder with all that is in it. Raises ``OSError``."""
-    if not is_there(place) or not stat.S_ISDIR(SYSTEM.look_at(place).st_mode):
-        SYSTEM.remove(place)
+    """Remove a file or a link, or a folder with all that is in it. Raises ``OSError``.
+
+    Each folder is opened below the open one above: what was put in its place meanwhile is not followed.
+    """
+    if not is_there(place):
         return
-    remove_below(place)
+    with closing_descriptor(SYSTEM.open_top(place.parent)) as above:
+        _remove_entry(above, place, _DEEPEST)
+
+
+def _remove_entry(above: int, place: Path, deeper: int) -> None:
+    try:
+        is_folder = stat.S_ISDIR(SYSTEM.look(above, place.name).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_folder:
+        SYSTEM.unlink(above, place.name)
+        return
+    if not deeper:
+        raise OSError(errno.ENAMETOOLONG, "too many folders in another", str(place))
+    with closing_descriptor(SYSTEM.open_folder(above, place.name)) as folder:
+        for name in SYSTEM.list_names(folder):
+            _remove_entry(folder, place / name, deeper - 1)
     SYSTEM.remove_empty(place)
-
-
-def remove_below(folder: Path) -> None:
-    """Remove all that is in a folder. Raises ``OSError``."""
-    found = [(path, one.is_dir(follow_symlinks=False)) for path, one in SYSTEM.walk(folder)]
-    for path, is_folder in reversed(found):
-        (SYSTEM.remove_empty if is_folder else SYSTEM.remove)(path)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

@@ -59,10 +59,13 @@ class Common:
         return _walk(self, self.open_top(top), top, enters, _DEEPEST)
 
     def flush_below(self: System, folder: Path) -> None:
-        """Flush each."""
+        """Flush each, and the names in each folder."""
         for path, one in self.walk(folder):
             if one.is_file(follow_symlinks=False):
                 self.flush_file(path)
+            elif one.is_dir(follow_symlinks=False):
+                self.flush_folder(path)
+        self.flush_folder(folder)
 
     def is_group_private(self, _path: Path, _found: os.stat_result) -> bool:
         """Say no: only distributions of Linux have a group for each user."""

@@ -123,20 +123,21 @@ class MacOS(Posix):
             raise OSError(number, os.strerror(number))
 
     def _copy_attributes(self, source: int, to: int) -> None:
-        """Copy access list, extended attributes (Finder's tags and comments are some) and time of creation, each if it can be.
+        """Copy extended attributes (Finder's tags and comments are some), time of creation and access list, each if it can be.
 
-        ``copyfile`` would copy the time of writing, too, with what POSIX has: that is not asked for.
+        The list comes last: it may forbid to set the others. ``copyfile`` would copy the time of writing, too, with what
+        POSIX has: that is not asked for.
         """
         import ctypes  # noqa: PLC0415 - the same
 
         copy = _declared(self._load().fcopyfile, "iivu")
-        for what in (_COPY_LIST, _COPY_ATTRIBUTES):
-            copy(source, to, None, what)
+        copy(source, to, None, _COPY_ATTRIBUTES)
         ask = ctypes.create_string_buffer(_CREATION.pack(_BITMAPS, _AT_CREATION), _CREATION.size)
         told = ctypes.create_string_buffer(_LENGTH + _TIME)
         if _declared(self._load().fgetattrlist, "ivvnu")(source, ask, told, len(told), 0) == 0:
             born = told.raw[_LENGTH:]
             _declared(self._load().fsetattrlist, "ivvnu")(to, ask, born, _TIME, 0)
+        copy(source, to, None, _COPY_LIST)
 
     def folder_events(self, root: Path) -> FolderEvents:
         """Use ``FSEvents`` by a library."""

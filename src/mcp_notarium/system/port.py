@@ -114,7 +114,7 @@ class PrivateFiles(Protocol):
         ...
 
     def flush_below(self, folder: Path) -> None:
-        """Wait until all files below a folder are on the disk."""
+        """Wait until all files below a folder, and their names, are on the disk."""
         ...
 
     def move(self, old: Path, new: Path) -> None:

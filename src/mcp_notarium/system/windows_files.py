@@ -20,6 +20,7 @@ from mcp_notarium.system.port import FileState
 from mcp_notarium.system.windows_handles import (
     BUSY,
     CREATE_NEW,
+    DIRECTORY,
     FEW_TRIES,
     FOLDERS,
     GENERIC_READ,
@@ -51,8 +52,13 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         return self._open_folder(long_path(path), FOLDERS)
 
     def open_folder(self, above: int, name: str) -> int:
-        """Open it, and look at what was opened: a link is no folder."""
-        return self._open_folder(self._below(above, name), FOLDERS | NO_REPARSE, above)
+        """Open it, and look at what was opened: a link is no folder. What is being deleted is not found."""
+        try:
+            return self._open_folder(self._below(above, name), FOLDERS | NO_REPARSE, above)
+        except OSError as error:
+            if error.errno in BUSY:  # defence: deleted-folder-is-gone =False
+                self.look(above, name)
+            raise
 
     def _open_folder(self, path: str, flags: int, above: int | None = None) -> int:
         handle = self._patiently(
@@ -110,10 +116,11 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         self._kernel.demand("RemoveDirectoryW", self._below(above, name))
 
     def unlink(self, folder: int, name: str) -> None:
-        """Use ``DeleteFile``; try again while another program has it open."""
-        self.look(folder, name)
-        path = self._below(folder, name)
-        self._patiently(lambda: self._kernel.demand("DeleteFileW", path))
+        """Use ``DeleteFile``, or ``RemoveDirectory`` for a link to a folder; try again while another program has it open."""
+        found = self.look(folder, name)
+        is_link = getattr(found, "attributes", 0) & DIRECTORY and stat.S_ISLNK(found.st_mode)
+        call, path = "RemoveDirectoryW" if is_link else "DeleteFileW", self._below(folder, name)
+        self._patiently(lambda: self._kernel.demand(call, path))
 
     def link(self, _old_folder: int, _old: str, _new_folder: int, _new: str) -> None:
         """Refuse the link: a move never needs it here."""

@@ -186,11 +186,8 @@ class WindowsPrivateFiles(WindowsStates, WindowsMoves, Common):
         """Use ``DeleteFile``, or ``RemoveDirectory`` for a link to a folder; try again as :meth:`move` does."""
         name = long_path(path)
         with suppress(FileNotFoundError):
-            handle = self.create(name, LOOK, OPEN_EXISTING, LOOK_FLAGS)
-            try:
-                tag = self._tag(handle, name)
-            finally:
-                self._kernel.call("CloseHandle", handle)
+            with self._looked_at(path, LOOK) as handle:
+                tag = self._tag(handle, path)
             is_folder = tag.FileAttributes & REPARSE and tag.FileAttributes & DIRECTORY
             call = "RemoveDirectoryW" if is_folder else "DeleteFileW"
             with self._holder_named(path):

@@ -1,5 +1,6 @@
 """A cache destroyed for good: keys first, then everything else, and only what is ours."""
 
+import shutil
 from contextlib import closing
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from mcp_notarium.account import purge
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import LockedError, Verdict
+from mcp_notarium.errors import LockedError, Unfinished, Verdict
 from mcp_notarium.keys import keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
@@ -68,6 +69,20 @@ def test_it_can_be_cut_short_and_run_again(tmp_path):
     assert left(config)
     purge.purge_account(config, None, options=GIVEN)
     assert left(config) == []
+
+
+@pytest.mark.attack(48)
+def test_a_folder_that_cannot_be_listed_keeps_no_key_and_is_told(tmp_path):
+    config = made(tmp_path)
+    top = config.account_dir / "other"
+    (top / "/".join("d" * 201)).mkdir(parents=True)
+    with pytest.raises(Unfinished, match="too many folders") as told:
+        purge.purge_account(config, None, options=GIVEN)
+    assert "the keys are gone" in told.value.message
+    assert set(left(config)) == {"other", "d"}
+    shutil.rmtree(top)
+    purge.purge_account(config, None, options=GIVEN)
+    assert not config.account_dir.exists()
 
 
 def test_the_keychains_entries_go_too(tmp_path):

@@ -1,13 +1,14 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import private_files
-from support import needs
+from support import between_calls, needs
 
 
 @needs.POSIX
@@ -164,3 +165,26 @@ def test_a_new_file_takes_away_what_a_killed_run_has_left_of_it_and_nothing_else
     with pytest.raises(FileExistsError):
         private_files.create_private(tmp_path / "file", b"newer")
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@needs.POSIX
+def test_a_tree_that_is_exchanged_for_a_link_while_it_is_removed_takes_nothing_else_along(tmp_path):
+    """In a folder for everybody another user can make one that looks like what a killed export has left."""
+    other, acted, number = tmp_path / "other", True, 0
+    other.mkdir()
+    while acted:
+        left = tmp_path / f".out.{number:012x}.tmp"
+        for folder in (other, left / "inner"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "file").touch()
+
+        def exchange(inner=left / "inner"):
+            with suppress(OSError):
+                inner.rename(tmp_path / f"away-{inner.parent.name}")
+                inner.symlink_to(other)
+
+        with between_calls.acting_before(number, exchange) as counted:
+            private_files.remove_unfinished(tmp_path / "out")
+        assert [one.name for one in other.iterdir()] == ["file"]
+        acted, number = counted.acted, number + 1
+    assert number > 5

@@ -31,6 +31,16 @@ def test_each_flush_reaches_the_platter_or_else_the_drive(tmp_path, monkeypatch,
         getattr(MacOS(fail), act)(place)
 
 
+def test_an_export_is_flushed_with_the_names_in_its_folders(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/file").touch()
+    flushed = []
+    system = MacOS(lambda file, _command: flushed.append(os.fstat(file).st_ino) or 0)
+    system.flush_below(tmp_path)
+    places = (tmp_path / "inner", tmp_path / "inner/file", tmp_path)
+    assert flushed == [one.stat().st_ino for one in places]
+
+
 def test_debuggers_are_denied_with_the_arguments_of_the_manual():
     called = []
 

@@ -1,6 +1,7 @@
 """Windows' page of the port over simulated libraries, see ``support/simulated_windows``."""
 
 import errno
+import ntpath
 import os
 from pathlib import Path
 
@@ -235,6 +236,23 @@ def test_long_paths_have_the_prefix_that_lifts_the_limit():
     assert long_path(Path("C:/x")) == str(Path("C:/x"))
     for far in ("/" + "x/" * 150 + "y", "/" + "\U0001f4dd" * 120):  # two units of UTF-16 each
         assert long_path(Path(far)) == "\\\\?\\" + far.replace("/", "\\")
+
+
+@pytest.mark.parametrize(
+    ("typed", "prefix"),
+    [
+        ("\\\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
+        ("//server/share/", "\\\\?\\UNC\\server\\share\\"),
+        ("\\\\?\\C:\\", "\\\\?\\C:\\"),
+        ("\\\\?\\UNC\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
+        ("C:\\x\\..\\", "\\\\?\\C:\\"),
+    ],
+)
+def test_a_long_path_on_a_server_or_with_a_prefix_leads_to_the_same_place(
+    typed, prefix, monkeypatch
+):
+    monkeypatch.setattr(os.path, "abspath", ntpath.abspath)
+    assert long_path(f"{typed}{'x' * 250}") == f"{prefix}{'x' * 250}"
 
 
 def test_a_command_is_split_by_quotes_and_keeps_its_backslashes(windows):
