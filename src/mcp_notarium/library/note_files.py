@@ -432,12 +432,13 @@ class NoteFiles:
         return done
 
     async def _restore_kept(self, one: KeptFileRow) -> Restored:
-        """Bring a file back. One that others have put there since it was discarded stays theirs."""
+        """Bring a file back, also from an undo that ended before it could take it. One that others have put there since it was discarded stays theirs."""
         found = Restored.LOST
         with suppress(StoreError):
             found = await self._keeper.restore_file(one.id, one.digest)
-        if found is Restored.BACK or (one.discarded and found is Restored.THERE):
-            foreign = found is Restored.THERE
+        # defence: redo-keeps-its-file -leaving
+        if found is Restored.BACK or (found is Restored.THERE and (one.discarded or one.leaving)):
+            foreign = found is Restored.THERE and (one.discarded or one.foreign)
             row = replace(one, discarded=False, foreign=foreign, leaving=False)
             self._cache.sync_state.add_kept_file(row, since=0.0)
         return found
