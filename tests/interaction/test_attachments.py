@@ -464,6 +464,32 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         await from_text()
 
 
+COPIED = (
+    *("![x](api/attachments/{id}/image/x.png)", "[x](#root/a?viewMode=attachments&attachmentId={id})"),
+    *('`src="href="#attachmentId={id}"`', '<p>x</p><img src="api/attachments/{id}/image/x.png">'),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("link", COPIED)
+async def test_trilium_gives_no_note_a_copy_of_what_a_hidden_note_has(tmp_path, link):
+    async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
+        own, hidden, foreign, _ = place.ids
+        document = place.sim.document
+        held = document.attach(hidden, "image", "image/png", "s.png", PHOTO).id
+
+        async def save(attachment_id):
+            version = (await notes.get(foreign))[0]["local_version"]
+            text = link.format(id=attachment_id)
+            more = {"id": foreign, "local_version": version, "text": text, "confirm": True}
+            return json.loads((await notes.client.call_tool("save", more)).content[0].text)
+
+        refused = await save(held)
+        assert refused == await save("Missing00001")
+        assert (refused["subcategory"], document.attachments_of(foreign)) == ("policy", [])
+        assert "id" in await save("Linked00001")
+        assert (await notes.get(f"{own}/Linked00001"))[0]["files"]
+
+
 async def test_a_note_of_trilium_that_was_made_to_be_slow_is_read_at_once(tmp_path):
     def put(place):
         place.ids = [place.put("slow", f"<p>{'attachmentId=a ' * 12_000}</p>")]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_notarium.attachments.decoding import Decoded
+    from mcp_notarium.domain.note import Content
     from mcp_notarium.domain.write_scope import WriteScope
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -171,6 +172,23 @@ class NoteFiles:
         shown = {one.id: one for link in links if (one := there.get(link)) is not None}
         ids = {target: one.id for (target, _), one in there.items()}
         return [*_with_lines([*shown.values()], note.text, lambda target: ids.get(target, ""))]
+
+    async def require_no_hidden(self, note: Note | None, content: Content) -> None:
+        """Raise ``NotPermitted`` if a service would give the note copies of a hidden note's files, which the content newly names.
+
+        A file that is not there is refused as well, or the difference would tell. Raises what the store raises.
+        """
+        rules = self._cache.notes.visibility.rules
+        if not (self._store.traits.asks_attachments and rules.has_rules):
+            return
+        base = None if note is None else self._cache.notes.base(note.id)
+        owners = await self._asking.find_owners(base, content)
+        # defence: hidden-file-not-copied =False
+        if any(self._cache.notes.get(one) is None for one in owners):
+            raise NotPermitted(
+                "The text names a file that no note here has; nothing was saved.",
+                resolution_hint="Leave that link out, or name one of the `files` of a note.",
+            )
 
     async def read_attachment(self, name: str) -> ReadFile | None:
         """Return the file of this id, or that a link from the top would mean, with what can be shown of it.
