@@ -382,7 +382,9 @@ async def trilium(folder, **policy):
             note = document.notes[name]
             note.type, note.mime, note.content = "image", "image/png", picture("PNG")
         document.set_attribute("Pic2l", "Picture00002", "label", "secret", "")
-        shows = "".join(f'<img src="api/images/Picture0000{at}/m.png">' for at in (1, 2))
+        place.sim.write("Canvas000001", "Board", "{}", kind="canvas", mime="application/json")
+        shown = ("Picture00001", "Picture00002", "Canvas000001")
+        shows = "".join(f'<img src="api/images/{one}/m.png">' for one in shown)
         place.ids.append(place.put("notes", f"<p>z</p>{shows}"))
 
     async with PLACES["trilium"](folder, put, policy=Policy(**policy)) as place:
@@ -441,6 +443,11 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         assert "note" not in shown
         found = await notes.client.read_resource(f"note://{own}")
         assert json.loads(found.contents[0].text)["files"] == shown["files"]
+        many = [document.attach(foreign, "file", "text/plain", "t", b"") for _ in range(60)]
+        first, _ = await notes.get(foreign)
+        assert (len(first["files"]), first["note"]) == (50, "`files` are the first 50 of 60.")
+        for one in many:
+            del document.attachments[one.id]
         facts, _ = await notes.get(f"{own}/{beside.id}")
         assert by_name(facts["files"][0]) == ("far away.bin", "application/x-own", 4)
         assert (await notes.get(f"{own}/{text.id}"))[0]["text"] == "\u00e9"
@@ -462,6 +469,8 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         assert time.monotonic() - began < 3
         place.sim.stop_listening()
         await from_text()
+        unreached, _ = await notes.get(f"{own}/{beside.id}")
+        assert (unreached["category"], unreached["retryable"]) == ("BACKEND_API", True)
 
 
 COPIED = (

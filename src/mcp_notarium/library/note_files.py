@@ -144,21 +144,37 @@ class NoteFiles:
         A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
         answered, or nobody need be asked.
         """
+        asks = self._store.traits.asks_attachments
+        if asks and seconds and self._is_reached():
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                return await self._find_files(note, seconds=seconds), True
+        return await self._find_files(note), not asks
+
+    async def _find_files(self, note: Note, *, seconds: float = 0) -> Sequence[Attachment]:
+        """Find the files of a note; with ``seconds`` ask the service that alone knows them all, and raise what that raises."""
         base = self._cache.notes.base(note.id)
         if not self._store.traits.attachments or base is None:
-            return await self._find_beside(note), True
+            return await self._find_beside(note)
         found = await self._attaching.list_attachments(base)
-        answered = not self._store.traits.asks_attachments
-        if not answered and seconds and self._is_reached():
-            with suppress(StoreError, LoginRequired, NoteNotFound):
-                there = await self._asking.ask_attachments(base, seconds=seconds)
-                # What an undo has taken is there for a while.
-                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
-                gone -= {one.id for one in found}
-                found, answered = [one for one in there if one.id not in gone], True
-        seen = [one for one in found if self._cache.notes.get(one.id.partition("/")[0]) is not None]
+        if seconds:
+            there = await self._asking.ask_attachments(base, seconds=seconds)
+            # What an undo has taken is there for a while.
+            gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
+            gone -= {one.id for one in found}
+            found = [one for one in there if one.id not in gone]
+        seen = [one for one in found if await self._has_file(note, one.id)]
         id_of = partial(self._attaching.id_of_link, note.id)
-        return [*_with_lines(seen, note.text, id_of)], answered
+        return [*_with_lines(seen, note.text, id_of)]
+
+    async def _has_file(self, note: Note, file_id: str) -> bool:
+        """Tell whether the note that an id names may be seen, and is a file itself if it is another one."""
+        owner = file_id.partition("/")[0]
+        if owner == note.id:
+            return True
+        base = self._cache.notes.base(owner) if self._cache.notes.get(owner) is not None else None
+        if base is None:
+            return False
+        return any(one.id == file_id for one in await self._attaching.list_attachments(base))
 
     async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self._store.traits.ids.paths:
@@ -229,12 +245,10 @@ class NoteFiles:
         if self._store.traits.attachments:
             if (note := self._cache.notes.get(name.partition("/")[0])) is None:
                 return None
-            for seconds in (0, _ASKED_SECONDS):
-                found, known = await self.find_attachments(note, seconds=seconds)
-                facts = next((one for one in found if one.id == name), None)
-                if facts is not None or known:
-                    return facts
-            return None
+            found = await self._find_files(note)
+            if self._store.traits.asks_attachments and all(one.id != name for one in found):
+                found = await self._find_files(note, seconds=_ASKED_SECONDS)
+            return next((one for one in found if one.id == name), None)
         return await self._find_linked_file(name) if self._store.traits.ids.paths else None
 
     async def _find_linked_file(self, name: str) -> Attachment | None:
