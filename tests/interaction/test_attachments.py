@@ -495,6 +495,8 @@ async def test_trilium_gives_no_note_a_copy_of_what_a_hidden_note_has(tmp_path, 
         refused = await save(held)
         assert refused == await save("Missing00001")
         assert (refused["subcategory"], document.attachments_of(foreign)) == ("policy", [])
+        place.sim.faults.status(500, path=f"/etapi/attachments/{held}", times=9)
+        assert "nothing was saved" in (await save(held))["message"]
         assert "id" in await save("Linked00001")
         assert (await notes.get(f"{own}/Linked00001"))[0]["files"]
 

@@ -19,6 +19,7 @@ from mcp_notarium.storage import note_rows
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.version_table import DAY
 from mcp_notarium.stores.extensions import Attachment, Restored
+from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -198,7 +199,10 @@ class NoteFiles:
         if not (self._store.traits.asks_attachments and rules.has_rules):
             return
         base = None if note is None else self._cache.notes.base(note.id)
-        owners = await self._asking.find_owners(base, content)
+        try:
+            owners = await self._asking.find_owners(base, content)
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
         # defence: hidden-file-not-copied =False
         if any(self._cache.notes.get(one) is None for one in owners):
             raise NotPermitted(
