@@ -195,8 +195,7 @@ class NoteFiles:
 
         A file that is not there is refused as well, or the difference would tell. Raises what the store raises.
         """
-        rules = self._cache.notes.visibility.rules
-        if not (self._store.traits.asks_attachments and rules.has_rules):
+        if not self._cache.notes.visibility.rules.has_rules:
             return
         base = None if note is None else self._cache.notes.base(note.id)
         try:

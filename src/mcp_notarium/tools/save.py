@@ -204,7 +204,8 @@ async def carry_out(
                     "since the user was asked" if agreed.asks else "so that the user must be asked"
                 )
                 raise VersionConflict(f"The note has changed {since}; nothing was saved.")
-            if not exact:  # what comes back was the note's own
+            # What comes back was the note's own.
+            if app.library.traits.asks_attachments and not exact:
                 await app.library.files.require_no_hidden(draft.note, draft.content)
             try:
                 elsewhere = draft.elsewhere
