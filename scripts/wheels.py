@@ -61,7 +61,10 @@ TARGETS = (
 
 _EMULATED = "Install Python for x86-64, which Windows 11 on ARM runs, and the program with it: every wheel for Windows on x86-64 fits."
 INSTEAD = {
-    ("cryptography", "Windows, ARM64"): f"{_EMULATED} A Python for ARM64 would have to build it, with Rust and OpenSSL.",
+    (
+        "cryptography",
+        "Windows, ARM64",
+    ): f"{_EMULATED} A Python for ARM64 would have to build it, with Rust and OpenSSL.",
     ("pyyaml", "Windows, ARM64"): _EMULATED,
 }
 """Package and system without a wheel -> what a user does."""

@@ -393,12 +393,12 @@ _BEHAVIOUR = {
 * `section` reads [one section or block](#sections-and-blocks), heading included. `range_line_start` and `range_line_count` then choose lines of it;
   give `section` again to go on with a long one.
 * `ids` reads up to 20 notes at once, each id as `id` is taken, without other arguments. `notes` has them in this order, each with the fields of a single
-  answer. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
+  answer but `files`. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
   the notes, `links_left_out` counts them. A note that cannot be read has a row with `asked` and `error` instead. The policy's limits count
   each note, and so does the audit log.
 * What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.
-* `files` are those that the note shows or links to, at most 50: `id`, `kind` (a media type, as the name says) and, where it is known, `size`
+* `files` are those that the note shows or links to, at most 50 (`note` says of how many): `id`, `kind` (a media type, as the name says) and, where it is known, `size`
   in bytes. `lines` are the first five of the note's text that show it or link to it, none if it stands beside the text. `name` is what the note calls it, where the `id` does not end with its name. In a vault they are the files of its links and embeds, in Trilium its attachments, also those that no text shows, and notes that are pictures or files ([if the server answers](trilium.md#attachments)), in Memento its pictures,
   in the local notebook the files that `save` has kept; notes of Simplenote have none. What stands in code, or at another host, is never fetched.
 * `get` with such an `id`, in a vault also with a link as the note writes it, answers what the file shows. A PNG, JPEG, WebP or GIF (its first frame)

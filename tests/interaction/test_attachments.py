@@ -382,7 +382,9 @@ async def trilium(folder, **policy):
             note = document.notes[name]
             note.type, note.mime, note.content = "image", "image/png", picture("PNG")
         document.set_attribute("Pic2l", "Picture00002", "label", "secret", "")
-        shows = "".join(f'<img src="api/images/Picture0000{at}/m.png">' for at in (1, 2))
+        place.sim.write("Canvas000001", "Board", "{}", kind="canvas", mime="application/json")
+        shown = ("Picture00001", "Picture00002", "Canvas000001")
+        shows = "".join(f'<img src="api/images/{one}/m.png">' for one in shown)
         place.ids.append(place.put("notes", f"<p>z</p>{shows}"))
 
     async with PLACES["trilium"](folder, put, policy=Policy(**policy)) as place:
@@ -441,6 +443,11 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         assert "note" not in shown
         found = await notes.client.read_resource(f"note://{own}")
         assert json.loads(found.contents[0].text)["files"] == shown["files"]
+        many = [document.attach(foreign, "file", "text/plain", "t", b"") for _ in range(60)]
+        first, _ = await notes.get(foreign)
+        assert (len(first["files"]), first["note"]) == (50, "`files` are the first 50 of 60.")
+        for one in many:
+            del document.attachments[one.id]
         facts, _ = await notes.get(f"{own}/{beside.id}")
         assert by_name(facts["files"][0]) == ("far away.bin", "application/x-own", 4)
         assert (await notes.get(f"{own}/{text.id}"))[0]["text"] == "\u00e9"
@@ -462,6 +469,36 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         assert time.monotonic() - began < 3
         place.sim.stop_listening()
         await from_text()
+        unreached, _ = await notes.get(f"{own}/{beside.id}")
+        assert (unreached["category"], unreached["retryable"]) == ("BACKEND_API", True)
+
+
+COPIED = (
+    *("![x](api/attachments/{id}/image/x.png)", "[x](#root/a?viewMode=attachments&attachmentId={id})"),
+    *('`src="href="#attachmentId={id}"`', '<p>x</p><img src="api/attachments/{id}/image/x.png">'),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("link", COPIED)
+async def test_trilium_gives_no_note_a_copy_of_what_a_hidden_note_has(tmp_path, link):
+    async with trilium(tmp_path, visibility=Visibility(hidden_tags=("secret",))) as (place, notes):
+        own, hidden, foreign, _ = place.ids
+        document = place.sim.document
+        held = document.attach(hidden, "image", "image/png", "s.png", PHOTO).id
+
+        async def save(attachment_id):
+            version = (await notes.get(foreign))[0]["local_version"]
+            text = link.format(id=attachment_id)
+            more = {"id": foreign, "local_version": version, "text": text, "confirm": True}
+            return json.loads((await notes.client.call_tool("save", more)).content[0].text)
+
+        refused = await save(held)
+        assert refused == await save("Missing00001")
+        assert (refused["subcategory"], document.attachments_of(foreign)) == ("policy", [])
+        place.sim.faults.status(500, path=f"/etapi/attachments/{held}", times=9)
+        assert "nothing was saved" in (await save(held))["message"]
+        assert "id" in await save("Linked00001")
+        assert (await notes.get(f"{own}/Linked00001"))[0]["files"]
 
 
 async def test_a_note_of_trilium_that_was_made_to_be_slow_is_read_at_once(tmp_path):

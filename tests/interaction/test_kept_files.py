@@ -26,6 +26,7 @@ from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault import attachment_writer
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools import save
 from mcp_notarium.tools.toolsets import find_toolset
 from support.cache_room import make
 from support.local_notebook import OtherProcess
@@ -279,6 +280,27 @@ async def test_the_file_of_an_undo_that_ended_goes_with_the_next_file(tmp_path, 
             False,
         ]
         assert "plan.png" not in notes.files()
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "killed"])
+async def test_a_file_that_an_ended_undo_did_not_take_stays_as_before(tmp_path, monkeypatch, ends):
+    async with opened(tmp_path, {"Note.md": "x\n"}) as notes:
+        await notes.call("save", id="Note.md", file=sent(PNG))
+        undo = {"action": "undo", "id": "Note.md", "confirm": True}
+        with monkeypatch.context() as patch:
+            place = (
+                (save, "require_consent")
+                if ends == "cancelled"
+                else (notes.harness.app.library.files, "settle_files")
+            )
+            patch.setattr(*place, None)
+            assert (await notes.call("manage", **undo))["category"] == "INTERNAL"
+        if ends == "killed":
+            assert (await notes.call("manage", **undo))["status"] == "undone"
+        version = (await notes.call("get", id="Note.md"))["local_version"]
+        await notes.call("save", id="Note.md", local_version=version, text="y\n")
+        await notes.call("save", id="Note.md", file=sent(OTHER, "other.png"))
+        assert notes.files() == {"plan.png": PNG, "other.png": OTHER}
 
 
 @pytest.mark.parametrize("files", [None, {}], ids=["local", "vault"])

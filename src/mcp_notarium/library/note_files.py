@@ -19,12 +19,14 @@ from mcp_notarium.storage import note_rows
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.storage.version_table import DAY
 from mcp_notarium.stores.extensions import Attachment, Restored
+from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from mcp_notarium.threads import run_in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_notarium.attachments.decoding import Decoded
+    from mcp_notarium.domain.note import Content
     from mcp_notarium.domain.write_scope import WriteScope
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
@@ -143,21 +145,37 @@ class NoteFiles:
         A service that alone knows them all is asked for so many seconds, if sync reaches it. Return as well whether it has
         answered, or nobody need be asked.
         """
+        asks = self._store.traits.asks_attachments
+        if asks and seconds and self._is_reached():
+            with suppress(StoreError, LoginRequired, NoteNotFound):
+                return await self._find_files(note, seconds=seconds), True
+        return await self._find_files(note), not asks
+
+    async def _find_files(self, note: Note, *, seconds: float = 0) -> Sequence[Attachment]:
+        """Find the files of a note; with ``seconds`` ask the service that alone knows them all, and raise what that raises."""
         base = self._cache.notes.base(note.id)
         if not self._store.traits.attachments or base is None:
-            return await self._find_beside(note), True
+            return await self._find_beside(note)
         found = await self._attaching.list_attachments(base)
-        answered = not self._store.traits.asks_attachments
-        if not answered and seconds and self._is_reached():
-            with suppress(StoreError, LoginRequired, NoteNotFound):
-                there = await self._asking.ask_attachments(base, seconds=seconds)
-                # What an undo has taken is there for a while.
-                gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
-                gone -= {one.id for one in found}
-                found, answered = [one for one in there if one.id not in gone], True
-        seen = [one for one in found if self._cache.notes.get(one.id.partition("/")[0]) is not None]
+        if seconds:
+            there = await self._asking.ask_attachments(base, seconds=seconds)
+            # What an undo has taken is there for a while.
+            gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
+            gone -= {one.id for one in found}
+            found = [one for one in there if one.id not in gone]
+        seen = [one for one in found if await self._has_file(note, one.id)]
         id_of = partial(self._attaching.id_of_link, note.id)
-        return [*_with_lines(seen, note.text, id_of)], answered
+        return [*_with_lines(seen, note.text, id_of)]
+
+    async def _has_file(self, note: Note, file_id: str) -> bool:
+        """Tell whether the note that an id names may be seen, and is a file itself if it is another one."""
+        owner = file_id.partition("/")[0]
+        if owner == note.id:
+            return True
+        base = self._cache.notes.base(owner) if self._cache.notes.get(owner) is not None else None
+        if base is None:
+            return False
+        return any(one.id == file_id for one in await self._attaching.list_attachments(base))
 
     async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self._store.traits.ids.paths:
@@ -171,6 +189,25 @@ class NoteFiles:
         shown = {one.id: one for link in links if (one := there.get(link)) is not None}
         ids = {target: one.id for (target, _), one in there.items()}
         return [*_with_lines([*shown.values()], note.text, lambda target: ids.get(target, ""))]
+
+    async def require_no_hidden(self, note: Note | None, content: Content) -> None:
+        """Raise ``NotPermitted`` if a service would give the note copies of a hidden note's files, which the content newly names.
+
+        A file that is not there is refused as well, or the difference would tell. Raises what the store raises.
+        """
+        if not self._cache.notes.visibility.rules.has_rules:
+            return
+        base = None if note is None else self._cache.notes.base(note.id)
+        try:
+            owners = await self._asking.find_owners(base, content)
+        except StoreError as error:
+            raise add_outcome(error, NOT_SAVED) from None
+        # defence: hidden-file-not-copied =False
+        if any(self._cache.notes.get(one) is None for one in owners):
+            raise NotPermitted(
+                "The text names a file that no note here has; nothing was saved.",
+                resolution_hint="Leave that link out, or name one of the `files` of a note.",
+            )
 
     async def read_attachment(self, name: str) -> ReadFile | None:
         """Return the file of this id, or that a link from the top would mean, with what can be shown of it.
@@ -211,12 +248,10 @@ class NoteFiles:
         if self._store.traits.attachments:
             if (note := self._cache.notes.get(name.partition("/")[0])) is None:
                 return None
-            for seconds in (0, _ASKED_SECONDS):
-                found, known = await self.find_attachments(note, seconds=seconds)
-                facts = next((one for one in found if one.id == name), None)
-                if facts is not None or known:
-                    return facts
-            return None
+            found = await self._find_files(note)
+            if self._store.traits.asks_attachments and all(one.id != name for one in found):
+                found = await self._find_files(note, seconds=_ASKED_SECONDS)
+            return next((one for one in found if one.id == name), None)
         return await self._find_linked_file(name) if self._store.traits.ids.paths else None
 
     async def _find_linked_file(self, name: str) -> Attachment | None:
@@ -432,12 +467,13 @@ class NoteFiles:
         return done
 
     async def _restore_kept(self, one: KeptFileRow) -> Restored:
-        """Bring a file back. One that others have put there since it was discarded stays theirs."""
+        """Bring a file back, also from an undo that ended before it could take it. One that others have put there since it was discarded stays theirs."""
         found = Restored.LOST
         with suppress(StoreError):
             found = await self._keeper.restore_file(one.id, one.digest)
-        if found is Restored.BACK or (one.discarded and found is Restored.THERE):
-            foreign = found is Restored.THERE
+        # defence: redo-keeps-its-file -leaving
+        if found is Restored.BACK or (found is Restored.THERE and (one.discarded or one.leaving)):
+            foreign = found is Restored.THERE and (one.discarded or one.foreign)
             row = replace(one, discarded=False, foreign=foreign, leaving=False)
             self._cache.sync_state.add_kept_file(row, since=0.0)
         return found

@@ -211,6 +211,12 @@ class AskingStore(AttachmentStore, Protocol):
         Raises ``NoteNotFound``, and what a request raises.
         """
 
+    async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
+        """Ask whose the files are that a content newly names: ids of notes, '' for a file that is not there.
+
+        The service gives the note copies of those of other notes. Raises what a request raises.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:

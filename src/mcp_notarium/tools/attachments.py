@@ -46,7 +46,9 @@ async def list_rows(app: App, note: Note) -> dict[str, Any]:
     except StoreError:  # the note can be read all the same
         return {}
     rows = [make_row(one) for one in found[:MOST_ROWS]]
-    return ({"files": rows} if rows else {}) | ({} if answered else {"note": _FROM_TEXT})
+    more = f"`files` are the first {MOST_ROWS} of {len(found)}." if len(found) > MOST_ROWS else ""
+    said = " ".join(filter(None, ("" if answered else _FROM_TEXT, more)))
+    return ({"files": rows} if rows else {}) | ({"note": said} if said else {})
 
 
 def make_row(facts: Attachment) -> FileRow:

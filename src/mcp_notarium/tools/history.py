@@ -328,19 +328,16 @@ async def _save(
     undone = status == "undone"
     leaving: list[KeptFileRow] = []
 
-    async def named() -> Draft:
-        made = await draft()
-        if made.note is not None:
-            old, new = made.note.text, made.content.text
-            files = [*app.library.files.find_following(old, new, undone=undone)]
-            leaving[:] = [one for one, shown in files if not shown]
-            app.library.files.announce_leaving(leaving, leaving=True)
-            if call.act is not None:
-                call.act.files = tuple(one.digest for one, _ in files)
-        return made
+    def announce(made: Draft) -> None:
+        old, new = made.note.text if made.note else "", made.content.text
+        files = [*app.library.files.find_following(old, new, undone=undone)]
+        leaving[:] = [one for one, shown in files if not shown]
+        app.library.files.announce_leaving(leaving, leaving=True)
+        if call.act is not None:
+            call.act.files = tuple(one.digest for one, _ in files)
 
     try:
-        made, note, saved = await carry_out(app, named, call, exact=True)
+        made, note, saved = await carry_out(app, draft, call, exact=True, before=announce)
     except NotariumError as error:
         if not isinstance(error, OutcomeUnknown):
             app.library.files.announce_leaving(leaving, leaving=False)

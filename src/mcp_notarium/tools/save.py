@@ -166,11 +166,16 @@ async def draft_of(app: App, request: SaveRequest) -> Draft:
 
 
 async def carry_out(
-    app: App, drafting: Callable[[], Awaitable[Draft]], call: CallContext, *, exact: bool = False
+    app: App,
+    drafting: Callable[[], Awaitable[Draft]],
+    call: CallContext,
+    *,
+    exact: bool = False,
+    before: Callable[[Draft], None] = lambda _: None,
 ) -> tuple[Draft, Note, Saved | None]:
     """Save what ``drafting`` makes, if everybody agrees; return the note, and None if it was so already.
 
-    ``exact``: it is merged with nothing; see :meth:`Writer.save`.
+    ``exact``: it is merged with nothing; see :meth:`Writer.save`. ``before`` is called right before the write.
     """
     stamp = app.library.stamp()
     draft = agreed = await with_questions(app, await drafting(), call)
@@ -199,9 +204,13 @@ async def carry_out(
                     "since the user was asked" if agreed.asks else "so that the user must be asked"
                 )
                 raise VersionConflict(f"The note has changed {since}; nothing was saved.")
+            # What comes back was the note's own.
+            if app.library.traits.asks_attachments and not exact:
+                await app.library.files.require_no_hidden(draft.note, draft.content)
             try:
                 elsewhere = draft.elsewhere
                 with app.usage_limits.write():
+                    before(draft)
                     saved = await app.library.save(
                         note=draft.note,
                         path=draft.path,

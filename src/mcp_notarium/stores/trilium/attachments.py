@@ -16,10 +16,10 @@ from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
-from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request
+from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request, each
 from mcp_notarium.stores.json_answers import AnswerTooLarge
 from mcp_notarium.stores.trilium.revisions import Attachment as Held
-from mcp_notarium.stores.trilium.revisions import attachment, attachments
+from mcp_notarium.stores.trilium.revisions import attachment, attachments, named_in
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 
@@ -38,6 +38,9 @@ _NAMED = re.compile(
     r"|attachmentId=(?P<same>\w{1,64}+)[^<>]{0,300}+>(?P<words>[^<>\n]{1,300})<"
 )
 """A link to an attachment, whose words are its name as Trilium writes it."""
+_TAKEN = re.compile(r"(?:api/attachments/|attachmentId=)(\w+)")
+_ADDRESS = re.compile(r'(?=(?:src|href)="([^"]*))')
+"""What the server takes for an address when it looks for attachments, one within another too."""
 _MIME = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _GONE = 404
 
@@ -118,7 +121,21 @@ class AttachmentReader:
         """See ``AskingStore.ask_attachments``."""
         url = self._urls.api("notes", revision.id, "attachments")
         reply = await self._session.send(Request("GET", url, tries=1, deadline=seconds))
+        if reply.status == _GONE:
+            raise _missing()
         return with_held(revision, attachments(reply))
+
+    async def find_owners(self, before: str, html: str) -> set[str]:
+        """Return whose the attachments are that the HTML names and the one before did not; see ``AskingStore.find_owners``."""
+        named = {one for text in _ADDRESS.findall(html) for one in _TAKEN.findall(text)}
+        return {*await each(sorted(named - named_in(before)), self._find_owner)}
+
+    async def _find_owner(self, name: str) -> str:
+        try:
+            row = value_of(await self._get(self._urls.api("attachments", name)))
+        except NoteNotFound:
+            return ""
+        return attachment(row).owner
 
     async def read(self, note_id: str, name: str, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""

@@ -200,6 +200,16 @@ class TriliumStore:
         """See ``AskingStore.ask_attachments``."""
         return await self._attachments.ask(revision, seconds=seconds)
 
+    async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
+        """See ``AskingStore.find_owners``."""
+        try:
+            body = note_codec.compose(base, content.cleaned())
+        except StoreRejected:  # the save says that better
+            return set()
+        before = "" if base is None else json.loads(base.raw).get("html") or ""
+        is_new = body["type"] == note_codec.HTML and body["edited"]
+        return await self._attachments.find_owners(before, body["content"] if is_new else "")
+
     async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, name = attachment.id.partition("/")
