@@ -149,11 +149,11 @@ def _inner_folders(folder: AccountFolder) -> list[Path]:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove a folder that is empty; one in which somebody has begun something new stays."""
+    """Remove a folder that is empty; one stays in which somebody has begun something new, or which Windows deletes later."""
     try:
         SYSTEM.remove_empty(folder)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES):
             raise
 
 
