@@ -163,19 +163,18 @@ class NoteFiles:
             gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
             gone -= {one.id for one in found}
             found = [one for one in there if one.id not in gone]
-        seen = [one for one in found if await self._has_file(note, one.id)]
+        seen = [one for one in found if self._has_file(note, one.id)]
         id_of = partial(self._attaching.id_of_link, note.id)
         return [*_with_lines(seen, note.text, id_of)]
 
-    async def _has_file(self, note: Note, file_id: str) -> bool:
+    def _has_file(self, note: Note, file_id: str) -> bool:
         """Tell whether the note that an id names may be seen, and is a file itself if it is another one."""
         owner = file_id.partition("/")[0]
         if owner == note.id:
             return True
         base = self._cache.notes.base(owner) if self._cache.notes.get(owner) is not None else None
-        if base is None:
-            return False
-        return any(one.id == file_id for one in await self._attaching.list_attachments(base))
+        asks = self._store.traits.asks_attachments
+        return base is not None and (not asks or self._asking.is_file(base))
 
     async def _find_beside(self, note: Note) -> Sequence[Attachment]:
         if not self._store.traits.ids.paths:

@@ -211,6 +211,9 @@ class AskingStore(AttachmentStore, Protocol):
         Raises ``NoteNotFound``, and what a request raises.
         """
 
+    def is_file(self, revision: Revision) -> bool:
+        """Tell whether the note itself is a picture or another file. Pure, and quick with a long text."""
+
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """Ask whose the files are that a content newly names: ids of notes, '' for a file that is not there.
 

@@ -25,6 +25,8 @@ from mcp_notarium.stores.trilium.urls import Urls
 
 CONTENT = "content"
 """Stands for an attachment where the note itself is the picture or file."""
+_FILES = ("image", "file")
+"""Types of notes that are a picture or file themselves."""
 _MOST = 1000
 _ROLES = frozenset({"file", "image"})
 """Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
@@ -49,7 +51,7 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
     """See ``AttachmentStore.list_attachments``. Pure."""
     held = json.loads(revision.raw)
     found: dict[str, Attachment] = {}
-    if held["type"] in ("image", "file"):
+    if held["type"] in _FILES:
         mime = held.get("mime")
         title = revision.content.title or ""
         kind = str(mime) if mime else kind_of_name(title)
@@ -68,6 +70,13 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
         if len(found) == _MOST:
             break
     return [*found.values()]
+
+
+def is_file(revision: Revision) -> bool:
+    """See ``AskingStore.is_file``."""
+    # What stands for the content of such a note begins with its type.
+    short = revision.content.text.startswith(tuple(f"({one}" for one in _FILES))
+    return short and json.loads(revision.raw)["type"] in _FILES
 
 
 def is_kept_as_text(kind: str) -> bool:

@@ -40,7 +40,12 @@ from mcp_notarium.stores.http import MIB, HttpSession, Request, each
 from mcp_notarium.stores.json_answers import to_json
 from mcp_notarium.stores.trilium import note_codec, templates
 from mcp_notarium.stores.trilium.attachment_writer import LARGEST, AttachmentWriter
-from mcp_notarium.stores.trilium.attachments import AttachmentReader, id_of_link, list_attachments
+from mcp_notarium.stores.trilium.attachments import (
+    AttachmentReader,
+    id_of_link,
+    is_file,
+    list_attachments,
+)
 from mcp_notarium.stores.trilium.change_probe import ChangeProbe
 from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
@@ -199,6 +204,10 @@ class TriliumStore:
     async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
         """See ``AskingStore.ask_attachments``."""
         return await self._attachments.ask(revision, seconds=seconds)
+
+    def is_file(self, revision: Revision) -> bool:
+        """See ``AskingStore.is_file``."""
+        return is_file(revision)
 
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """See ``AskingStore.find_owners``."""
