@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_notarium.account import opener
@@ -24,7 +24,7 @@ from mcp_notarium.errors import LockedError, NotariumError, Unfinished, Verdict
 from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, check_folder
 from mcp_notarium.files.locks import exclusive_locks
-from mcp_notarium.files.private_files import disk_errors, files_below, is_there, sync_folder
+from mcp_notarium.files.private_files import disk_errors, is_there, sync_folder
 from mcp_notarium.keys import key_file_store, keychain
 from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.storage.journal_table import JournalTable
@@ -32,6 +32,17 @@ from mcp_notarium.system import SYSTEM
 
 _UNUSABLE = "the cache cannot be destroyed"
 _AGAIN = "Run `mcp-notarium purge` again where the keychain can be asked, or delete them there."
+
+
+@dataclass(slots=True)
+class _Contents:
+    """Hold what is in the folder of an account."""
+
+    files: list[Path] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    """The folders in one come after it."""
+    unseen: OSError | None = None
+    """Why there may be more."""
 
 
 def reset_account(settings: Config, *, clock: Callable[[], float] = time.time) -> Path | None:
@@ -113,20 +124,20 @@ def purge_account(
 
 def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
     """Return how many files were removed. Raises ``Unfinished`` from the first one on."""
-    files, unseen = _find_files(folder)
+    found = _find_contents(folder)
     removed = 0
     try:
-        for file in files:
+        for file in found.files:
             removed += _remove(file)
             options.at(file.name)
-        for inner in reversed(_inner_folders(folder)):
+        for inner in reversed(found.folders):
             _remove_folder(inner)
         sync_folder(folder.path)
-        if unseen is not None:  # defence: unseen-rest-told =False
-            raise unseen
+        if found.unseen is not None:  # defence: unseen-rest-told =False
+            raise found.unseen
     except OSError as error:
-        if _find_files(folder) == ([], None) and not _inner_folders(folder):
-            return len(files)
+        if _find_contents(folder) == _Contents():
+            return len(found.files)
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
             f"{_describe_remains(folder, options)}",
@@ -140,12 +151,6 @@ def _remove_locks(folder: AccountFolder) -> None:
     """Remove the locks. Who waits for one makes another file."""
     for lock in folder.path.glob("*.lock"):
         SYSTEM.remove(lock)
-
-
-def _inner_folders(folder: AccountFolder) -> list[Path]:
-    """Return the folders in that of the account; those in one come after it."""
-    found = SYSTEM.walk(folder.path)
-    return [path for path, one in found if one.is_dir(follow_symlinks=False)]
 
 
 def _remove_folder(folder: Path) -> None:
@@ -205,20 +210,22 @@ def _entries(owner: str) -> str:
     )
 
 
-def _find_files(folder: AccountFolder) -> tuple[list[Path], OSError | None]:
-    """List the files but our locks: keys first, and of them those last that are active. Return why there may be more, too.
+def _find_contents(folder: AccountFolder) -> _Contents:
+    """List the files but our locks: keys first, and of them those last that are active.
 
     So the cache opens until the last of them goes, and nothing opens after that.
     """
-    ours, unseen = list[Path](), None
+    found = _Contents()
     try:
-        for path in files_below(folder.path):
-            if path.parent != folder.path or path.suffix != ".lock":
-                ours.append(path)
+        for path, one in SYSTEM.walk(folder.path):
+            if one.is_dir(follow_symlinks=False):
+                found.folders.append(path)
+            elif path.parent != folder.path or path.suffix != ".lock":
+                found.files.append(path)
     except OSError as error:
-        unseen = error
-    ours.sort()
-    # defence: keys-removed-first =False
-    keys = [path for path in ours if "notarium_keys" in path.name]
-    keys.sort(key=lambda path: path in {folder.key_file, folder.key_copy})
-    return [*keys, *(path for path in ours if path not in keys)], unseen
+        found.unseen = error
+    active = {folder.key_file, folder.key_copy}
+    found.files.sort()
+    # defence: keys-removed-first
+    found.files.sort(key=lambda path: ("notarium_keys" not in path.name, path in active))
+    return found
