@@ -137,8 +137,8 @@ def state_diagram() -> str:
     """Return the states of a cycle as a diagram."""
     lines = ["stateDiagram-v2", "    [*] --> IDLE"]
     lines += [
-        f"    {state.name} --> {step.state.name}: {event.value} / {step.effect.value}"
-        for (state, event), step in TRANSITIONS.items()
+        f"    {state.name} --> {then.name}: {event.value}"
+        for (state, event), then in TRANSITIONS.items()
     ]
     return "\n".join(("```mermaid", *lines, "```", ""))
 

@@ -1,4 +1,4 @@
-"""Run one sync cycle: carry out the effects of the state table until it is idle.
+"""Run one sync cycle: do the work of each state of the table until one rests.
 
 ``CycleRunner`` has no clock of its own and never waits; ``scheduler`` decides when it works. Every failure
 becomes an event of the table; nothing that was stored is ever taken back.
@@ -23,7 +23,7 @@ from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
 from mcp_notarium.sync.batch_apply import Batch, BatchApplier, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
-from mcp_notarium.sync.cycle_states import RESTING, Effect, Event, State, event_of, receive
+from mcp_notarium.sync.cycle_states import RESTING, TRANSITIONS, Event, State, event_of
 from mcp_notarium.sync.write_decisions import WriteOutcome
 from mcp_notarium.sync.writer import Writer
 
@@ -69,8 +69,8 @@ class CycleRunner:
         self._stamp_at_end: tuple[int, int] | None = None
         self._recorded = True
 
-    async def work(self, event: Event) -> Effect:
-        """Follow the table from ``event`` to the next resting state; return its effect. Raises ``CacheDamaged`` only."""
+    async def work(self, event: Event) -> State:
+        """Follow the table from ``event`` to the next resting state, and return that. Raises ``CacheDamaged`` only."""
         if event is Event.DUE:
             self._begin()
             with suppress(CacheError):
@@ -80,12 +80,11 @@ class CycleRunner:
         self._unwritten_since = self._stamp() == self._stamp_at_end
         try:
             while True:
-                transition = receive(self.state, event)
-                self.state = transition.state
-                if transition.state in RESTING:
+                self.state = TRANSITIONS[self.state, event]
+                if self.state in RESTING:
                     self._end()
-                    return transition.effect
-                event = await self._perform_guarded(transition.effect)
+                    return self.state
+                event = await self._perform_guarded()
         finally:
             await self.close()
 
@@ -135,9 +134,9 @@ class CycleRunner:
         self._finished_writes = 0
         self._cursor_lost = False
 
-    async def _perform_guarded(self, effect: Effect) -> Event:
+    async def _perform_guarded(self) -> Event:
         try:
-            return await self._perform(effect)
+            return await self._perform()
         except Superseded:
             await self._drop_plan()
             return Event.MORE
@@ -162,28 +161,18 @@ class CycleRunner:
         self._cursor_lost = self._cursor_lost or event is Event.CURSOR_LOST
         return event
 
-    async def _perform(self, effect: Effect) -> Event:
-        match effect:
-            case Effect.REPLAY:
-                return await self._replay()
-            case Effect.ASK:
-                return await self._ask(cursor_lost=False)
-            case Effect.SWEEP:
-                return await self._ask(cursor_lost=True)
-            case Effect.FETCH:
-                self._batch = await self.applier.fetch(self._current(), self._tally)
-                return Event.FETCHED
-            case Effect.COMMIT:
-                await self.applier.commit(self._current(), self._tally)
-                return Event.MORE
-            case _:
-                msg = f"{effect} is not work"
-                raise AssertionError(msg)
-
-    async def _replay(self) -> Event:
-        self._count_finished(await self._writer.replay.finish_all())
-        await self._move_cards()
-        return Event.PUSHED
+    async def _perform(self) -> Event:
+        if self.state is State.PUSHING:
+            self._count_finished(await self._writer.replay.finish_all())
+            await self._move_cards()
+            return Event.PUSHED
+        if self.state is State.INDEXING:
+            return await self._ask()
+        if self.state is State.FETCHING:
+            self._batch = await self.applier.fetch(self._current(), self._tally)
+            return Event.FETCHED
+        await self.applier.commit(self._current(), self._tally)
+        return Event.MORE
 
     async def _move_cards(self) -> None:
         if moves := self._cache.sync_state.card_moves():
@@ -200,9 +189,9 @@ class CycleRunner:
                 waiting=outcomes[None] + outcomes[WriteOutcome.WAITING],
             )
 
-    async def _ask(self, *, cursor_lost: bool) -> Event:
+    async def _ask(self) -> Event:
         if self._plan is None:
-            self._plan = self.sources.cycle(cursor_lost=cursor_lost)
+            self._plan = self.sources.cycle(cursor_lost=self._cursor_lost)
         batch = await anext(self._plan, None)
         if batch is None:
             self._plan = None

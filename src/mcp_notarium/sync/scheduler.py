@@ -16,7 +16,7 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import LET_CALLS_PASS, Changes, Store
 from mcp_notarium.sync.cycle_runner import CycleRunner
-from mcp_notarium.sync.cycle_states import Effect, Event, State
+from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.listing_pages import reload_index
 from mcp_notarium.sync.status import SyncStatus, read_status
 from mcp_notarium.sync.writer import Writer
@@ -177,10 +177,10 @@ class Scheduler:
         event = Event.DUE
         while True:
             self._woken.clear()
-            effect = await self._runner.work(event)
-            if effect is Effect.AWAIT_LOGIN:
+            state = await self._runner.work(event)
+            if state is State.NEEDS_AUTH:
                 return
-            event = await self._rest(effect)
+            event = await self._rest(state)
 
     async def _step_down(self) -> None:
         """Let another process lead. Idempotent."""
@@ -200,14 +200,10 @@ class Scheduler:
         await self._sleep(HANDOVER_PAUSE)
         await self._wait(SLOW_RETRY, until=lambda: self._cache.sync_state.login_changes() != before)
 
-    async def _rest(self, effect: Effect) -> Event:
-        match effect:
-            case Effect.BACK_OFF:
-                await self._back_off()
-            case Effect.HALT:
-                await self._wait_halted()
-            case _:
-                return await self._listen()
+    async def _rest(self, state: State) -> Event:
+        if state is State.IDLE:
+            return await self._listen()
+        await (self._back_off() if state is State.BACKING_OFF else self._wait_halted())
         return Event.DUE
 
     async def _wait_halted(self) -> None:
