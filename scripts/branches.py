@@ -29,7 +29,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
         "sync/cycle_states.py",
         "domain/conflict_copy.py",
     ),
-    "journal": ("sync/journal*.py", "storage/journal_table.py"),
+    "journal": ("sync/journal*.py", "storage/journal_table.py", "storage/kept_versions.py"),
     "writes": (
         "sync/write_attempt.py",
         "sync/stored_state.py",

@@ -9,6 +9,7 @@ from explorer.breaks import Break, Set
 from mcp_notarium.domain.note import PendingWrite, Tombstone, WriteKind
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.protocol.call_audit import SECONDS, Recording
+from mcp_notarium.storage.kept_versions import KeptVersions
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.stores.simplenote import change_feed_codec
 from mcp_notarium.stores.simplenote.writes import NoteWrites as SimplenoteWrites
@@ -25,9 +26,9 @@ from mcp_notarium.sync.stored_state import HeadReader
 
 
 def _credited_with_others_text(set_attribute: Set) -> None:
-    keep = Journal.keep_replaced
+    keep = KeptVersions.keep_replaced
     set_attribute(
-        Journal,
+        KeptVersions,
         "keep_replaced",
         lambda self, write, storing, *, own: keep(self, write, storing, own=True),
     )
@@ -83,14 +84,14 @@ def _replay_not_flushed(set_attribute: Set) -> None:
 
 
 def _kept_by_each(set_attribute: Set) -> None:
-    keep = Journal.keep_replaced
+    keep = KeptVersions.keep_replaced
 
-    def kept(self: Journal, write: PendingWrite, storing: Any, *, own: bool) -> bool:
+    def kept(self: KeptVersions, write: PendingWrite, storing: Any, *, own: bool) -> bool:
         base = self._cache.notes.base(write.note_id)
         known = write if base is None else replace(write, base_etag=base.etag)
         return keep(self, known, storing, own=own)
 
-    set_attribute(Journal, "keep_replaced", kept)
+    set_attribute(KeptVersions, "keep_replaced", kept)
 
 
 def _lacking_tags_not_looked_for(set_attribute: Set) -> None:

@@ -57,7 +57,10 @@ GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {
             )
         ),
     ),
-    ("sync/journal*.py", "storage/journal_table.py"): ("unit/sync", "unit/storage"),
+    ("sync/journal*.py", "storage/journal_table.py", "storage/kept_versions.py"): (
+        "unit/sync",
+        "unit/storage",
+    ),
 }
 """Files below the package, and the tests that must notice a change of them."""
 

@@ -247,10 +247,6 @@ class VersionTable:
             self._limit_size(at)
         return same
 
-    def keep_lost(self, base: Revision, *, number: int, at: float) -> None:
-        """Keep a note that went elsewhere with what a write from here has made; it can be made again from that."""
-        self.keep(base, number=number, at=at, by="", made=None, in_store=False, keepsake=b"")
-
     def _limit_size(self, now: float) -> bool:
         """Remove versions beyond the size, where enough was kept since they were counted; True if there are none.
 

@@ -13,17 +13,14 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
-from mcp_notarium.domain.loss import find_taken
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError
-from mcp_notarium.markup.obsidian_links import ENDING, Link, find_targets
+from mcp_notarium.markup.obsidian_links import Link, find_targets
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
-from mcp_notarium.storage.version_table import CREATION, ROW_BYTES
+from mcp_notarium.storage.kept_versions import KeptVersions
 from mcp_notarium.stores.contract import SEEDED, Store, Versions
-from mcp_notarium.stores.extensions import name_parts
-from mcp_notarium.sync.write_errors import no_room_error
 
 # defence: profile-judges-writes False=True
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
@@ -49,10 +46,9 @@ class Journal:
         self._owner = owner
         self._lease = lease
         self._owner_ended = owner_ended
+        self.versions = KeptVersions(cache, store)
         self._traits = traits = store.traits
-        self._store_has_versions = traits.versions is Versions.BY_ETAG
-        """The store itself keeps the newest revisions, under their etags: a save that only adds needs no text here."""
-        self._keeps_ours = not self._store_has_versions and not traits.in_database
+        self._keeps_ours = traits.versions is not Versions.BY_ETAG and not traits.in_database
         """The store keeps none, or not each: what is written from here becomes a version when another program replaces it."""
         self._claimed: set[str] = set()
         """Ids of the entries that this process finishes without a call that records an outcome."""
@@ -119,7 +115,7 @@ class Journal:
         """Record the entry, with the revision ``base`` it was made from and those ``following`` it; flush it next.
 
         The audit record of ``act`` is in the same transaction. Raises ``NotRecorded`` with neither stored, and ``InvalidRequest``:
-        see :meth:`require_room`.
+        see :meth:`KeptVersions.require_room`.
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
@@ -136,38 +132,11 @@ class Journal:
                 return False
             if base is not None and held != base.etag:
                 self._cache.notes.apply([base])
-            self.require_room(write, *following, base=base)
+            self.versions.require_room(write, *following, base=base)
             for entry in (write, *following):
                 made = replace(entry, client=act.client) if act else entry
                 self._cache.journal.add(made, flushed_next=True)
         return True
-
-    def require_room(self, *writes: PendingWrite, base: Revision | None = None) -> None:
-        """Raise ``InvalidRequest`` if what these take away has no room as versions, and one of them ``keeps`` that.
-
-        ``base``: what the first one replaces, if that is known. In the transaction that begins them: a write at the same moment, of any process, has its room or asks for it later.
-        """
-        if not any(write.keeps for write in writes):
-            return
-        bases = [base, *(None for _ in writes[1:])]
-        sizes = [size for size in map(self._size_of_taken, writes, bases) if size is not None]
-        size = sum(sizes) + ROW_BYTES * (len(sizes) - 1)
-        # defence: last-room-counted-once
-        if sizes and not self._cache.versions.has_room(size, now=self._cache.clock()):
-            raise no_room_error(writes[0].note_id)
-
-    def _size_of_taken(self, write: PendingWrite, base: Revision | None) -> int | None:
-        """Return the size of the version that this write replaces; None if it takes nothing away."""
-        base = base or self._cache.notes.base(write.note_id)
-        if base is None or write.kind is WriteKind.CREATE:
-            return None
-        size = len(base.content.text.encode())
-        if write.kind is WriteKind.DELETE:
-            return size + len(write.body) if write.body else None
-        native = write.replaced or b""
-        if not self._takes(base, write.content, write.body, native):
-            return None
-        return size + len(native or self._traits.own_form(base).encode())
 
     async def flush(self) -> None:
         """Wait until the disk has what was recorded. Raises ``CacheError``."""
@@ -240,7 +209,7 @@ class Journal:
         """Store the answer (None: nothing was sent), drop the entry and record its follow-ups, in one transaction.
 
         The revision that the answer replaces is kept as a version, unless the store has not taken the
-        write (``stored`` False). ``own``: see :meth:`keep_replaced`.
+        write (``stored`` False). ``own``: see :meth:`KeptVersions.keep_replaced`.
 
         The audit record of a call's outcome flushes the answer to it; none follows the end of a claimed entry.
         ``differs``: the store holds something else than was sent, which is counted for the user.
@@ -260,7 +229,7 @@ class Journal:
             ours = entry.owner == self._owner
             behind = self._cache.notes.etag(write.note_id) == write.base_etag
             if storing is not None and (ours or behind):
-                kept = stored and self.keep_replaced(entry, storing, own=own)
+                kept = stored and self.versions.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing, kept=kept)
             if ours:
                 self._cache.journal.drop(write.write_id)
@@ -280,7 +249,7 @@ class Journal:
     ) -> None:
         """Store the answer; the id of the entry, which a caller may hold, goes on to mean the note."""
         if entry.kind is WriteKind.DELETE and entry.body:
-            self._apply_removal(entry, storing)
+            self.versions.apply_removal(entry, storing)
             return
         renamed = storing.id != entry.note_id
         if renamed and entry.kind is WriteKind.UPDATE:
@@ -290,91 +259,6 @@ class Journal:
             self._cache.notes.mark_written(storing.id)  # it came as somebody else's meanwhile
         if renamed and entry.kind is WriteKind.CREATE:
             self._cache.notes.names.add_alias(entry.note_id, storing.id)
-
-    def _apply_removal(self, entry: PendingWrite, storing: Revision | Tombstone) -> None:
-        """Store the answer to a removal. The entry's keepsake stays, and those of earlier notes of its id."""
-        earlier = self._cache.versions.keepsakes(entry.note_id)
-        held = self._cache.notes.numbered_base(entry.note_id)
-        self._cache.notes.apply([storing])
-        removed = self._cache.notes.etag(entry.note_id) is None
-        if removed and held is not None:
-            self._cache.versions.put_back(earlier)  # defence: kept-outlives-same-id
-            self._cache.versions.keep(
-                held[1],
-                number=held[0],
-                at=self._cache.clock(),
-                by=entry.client,
-                made=None,
-                in_store=False,
-                keepsake=entry.body,
-            )
-
-    def keep_replaced(
-        self, write: PendingWrite, stored: Revision | Tombstone, *, own: bool
-    ) -> bool:
-        """Keep the revision as a version that this answer replaces in the index, or who made the note; inside a transaction.
-
-        Return whether what it replaces is kept now. The title of the version is the path of a note that has got another id, so that an undo brings it back there.
-        ``own``: the answer is the very revision that this write made, whatever the store has made of its text; else
-        somebody else's change may be in it.
-        """
-        creates = write.kind is WriteKind.CREATE and write.client and own
-        if creates and isinstance(stored, Revision):
-            self._cache.versions.keep(
-                stored, number=CREATION, at=self._cache.clock(), by=write.client, made=stored.etag, in_store=True
-            )  # fmt: skip
-        if write.kind is not WriteKind.UPDATE:
-            return False
-        held = self._cache.notes.numbered_base(write.note_id)
-        if held is None:
-            return False
-        number, base = held
-        made, same = None, False
-        native = write.replaced or self._replaced_form(base, stored)
-        stays = True
-        if isinstance(stored, Revision):
-            stays = self._takes(base, stored.content, write.body, native)
-            same = (stored.id, stored.etag) == (base.id, base.etag)
-            made = stored.etag if own and not write.repair else None
-        if same and (not own or base.etag != write.base_etag):
-            # Nothing was replaced, or another process that had the entry has kept that.
-            return False
-        old_id = write.from_id or write.note_id
-        if stored.id != old_id:
-            folder, _, name = old_id.rpartition("/")
-            # The index may know the new id already: then the title is the new one, too.
-            title = base.content.title if base.id == old_id else ENDING.sub("", name)
-            base = replace(base, content=replace(base.content, title=f"{folder}/{title}"))
-        kept = self._cache.versions.keep(
-            base,
-            number=number,
-            at=self._cache.clock(),
-            by=write.client,
-            made=made,
-            # defence: dropped-text-kept -stays
-            in_store=self._store_has_versions and not stays,
-            native=native,
-            stays=stays,
-            change_id=write.change_id,
-        )
-        if same:  # what the etag does not show has changed
-            self._cache.notes.renumber(base.id)
-        return kept
-
-    def _takes(self, base: Revision, content: Content, body: bytes, native: bytes) -> bool:
-        """Tell whether a write has taken something away that this version has."""
-        # defence: taken-text-not-pushed-out =False
-        return bool(
-            find_taken(base.content, content)
-            or name_parts(self._store, native)
-            or self._traits.form_losses(base, body)
-        )
-
-    def _replaced_form(self, base: Revision, stored: Revision | Tombstone) -> bytes:
-        """Return the store's own form of what was replaced; b'' if that is the same now."""
-        form = self._traits.own_form(base)
-        same = isinstance(stored, Revision) and form == self._traits.own_form(stored)
-        return b"" if same else form.encode()
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take; that of a link is none, and goes."""

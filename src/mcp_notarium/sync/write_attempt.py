@@ -468,11 +468,11 @@ class WriteAttempt:
             run_at_once(self._store.delete(write.note_id, etag=etag, write_id=write_id))
             notes.apply([Tombstone(write.note_id)])
             return Tombstone(write.note_id)
-        self._journal.require_room(write, base=base)
+        self._journal.versions.require_room(write, base=base)
         answer = run_at_once(self._store.push(write))
         if base is not None and notes.etag(base.id) != base.etag:
             notes.apply([base])
-        kept = self._journal.keep_replaced(
+        kept = self._journal.versions.keep_replaced(
             replace(write, client=client),
             answer.revision,
             own=answer.status is not PushStatus.UNCHANGED,

@@ -245,7 +245,7 @@ class WriteCommit:
         """Commit what the store holds, with the entries that make ``wanted`` of it and keep what has no place in that.
 
         ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``hidden``: the
-        policy hides what it is made of. ``lost``: the note lacks some of our change now. ``own``: see :meth:`Journal.keep_replaced`.
+        policy hides what it is made of. ``lost``: the note lacks some of our change now. ``own``: see :meth:`KeptVersions.keep_replaced`.
         None: another process has the entry.
         """
         repair = None

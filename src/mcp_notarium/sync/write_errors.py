@@ -67,15 +67,6 @@ def changed_error(note_id: str, note: Note | None, *, removing: bool = False) ->
     )
 
 
-def no_room_error(note_id: str) -> InvalidRequest:
-    """Return the error for a change that found room for a version until another one took it."""
-    return InvalidRequest(
-        f"another change has just taken the room for a version of the note; {NOT_SAVED}",
-        details={"id": note_id},
-        resolution_hint="Try again: then the user is asked whether what this replaces may go for good.",
-    )
-
-
 def removed_error(note_id: str, *, renamed: bool = False) -> NoteNotFound:
     """Return the error for a note that is gone, or hidden by now; ``renamed``: or has another name."""
     if renamed:
