@@ -46,7 +46,7 @@ from mcp_notarium.sync.link_writes import make_link_writes
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.stored_state import HeadReader
-from mcp_notarium.sync.write_commit import NOTHING, Committed, WriteCommit
+from mcp_notarium.sync.write_commit import Committed, WriteCommit
 from mcp_notarium.sync.write_decisions import (
     Asked,
     Attempt,
@@ -81,6 +81,7 @@ ROUNDS = 4
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 _AGAIN = WriteResult(WriteOutcome.AGAIN)
+_NOTHING = Content(text="")
 
 
 class WriteAttempt:
@@ -119,12 +120,12 @@ class WriteAttempt:
         work = self._carry_out(view, asked)
         return await (work if self._store.traits.in_database else lock.run_cancellable(work))
 
-    async def following(self, write: PendingWrite, base: Content = NOTHING) -> WriteResult:
-        """Send what was recorded with another write, over ``base``. WAITING: it stays in the journal for the next cycle."""
+    async def following(self, write: PendingWrite, head: Revision | None = None) -> WriteResult:
+        """Send what was recorded with another write, over ``head``. WAITING: it stays in the journal for the next cycle."""
         held = Held.NOTHING if write.kind is WriteKind.CREATE else Held.BASE
-        view = View(write, Case(write.kind, Attempt.FOLLOWING, held))
+        view = View(write, Case(write.kind, Attempt.FOLLOWING, held), head)
         try:
-            result = await self._carry_out(view, base=base)
+            result = await self._carry_out(view)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
         except NotariumError as error:
@@ -145,9 +146,7 @@ class WriteAttempt:
 
     # What the table says is done.
 
-    async def _carry_out(
-        self, view: View, asked: Asked | None = None, *, base: Content | None = None
-    ) -> WriteResult:
+    async def _carry_out(self, view: View, asked: Asked | None = None) -> WriteResult:
         """Do what the table says."""
         step = decide(view.case)
         if step is Step.REFUSE:
@@ -163,14 +162,11 @@ class WriteAttempt:
             return await self._keep_name(view)
         if asked is not None and self._store.traits.in_database:
             return await self._store_with_us(view, asked)
-        return await self._send(view, asked, base)
+        return await self._send(view, asked)
 
-    async def _send(self, view: View, asked: Asked | None, base: Content | None) -> WriteResult:
-        """Record what the journal does not say yet, push it, commit the answer, and send what follows.
-
-        ``base``: what the write goes over, if nothing was read.
-        """
-        over = base if base is not None else view.base.content if view.base else NOTHING
+    async def _send(self, view: View, asked: Asked | None) -> WriteResult:
+        """Record what the journal does not say yet, push it, commit the answer, and send what follows."""
+        over = view.base.content if view.base else _NOTHING
         following: Sequence[PendingWrite] = ()
         if asked and asked.links:
             following = make_link_writes(
@@ -427,7 +423,7 @@ class WriteAttempt:
         for entry in entries if result.stored else ():
             base = self._cache.notes.base(entry.note_id)
             if base is not None:
-                ended[entry.note_id] = await self.following(entry, base.content)
+                ended[entry.note_id] = await self.following(entry, base)
         sent = tuple(one for one, how in ended.items() if how.stored)
         refused = (one for one, how in ended.items() if how.outcome is WriteOutcome.REFUSED)
         waiting = tuple({entry.note_id for entry in entries} - {*sent, *refused})

@@ -31,8 +31,6 @@ from mcp_notarium.sync.stored_state import is_rewritten
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
-NOTHING = Content(text="")
-
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -45,8 +43,8 @@ class Committed:
     """Keep what somebody else wrote."""
     repair: PendingWrite | None = None
     """Mends the note."""
-    held: Content = NOTHING
-    """What the note holds now."""
+    held: Revision | None = None
+    """What the note holds now; None: nothing."""
     lost: bool = True
     """Without these entries the note lacks some of our change."""
 
@@ -263,7 +261,7 @@ class WriteCommit:
             return None
         if result.differs:
             self._on_difference(held.id)
-        return Committed(result, copy, others, repair, held.content, lost)
+        return Committed(result, copy, others, repair, held, lost)
 
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
@@ -334,7 +332,7 @@ class WriteCommit:
         if not self.finish(write, kept, [back] if copy is None else [copy, back]):
             return self._leave_to_others([back] if back.kind is WriteKind.CREATE else [])
         result = WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
-        return Committed(result, copy, [back], held=sent)
+        return Committed(result, copy, [back], held=held if isinstance(held, Revision) else None)
 
     def _leave_to_others(self, unseen: Sequence[PendingWrite]) -> Committed:
         """Leave the entry to the process that has taken it over; keep what only this one has seen."""
