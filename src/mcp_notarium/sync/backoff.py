@@ -7,7 +7,6 @@ from a ``stopwatch`` that gives seconds from any start.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from mcp_notarium.errors import NotariumError, RateLimited
 
@@ -91,32 +90,22 @@ class CycleBackoff:
         return min(LONGEST_DELAY, 2.0 ** min(over, 16)) if over > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _ItemFailures:
-    """Hold the failures of one item."""
-
-    failures: int
-    """Those in a row."""
-    until: float
-    """The stopwatch time before which the item is not asked for."""
-
-
 class ItemBackoff:
     """Back off from single items, by id, that the store does not serve while it serves others."""
 
     def __init__(self, stopwatch: Callable[[], float]) -> None:
         self._stopwatch = stopwatch
-        self._failing: dict[str, _ItemFailures] = {}
+        self._failing: dict[str, tuple[int, float]] = {}
+        """Maps an id to the failures in a row and the stopwatch time before which the item is not asked for."""
 
     def blocks(self, ident: str) -> bool:
         """Tell whether the item has failed too recently to be asked for again."""
         failing = self._failing.get(ident)
-        return failing is not None and self._stopwatch() < failing.until
+        return failing is not None and self._stopwatch() < failing[1]
 
     def failures(self, ident: str) -> int:
         """Count the failures of the item in a row."""
-        failing = self._failing.get(ident)
-        return failing.failures if failing else 0
+        return self._failing.get(ident, (0,))[0]
 
     def record_failure(self, ident: str, error: NotariumError | None = None) -> None:
         """Retry the item in the next cycle, then after twice as long each time."""
@@ -125,7 +114,7 @@ class ItemBackoff:
         pause = 0.0
         if failures > 1 or asked is not None:
             pause = backoff_delay(failures, jitter=1.0, retry_after=asked)
-        self._failing[ident] = _ItemFailures(failures, self._stopwatch() + pause)
+        self._failing[ident] = failures, self._stopwatch() + pause
 
     def record_success(self, ident: str) -> None:
         """Forget the failures of an item that was answered."""

@@ -126,10 +126,6 @@ class BatchReader:
         """Tell whether the store is files here: looking at them again costs nobody anything."""
         return self._snapshot and self._store.traits.long_poll
 
-    def sees_other_listing(self) -> bool:
-        """Tell whether to call :meth:`await_other_listing` while sync is halted."""
-        return self.on_this_machine and self._listed_cursor is not None
-
     def sweep_due(self) -> bool:
         """Tell whether a full listing is due. A SNAPSHOT store may be wrong about its changes."""
         feed = self.feed.usable(self._stopwatch()) and not self._snapshot
@@ -287,14 +283,14 @@ class BatchReader:
         if (renamed := self._find_renamed(listed, index_version, known)) is not None:
             yield renamed
             known, hidden_notes = self._known()
-        plan = plan_sweep(known | hidden_notes, listed)
-        async with aclosing(self._fetch_changed(plan.changed, index_version)) as batches:
+        changed, lacking = plan_sweep(known | hidden_notes, listed)
+        async with aclosing(self._fetch_changed(changed, index_version)) as batches:
             async for batch in batches:
                 yield batch
         # Hidden notes have nothing here to lose, and nothing may show that they are missing.
-        missing = {absent.id for absent in plan.missing} & known.keys()
+        missing = {one.id for one in lacking} & known.keys()
         whole = bool(listed) and self._store.traits.whole_listings
-        absent = await self._confirm_many(plan.missing, missing, known=len(known), whole=whole)
+        absent = await self._confirm_many(lacking, missing, known=len(known), whole=whole)
         bookmark = partial(
             SyncProgress.mark_swept, cursor=first if cursor_lost else None, left_out=left_out
         )

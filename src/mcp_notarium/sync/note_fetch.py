@@ -227,12 +227,8 @@ async def check_store_serves(cache: Cache, store: Store) -> None:
     except (StoreError, LoginRequired):
         if cursor is None or Changes.FEED not in changes:
             raise
-    else:
-        return
-    try:
-        await store.changes(cursor, wait=False, base_of=lambda _note_id: None)
-    except CursorLost:
-        return
+        with suppress(CursorLost):
+            await store.changes(cursor, wait=False, base_of=lambda _note_id: None)
 
 
 def _first_error(failures: BaseExceptionGroup[BaseException]) -> BaseException:

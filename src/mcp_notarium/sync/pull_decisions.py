@@ -252,14 +252,6 @@ def _newer_of(first: Remote, second: Remote) -> Remote:
     return Missing(first.id)
 
 
-@dataclass(frozen=True, slots=True)
-class SweepPlan:
-    """Hold what a full listing means: these notes changed, those were not in it."""
-
-    changed: tuple[Revision | Entry, ...]
-    missing: tuple[Missing, ...]
-
-
 def find_renamed(
     known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
 ) -> dict[str, str]:
@@ -296,8 +288,10 @@ def _by_identity(identities: Mapping[str, str]) -> dict[str, str]:
     return {identity: i for i, identity in identities.items() if often[identity] == 1}
 
 
-def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> SweepPlan:
-    """Compare a *complete* listing with what was known (id to etag) before its first page."""
+def plan_sweep(
+    known: Mapping[str, str], listed: Iterable[Revision | Entry]
+) -> tuple[tuple[Revision | Entry, ...], tuple[Missing, ...]]:
+    """Return what has changed in a *complete* listing, and what it lacks of what was known (id to etag) before its first page."""
     last = {entry.id: entry for entry in deduplicate(listed)}
     changed = tuple(
         entry if isinstance(entry, Revision | Entry) else Entry(entry.id, "")
@@ -305,7 +299,7 @@ def plan_sweep(known: Mapping[str, str], listed: Iterable[Revision | Entry]) -> 
         if not (isinstance(entry, Revision | Entry) and known.get(entry.id) == entry.etag)
     )
     missing = tuple(Missing(note_id) for note_id in known if note_id not in last)
-    return SweepPlan(changed, missing)
+    return changed, missing
 
 
 def removal_limit(known: int, share: float = SWEEP_SHARE) -> int:

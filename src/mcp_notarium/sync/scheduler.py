@@ -211,9 +211,7 @@ class Scheduler:
         await self._sleep(MIN_RETRY_PAUSE)
         sources = self._runner.sources
         change = (
-            asyncio.create_task(sources.await_other_listing())
-            if sources.sees_other_listing()
-            else None
+            asyncio.create_task(sources.await_other_listing()) if sources.on_this_machine else None
         )
         try:
             await self._wait(max(SLOW_RETRY, self._interval), feed=change)
