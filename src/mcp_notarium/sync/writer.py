@@ -152,9 +152,7 @@ class Writer:
 
         Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
         """
-        wanted = content.cleaned()
-        require_supported(self._store.traits, wanted, None)
-        write = self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
+        write = self._make_creation(note_id, content)
         result = await self._change(write, Asked(act=act, fixed=True))
         return self._answer(result, content, created=True)
 
@@ -177,13 +175,7 @@ class Writer:
         """
         if not self._store.traits.in_database:
             raise RuntimeError("notes of this store are made one by one")
-        writes = []
-        for note_id, content in notes:
-            wanted = content.cleaned()
-            require_supported(self._store.traits, wanted, None)
-            writes.append(
-                self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
-            )
+        writes = [self._make_creation(note_id, content) for note_id, content in notes]
         errors = self._attempt.create_all(writes)
         hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)
         return [
@@ -192,6 +184,11 @@ class Writer:
             else (out_of_sight_error(write.note_id, stored=True) if gone else None)
             for write, error, gone in zip(writes, errors, hidden, strict=True)
         ]
+
+    def _make_creation(self, note_id: str, content: Content) -> PendingWrite:
+        wanted = content.cleaned()
+        require_supported(self._store.traits, wanted, None)
+        return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
         """Finish what links and cards are still to follow of earlier renamings, or wait a while for the process that does.
