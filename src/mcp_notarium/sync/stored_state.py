@@ -239,12 +239,12 @@ class HeadReader:
         if held is not Held.CLASHING:
             held, wanted = self._lead_on(write, head, held, wanted)
         if base is not None and is_rewritten(self._store, self._journal, head, sent):
-            held = Held.REWRITTEN
+            held = Held.OURS
         view = (view.but(Fact.COPIED) if write.copied else view).holding(held)
         if not self._journal.sees_revision(head):
             view = view.but(Fact.HIDDEN)
             wanted = replace(wanted, tags=head.content.tags)  # the policy hides it now: keep it so
-        if write.replaced is not None and held in (Held.BASE, Held.OURS, Held.REWRITTEN):
+        if write.replaced is not None and held in (Held.BASE, Held.OURS):
             return await self._look_beside(view, head)
         if held is not Held.MERGEABLE:
             return view

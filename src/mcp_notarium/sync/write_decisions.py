@@ -48,7 +48,6 @@ class Held(Enum):
     BASE = "our base"
     SAME_AGAIN = "our base, or the same text again"
     OURS = "our content"
-    REWRITTEN = "our content in the store's own form"
     PART = "our content without some of its tags"
     MERGEABLE = "another edit, of other lines"
     CLASHING = "another edit, of the same lines"
@@ -144,7 +143,6 @@ DECISIONS = (
     Decision(_UPDATE, _REPEATED, Held.NOTHING, None, Step.COPY, "removed there, changed here: the text is kept"),
     Decision(_UPDATE, _REPEATED, Held.BASE, None, Step.PUSH, "it never arrived"),
     Decision(_UPDATE, _REPEATED, Held.OURS, None, Step.DONE, "it has arrived"),
-    Decision(_UPDATE, _REPEATED, Held.REWRITTEN, None, Step.DONE, "it has arrived, and nobody else writes it so"),
     Decision(_UPDATE, _REPEATED, Held.MERGEABLE, Fact.HIDDEN, Step.MERGE, "both edits fit, and the note stays hidden"),
     Decision(_UPDATE, _REPEATED, Held.MERGEABLE, None, Step.MERGE, "both edits fit"),
     Decision(_UPDATE, _REPEATED, Held.CLASHING, Fact.COPIED, Step.DONE, "the same lines, and the text is kept already"),

@@ -147,18 +147,23 @@ def test_a_note_that_said_the_same_before_and_says_something_else_now_is_not_the
     assert settled(client, store)
 
 
-def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(clients, store):
+@pytest.mark.parametrize("added", ["two", "two  words"])
+def test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again(
+    clients, store, added
+):
     client = clients(traits=LIKE_EXAMPLE)
-    store.rewrite = lambda fields: fields | {"text": fields["text"].strip() + "\n\n"}
+    store.rewrite = lambda fields: (
+        fields | {"text": fields["text"].strip().replace("  ", " ") + "\n\n"}
+    )
 
     async def scenario():
         note = await client.create("one\n")
-        await unanswered(client, note, Content("one\ntwo\n"), Fault.LOST_ANSWER)
+        await unanswered(client, note, Content(f"one\n{added}\n"), Fault.LOST_ANSWER)
         client.remote.calls.clear()
         assert await client.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
 
     asyncio.run(scenario())
-    assert texts(store) == ["one\ntwo\n\n"]
+    assert texts(store) == [f"one\n{' '.join(added.split())}\n\n"]
     assert "push" not in client.remote.calls
     assert settled(client, store)
 

@@ -39,7 +39,6 @@ REACHES = (
     "test_journal_replay.py::test_text_for_a_note_removed_elsewhere_becomes_a_note_of_its_own",
     "test_journal_replay.py::test_one_failing_write_does_not_delay_the_others",
     "test_properties.py::test_a_pin_without_an_answer_is_finished_from_the_journal",
-    "test_entry_replay.py::test_a_change_that_its_store_has_written_in_its_own_way_is_not_sent_again",
     "test_entry_replay.py::test_a_note_that_was_hidden_since_gets_our_lines_and_stays_hidden",
     "test_journal_replay.py::test_a_replay_merges_with_what_happened_meanwhile",
     "test_saved_titles.py::test_an_edit_of_a_linking_note_meanwhile_is_merged_and_never_lost[lines1]",
