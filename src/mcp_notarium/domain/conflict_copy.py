@@ -122,8 +122,14 @@ class Repair:
     """Hold what the note should be instead of what the store made of it."""
 
     content: Content
-    copies: bool
+    copies: bool = False
     """Our text is not in ``content``, and needs a note of its own."""
+    copies_theirs: bool = False
+    """The text that ours has overwritten is not, either."""
+
+    def with_tags(self, tags: tuple[str, ...]) -> Repair:
+        """Return it with these tags."""
+        return replace(self, content=replace(self.content, tags=tags))
 
 
 def plan_repair(*, base: Content, sent: Content, theirs: Content, stored: Content) -> Repair | None:
@@ -190,16 +196,6 @@ def _values_of(content: Content) -> set[tuple[str, Any]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """Hold what the note should be, and the texts that need a note of their own."""
-
-    content: Content
-    ours: Content | None = None
-    """None: ours needs none. So it is with the next."""
-    theirs: Content | None = None
-
-
 def settle(
     *,
     base: Content,
@@ -207,7 +203,7 @@ def settle(
     displaced: Content | None,
     held: Content,
     repair: bool = False,
-) -> Settlement:
+) -> Repair:
     """Bring together texts of which the store kept only the last.
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
@@ -216,18 +212,18 @@ def settle(
     store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
     ``repair``: see ``merge_repair``.
     """
-    content, theirs = held, None
+    content, copies_theirs = held, False
     if displaced is not None and held == sent:
         content = displaced
     elif displaced is not None:
         merged = merge_content(base, displaced, held)
-        content, theirs = (held, displaced) if merged is None else (merged, None)
+        content, copies_theirs = merged or held, merged is None
     merge = merge_repair if repair else merge_content
     both = merge(base, sent, content)
     doubtful = displaced is None and both is not None and both.text != held.text
     if doubtful and _change_same_place(base.text, sent.text, held.text):
         both = None
-    return Settlement(content, sent, theirs) if both is None else Settlement(both, None, theirs)
+    return Repair(both or content, both is None, copies_theirs)
 
 
 def _change_same_place(base: str, sent: str, held: str) -> bool:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.conflict_copy import (
+    Repair,
     StoredAs,
     compare_stored,
     copy_content,
@@ -95,7 +96,7 @@ class WriteCommit:
     def put_back(self, write: PendingWrite, head: Revision, wanted: Content) -> Committed:
         """Finish an entry that had arrived, with the repair of what it has cost the note."""
         result = WriteResult(WriteOutcome.STORED, head.id, merged=True)
-        return self._store_answer(write, head, wanted, result=result) or _AGAIN
+        return self._store_answer(write, head, Repair(wanted), result=result) or _AGAIN
 
     def finish_arrived(
         self, write: PendingWrite, head: Revision | Tombstone | None, *, overtaken: bool
@@ -107,10 +108,9 @@ class WriteCommit:
             return WriteResult(WriteOutcome.STORED, head.id, merged=True)
         own = isinstance(head, Revision) and self._is_made_by(write, head)
         self._journal.finish(write, storing=head, own=own)
-        if isinstance(head, Tombstone):
-            return WriteResult(WriteOutcome.STORED, head.id)
-        if write.kind is WriteKind.DELETE:  # somebody has changed it: it stays
-            return WriteResult(WriteOutcome.STORED, head.id, merged=True)
+        if isinstance(head, Tombstone) or write.kind is WriteKind.DELETE:
+            stays = isinstance(head, Revision)  # somebody has changed it
+            return WriteResult(WriteOutcome.STORED, head.id, merged=stays)
         sent = self._store.revision_of(write.note_id, write.body)
         differs = differences(sent=sent.content, stored=head.content)
         if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
@@ -200,7 +200,7 @@ class WriteCommit:
             return Committed(WriteResult(WriteOutcome.STORED, held.id), others=unseen)
         if displaced is None and (ours := await self._accept_as_ours(write, base, answer, held)):
             return ours
-        texts = settle(
+        plan = settle(
             base=base,
             sent=sent,
             displaced=displaced.content if displaced else None,
@@ -209,18 +209,15 @@ class WriteCommit:
         )
         others = [other for other in (displaced, held) if other is not None]
         hidden = next((o for o in others if not self._journal.sees_revision(o)), None)
-        wanted = texts.content
         if hidden is not None:  # hidden by the policy a moment before: it stays so
-            wanted = replace(wanted, tags=hidden.content.tags)
+            plan = plan.with_tags(hidden.content.tags)
         lost = held.content != sent
         mended = self._store_answer(
             write,
             held,
-            wanted,
+            plan,
             result=WriteResult(WriteOutcome.STORED, held.id, merged=lost, content=held.content),
-            copies=texts.ours is not None,
             others=unseen,
-            others_fit=texts.theirs is None,
             hidden=hidden is not None,
             lost=lost,
         )
@@ -230,29 +227,27 @@ class WriteCommit:
         self,
         write: PendingWrite,
         held: Revision,
-        wanted: Content,
+        plan: Repair,
         *,
         result: WriteResult,
-        copies: bool = False,
         hidden: bool = False,
         lost: bool = False,
         others: Sequence[PendingWrite] = (),
-        others_fit: bool = True,
         own: bool = False,
     ) -> Committed | None:
-        """Commit what the store holds, with the entries that make ``wanted`` of it and keep what has no place in that.
+        """Commit what the store holds, with the entries that carry out the plan.
 
-        ``copies``: our text has none; ``others`` keep what was overwritten, unless it ``others_fit`` into the note. ``hidden``: the
-        policy hides what it is made of. ``lost``: the note lacks some of our change now. ``own``: see :meth:`KeptVersions.keep_replaced`.
+        ``others`` keep what was overwritten, if it has no place in the note. ``hidden``: the policy hides what that is made of.
+        ``lost``: the note lacks some of our change now. ``own``: see :meth:`KeptVersions.keep_replaced`.
         None: another process has the entry.
         """
-        repair = None
+        repair, mends = None, plan.content != held.content
         with suppress(StoreRejected):  # the store cannot hold both edits in one note
-            repair = self._repair_of(held, wanted) if wanted != held.content else None
-        unrepaired = repair is None and wanted != held.content
-        copies = copies or (unrepaired and lost)
+            repair = self._repair_of(held, plan.content) if mends else None
+        unrepaired = mends and repair is None
+        copies = plan.copies or (unrepaired and lost)
         copy = self._copy_of(write) if copies and not write.copied else None
-        others = [] if others_fit and not unrepaired else others
+        others = others if plan.copies_theirs or unrepaired else []
         if repair is not None and copy is not None and not self._overwrites:
             repair = replace(repair, copied=True)  # what else it says is a revision of the store
         kept = Tombstone(held.id) if hidden and repair is not None else held
@@ -301,7 +296,7 @@ class WriteCommit:
         )
         own = held.etag == answer.revision.etag and answer.status is PushStatus.STORED
         stored = self._store_answer(
-            write, held, held.content, result=result, copies=lost, lost=lost, own=own
+            write, held, Repair(held.content, lost), result=result, lost=lost, own=own
         )
         return stored or _AGAIN
 
@@ -360,7 +355,7 @@ class WriteCommit:
         result = WriteResult(
             WriteOutcome.STORED, stored.id, differs=differs, content=stored.content
         )
-        kept = self._store_answer(write, stored, stored.content, result=result, own=own)
+        kept = self._store_answer(write, stored, Repair(stored.content), result=result, own=own)
         return kept or Committed(result)
 
     async def _accept_merged(
@@ -377,46 +372,42 @@ class WriteCommit:
         lost = stored_as in (StoredAs.TEXT_LOST, StoredAs.TAGS_LOST)
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
-        wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
+        plan, hidden = Repair(stored.content, stored_as is StoredAs.TEXT_LOST), False
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
             earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
                 lacking = not set(tags) <= set(stored.content.tags)
-                wanted = replace(wanted, tags=tags) if lacking else wanted
+                plan = plan.with_tags(tags) if lacking else plan
         elif not _mends(write) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
                 earlier = await self._read_earlier(write, between)
             if earlier is not None:
                 theirs = earlier.content
-                planned = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
-                wanted = planned.content if planned else stored.content
-                copies = planned is not None and planned.copies
+                mended = plan_repair(base=base, sent=sent, theirs=theirs, stored=stored.content)
+                plan = mended or Repair(stored.content)
                 hidden = not self._journal.sees(stored.id, theirs)
-                if (
-                    hidden
-                ):  # by the policy a moment before: so it stays, whatever the store made of both
-                    wanted = replace(wanted, tags=theirs.tags)
+                # Hidden by the policy a moment before: so it stays, whatever the store made of both.
+                plan = plan.with_tags(theirs.tags) if hidden else plan
             elif stored_as is StoredAs.TAGS_LOST:
-                wanted = with_lost_tags(base=base, sent=sent, stored=stored.content)
-        mended = self._store_answer(
+                plan = Repair(with_lost_tags(base=base, sent=sent, stored=stored.content))
+        committed = self._store_answer(
             write,
             stored,
-            wanted,
+            plan,
             result=WriteResult(
                 WriteOutcome.STORED,
                 stored.id,
                 merged=stored_as is not StoredAs.AS_SENT,
                 content=stored.content,
             ),
-            copies=copies,
             hidden=hidden,
             lost=lost,
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,
         )
-        return mended or _AGAIN
+        return committed or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
         """Tell whether the first revision after our base is this write.

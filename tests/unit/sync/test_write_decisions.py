@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_notarium.domain.conflict_copy import has_arrived_in_part, settle
+from mcp_notarium.domain.conflict_copy import Repair, has_arrived_in_part, settle
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Properties, Revision, Tombstone, WriteKind
 from mcp_notarium.sync.write_decisions import (
@@ -160,7 +160,11 @@ def test_no_text_that_met_in_the_store_is_lost(base, ours, displaced, held):
     other = None if displaced is None else Content(text_of(displaced, " displaced"))
     now = sent if held is None else Content(text_of(held, " over it"))
     made = settle(base=old, sent=sent, displaced=other, held=now)
-    kept = [content for content in (made.content, made.ours, made.theirs) if content is not None]
+    kept = [
+        made.content,
+        *([sent] if made.copies else []),
+        *([other] if made.copies_theirs else []),
+    ]
     for text in filter(None, (sent, other, now)):
         inserted = set(text.text.splitlines()) - set(old.text.splitlines())
         assert inserted <= set(itertools.chain.from_iterable(c.text.splitlines() for c in kept))
@@ -169,8 +173,7 @@ def test_no_text_that_met_in_the_store_is_lost(base, ours, displaced, held):
 def test_where_two_texts_clash_theirs_stays_in_the_note():
     theirs = Content("one\nzwei\nthree\n")
     assert merge_content(BASE, OURS, theirs) is None
-    assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).content == theirs
-    assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS).ours == OURS
+    assert settle(base=BASE, sent=OURS, displaced=theirs, held=OURS) == Repair(theirs, copies=True)
     assert settle(base=BASE, sent=OURS, displaced=None, held=theirs).content == theirs
 
 

@@ -7,9 +7,15 @@ import pytest
 
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content
-from mcp_notarium.errors import NoteNotFound, StoreProtocolError, VersionConflict
+from mcp_notarium.domain.policy import Visibility
+from mcp_notarium.errors import (
+    NoteNotFound,
+    OutcomeUnknown,
+    StoreProtocolError,
+    VersionConflict,
+)
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, WriteGuard
-from support.memory_client import LIKE_SIMPERIUM, Fault
+from support.memory_client import LIKE_EXAMPLE, LIKE_SIMPERIUM, Fault
 
 STRICT = replace(LIKE_SIMPERIUM, write_guard=WriteGuard.CAS)
 
@@ -221,6 +227,31 @@ def test_tags_of_others_that_ours_replaced_are_put_back(client, store):
     assert saved.merged
     assert set(saved.note.tags) == {"old", "theirs", "mine"}
     assert client.contents() == store.contents()
+
+
+@pytest.mark.parametrize("traits", [LIKE_SIMPERIUM, LIKE_EXAMPLE], ids=["merges", "overwrites"])
+def test_a_note_that_is_hidden_right_before_the_push_stays_hidden(clients, store, traits):
+    """A merge of the tags alone would leave it the one that ours adds, and show it again."""
+    rules = Visibility(allowed_tags=("a", "b"), untagged=False)
+    client = clients(traits=traits, rules=rules)
+
+    async def scenario():
+        note = await client.create("one\n", "a")
+        push = client.remote.push
+
+        async def after_theirs(write):
+            client.remote.push = push
+            store.put(note.id, "zero\none\n")
+            return await push(write)
+
+        client.remote.push = after_theirs
+        with pytest.raises(OutcomeUnknown, match="hides it now"):
+            await client.writer.save(note=note, content=Content("one\ntwo\n", ("a", "b")))
+
+    asyncio.run(scenario())
+    assert [*store.contents().values()] == [Content("zero\none\ntwo\n")]
+    assert client.contents() == {}
+    assert client.cache.journal.all() == []
 
 
 def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
