@@ -80,7 +80,7 @@ class HeadReader:
         """
         if view.write.kind is WriteKind.CREATE:
             await self._require_result(view.write.note_id, view.write.body, new=True)
-            return await self._look_for_room(view) if asked.fixed else view
+            return view
         view = replace(view, seen=self._cache.notes.etag(view.write.note_id))
         if view.write.kind is WriteKind.DELETE:
             return await self._look_before_removal(view, asked)
@@ -107,14 +107,6 @@ class HeadReader:
             made = self._store.revision_of(note_id, body)
             above = await find_inside(self._store, "" if new else note_id, body, self._scope.tops)
             self._scope.require_result(made.id, made.content.tags, new=new, inside=above)
-
-    async def _look_for_room(self, view: View) -> View:
-        """Ask whether another program has made a removed note again, which nothing here knows yet."""
-        if self._store.traits.revives:
-            head = await get_newest(self._store, view.write.note_id)
-            if isinstance(head, Revision):
-                return view.holding(Held.TAKEN)
-        return view
 
     async def _look_at_note(self, view: View, asked: Asked) -> View:
         write, note = view.write, cast("Note", asked.note)

@@ -112,7 +112,7 @@ class WriteAttempt:
         """
         facts = {Fact.EXACT} if asked.exact else {Fact.FIXED} if asked.fixed else set()
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, frozenset(facts)))
-        looks = write.kind is not WriteKind.CREATE or asked.fixed or self._heads.scoped
+        looks = write.kind is not WriteKind.CREATE or self._heads.scoped
         try:
             view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
