@@ -38,7 +38,7 @@ def backoff_delay(failures: int, *, jitter: float, retry_after: float | None = N
     return max(SHORTEST_DELAY, ceiling * jitter, asked)
 
 
-def retry_after_of(error: NotariumError) -> float | None:
+def retry_after_of(error: NotariumError | None) -> float | None:
     """Return the seconds the store asked us to stay away, if it did."""
     return error.retry_after if isinstance(error, RateLimited) else None
 
@@ -110,7 +110,7 @@ class ItemBackoff:
     def record_failure(self, ident: str, error: NotariumError | None = None) -> None:
         """Retry the item in the next cycle, then after twice as long each time."""
         failures = self.failures(ident) + 1
-        asked = retry_after_of(error) if error else None
+        asked = retry_after_of(error)
         pause = 0.0
         if failures > 1 or asked is not None:
             pause = backoff_delay(failures, jitter=1.0, retry_after=asked)

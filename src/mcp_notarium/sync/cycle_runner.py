@@ -20,7 +20,7 @@ from mcp_notarium.errors import (
 )
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
-from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff, retry_after_of
+from mcp_notarium.sync.backoff import FIRST_DELAY, CycleBackoff
 from mcp_notarium.sync.batch_apply import Batch, BatchApplier, Superseded, Tally
 from mcp_notarium.sync.batch_reader import Batches, BatchReader
 from mcp_notarium.sync.cycle_states import RESTING, TRANSITIONS, Event, State, event_of
@@ -116,11 +116,6 @@ class CycleRunner:
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
         return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
-
-    @property
-    def asked_delay(self) -> float | None:
-        """Return the seconds the store asked us to wait, if it did."""
-        return retry_after_of(self._failure) if self._failure else None
 
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""

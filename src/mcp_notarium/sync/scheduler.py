@@ -15,6 +15,7 @@ from mcp_notarium.files.locks import Leader
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import LET_CALLS_PASS, Changes, Store
+from mcp_notarium.sync.backoff import retry_after_of
 from mcp_notarium.sync.cycle_runner import CycleRunner
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.listing_pages import reload_index
@@ -219,7 +220,7 @@ class Scheduler:
             await _stop(change)
 
     async def _back_off(self) -> None:
-        asked = self._runner.asked_delay
+        asked = retry_after_of(self._runner.last_failure)
         delay = self._runner.backoff.delay(jitter=self._jitter(), retry_after=asked)
         if self._runner.sources.on_this_machine:
             delay = min(delay, FILE_RETRY)  # defence: failed-files-looked-at-soon
