@@ -71,8 +71,10 @@ class KeptVersions:
             versions.keep(
                 stored, number=CREATION, at=now, by=write.client, made=stored.etag, in_store=True
             )
+        if write.kind is not WriteKind.UPDATE:
+            return False
         held = self._cache.notes.numbered_base(write.note_id)
-        if held is None or write.kind is not WriteKind.UPDATE:
+        if held is None:
             return False
         number, base = held
         native = write.replaced or self._replaced_form(base, stored)
