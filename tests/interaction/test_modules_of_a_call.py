@@ -21,7 +21,7 @@ from support.whole import Server, store_environment, until
 MOST = {
     ("local", "list"): 31,
     ("local", "get"): 30,
-    ("local", "save"): 41,
+    ("local", "save"): 42,
     ("vault", "save"): 70,
 }
 """As counted: more is a step back. Without words; a search for words enters some more of ``search`` and ``storage``.
