@@ -413,7 +413,8 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
         assert shown is not None
         (row,) = (await notes.get(shows))[0]["files"]
         assert (row["id"], row["name"]) == ("Picture00001/content", "m.png")
-        assert (await notes.get(row["id"]))[1] is not None
+        answer, shown = await notes.get(row["id"])
+        assert (answer["files"][0]["name"], shown is not None) == ("map.png", True)
         (itself,) = (await notes.get("Picture00001"))[0]["files"]
         assert itself == {"id": row["id"], "name": "map.png", "kind": "image/png"}
         # The HTML of a note may name what another one has.
@@ -422,6 +423,18 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             *("Picture00002/content", f"{own}/content", "Att0000001", f"{own}/Att0000009"),
         ):
             assert await notes.is_missing(name), name
+
+
+async def test_trilium_says_what_a_file_is_whatever_the_words_of_a_link_are(tmp_path):
+    async with trilium(tmp_path) as (place, notes):
+        own, document = place.ids[0], place.sim.document
+        document.attachments["Linked00001"].mime = "text/csv"
+        for title in ("numbers", "numbers.txt"):
+            document.attachments["Linked00001"].title = title
+            answer, _ = await notes.get(f"{own}/Linked00001")
+            assert by_name(answer["files"][0]) == (title, "text/csv", 4)
+            (_, row) = (await notes.get(own))[0]["files"]
+            assert by_name(row) == (title, "text/csv", None)
 
 
 async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(tmp_path):

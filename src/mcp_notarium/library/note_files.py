@@ -225,7 +225,7 @@ class NoteFiles:
         from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
 
         if self._store.traits.attachments:
-            data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
+            facts, data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
             facts = facts if data is None else replace(facts, size=len(data))
         else:
             facts, data = await self._folders.read_file(facts.id, largest=decoding.LARGEST)

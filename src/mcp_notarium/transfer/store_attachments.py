@@ -92,21 +92,20 @@ class StoreFiles:
 
         Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
         """
-        facts = file.facts
         if self._transfer.store.traits.attachments:
-            data = await cast("AttachmentStore", self._transfer.store).read_attachment(
-                facts, largest=largest
+            facts, data = await cast("AttachmentStore", self._transfer.store).read_attachment(
+                file.facts, largest=largest
             )
         else:
-            _, data = await cast("FolderStore", self._transfer.store).read_file(
-                facts.id, largest=largest
+            facts, data = await cast("FolderStore", self._transfer.store).read_file(
+                file.facts.id, largest=largest
             )
         if data is None:
             return None
-        name = file.name
-        if self._transfer.store.traits.attachments and not split_ending(name)[1]:
-            name = await cast("AttachmentStore", self._transfer.store).find_name(facts) or name
         kind = kind_of(data[:HEAD], facts.kind)
+        name = facts.name or file.name
+        if not split_ending(name)[1] and kind == UNKNOWN:
+            name = file.name
         named = split_ending(name)[1] or kind == UNKNOWN
         return name if named else name + any_ending_of(kind), data
 

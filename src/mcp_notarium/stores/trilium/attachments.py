@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request, each
 from mcp_notarium.stores.json_answers import AnswerTooLarge
+from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.revisions import Attachment as Held
 from mcp_notarium.stores.trilium.revisions import attachment, attachments, named_in
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
@@ -101,10 +103,14 @@ def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
 
 
 def _known(file_id: str, held: Held) -> Attachment:
-    kind = kind_of_name(held.title)
-    kind = held.mime if kind == UNKNOWN and _MIME.fullmatch(held.mime) else kind
     size = None if is_kept_as_text(held.mime) else held.length
-    return Attachment(file_id, kind, size, name=" ".join(held.title.split()))
+    return replace(_facts(file_id, held.title, held.mime), size=size)
+
+
+def _facts(file_id: str, title: str, mime: str) -> Attachment:
+    """Return what the server says of a file; its name says the kind where the server says none."""
+    known = mime != UNKNOWN and _MIME.fullmatch(mime)
+    return Attachment(file_id, mime if known else kind_of_name(title), name=" ".join(title.split()))
 
 
 def id_of_link(note_id: str, target: str) -> str:
@@ -122,9 +128,10 @@ def _id_of(note_id: str, shown: re.Match[str]) -> str:
 class AttachmentReader:
     """Read the bytes of attachments from one server."""
 
-    def __init__(self, session: TriliumSession, urls: Urls) -> None:
+    def __init__(self, session: TriliumSession, urls: Urls, notes: NoteReader) -> None:
         self._session = session
         self._urls = urls
+        self._notes = notes
 
     async def ask(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
         """See ``AskingStore.ask_attachments``."""
@@ -146,19 +153,16 @@ class AttachmentReader:
             return ""
         return attachment(row).owner
 
-    async def read(self, note_id: str, name: str, *, largest: int) -> bytes | None:
+    async def read(self, file_id: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
+        note_id, _, name = file_id.partition("/")
         if name == CONTENT:
-            return await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
-        await self._find(note_id, name)
-        return await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
-
-    async def find_title(self, note_id: str, name: str) -> str:
-        """Return the title of an attachment, or of a note that is a picture or file. Raises ``NoteNotFound``."""
-        if name != CONTENT:
-            return (await self._find(note_id, name)).title
-        note = value_of(await self._get(self._urls.api("notes", note_id)))
-        return str(note.get("title", "")) if isinstance(note, dict) else ""
+            note = await self._notes.note(note_id)
+            facts = _facts(file_id, note.title, note.mime)
+            return facts, await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+        held = await self._find(note_id, name)
+        data = await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+        return _facts(file_id, held.title, held.mime), data
 
     async def _find(self, note_id: str, name: str) -> Held:
         found = attachment(value_of(await self._get(self._urls.api("attachments", name))))
