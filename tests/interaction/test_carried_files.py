@@ -85,6 +85,18 @@ def transfer(client: Client) -> NoteTransfer:
     return NoteTransfer(client.cache, client.remote, client.writer)
 
 
+@asynccontextmanager
+async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
+    """An account of this Trilium, in step with it."""
+    client = Client(folder, None, remote=open_trilium(sim))
+    try:
+        await client.sync()
+        yield client
+    finally:
+        await client.remote.close()
+        client.close()
+
+
 async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
     held = [one async for one in transfer(client).read_all()]
     paths = registry.kind(store).ids.paths
@@ -446,13 +458,10 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                 f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={paper.id}">a paper.pdf</a> '
                 f'<img src="api/attachments/gone00000000/image/gone.png"></p>'
             ).encode()
-            client = Client(tmp_path, None, remote=open_trilium(sim))
-            await client.sync()
-            taken = await export(client, "trilium", tmp_path / "out")
+            async with served(sim, tmp_path) as client:
+                taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
             assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 2)
-            await client.remote.close()
-            client.close()
         text = (tmp_path / "out" / "Trip.md").read_text()
         assert (
             "![](files/plan.png) and [a paper.pdf](files/a%20paper.pdf) ![](api/attachments/gone"
@@ -465,6 +474,30 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                 assert await shown_by(vault, "vault") == {"Trip": sorted((PLAN, PAPER))}
 
     asyncio.run(work())
+
+
+def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            for kind, title in (("canvas", "My board"), ("mindMap", "Ideas.svg"), ("mermaid", "-")):
+                sim.write(f"{kind}000001", title, "{}", kind=kind)
+            for name in ("canvas", "mindmap"):
+                owner = "canvas000001" if name == "canvas" else "mindMap000001"
+                svg, title = f"<svg>{name}</svg>".encode(), f"{name}-export.svg"
+                sim.document.attach(owner, "image", "image/svg+xml", title, svg)
+            shown = ("canvas000001", "mindMap000001", "mermaid000001")
+            html = "".join(f'<p><img src="api/images/{one}/x.png"></p>' for one in shown)
+            sim.write("Shows0000001", "Shows", html)
+            async with served(sim, tmp_path) as client:
+                taken = await export(client, "trilium", tmp_path / "out")
+        left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
+        assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
+
+    asyncio.run(work())
+    text = (tmp_path / "out" / "Shows.md").read_text()
+    assert "![](files/My%20board.svg)\n\n![](files/Ideas.svg)\n\n![](api/images/mermaid" in text
+    assert (tmp_path / "out" / "files" / "My board.svg").read_bytes() == b"<svg>canvas</svg>"
+    assert "{}" in (tmp_path / "out" / "My board.md").read_text()
 
 
 def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path) -> None:

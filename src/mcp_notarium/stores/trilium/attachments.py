@@ -13,7 +13,7 @@ from dataclasses import replace
 from html import unescape
 from urllib.parse import unquote
 
-from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name
+from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name, split_ending
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
@@ -29,6 +29,13 @@ CONTENT = "content"
 """Stands for an attachment where the note itself is the picture or file."""
 _FILES = ("image", "file")
 """Types of notes that are a picture or file themselves."""
+_DRAWN = {
+    "canvas": "canvas-export.svg",
+    "mermaid": "mermaid-export.svg",
+    "mindMap": "mindmap-export.svg",
+    "spreadsheet": "spreadsheet-export.png",
+}
+"""Types of notes of which the app keeps a picture -> the title of that attachment."""
 _MOST = 1000
 _ROLES = frozenset({"file", "image"})
 """Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
@@ -157,12 +164,29 @@ class AttachmentReader:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, name = file_id.partition("/")
         if name == CONTENT:
-            note = await self._notes.note(note_id)
-            facts = _facts(file_id, note.title, note.mime)
-            return facts, await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+            return await self._read_note(file_id, note_id, largest)
         held = await self._find(note_id, name)
         data = await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
         return _facts(file_id, held.title, held.mime), data
+
+    async def _read_note(
+        self, file_id: str, note_id: str, largest: int
+    ) -> tuple[Attachment, bytes | None]:
+        """Read what the app shows where a text shows a note as a picture: of a drawing the picture that the app has made of it."""
+        note = await self._notes.note(note_id)
+        if note.protected:
+            raise _missing()
+        if note.kind in _FILES:
+            facts = _facts(file_id, note.title, note.mime)
+            return facts, await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+        title = _DRAWN.get(note.kind, "")
+        held = attachments(await self._get(self._urls.api("notes", note_id, "attachments")))
+        drawn = next((one for one in held if (one.owner, one.title) == (note_id, title)), None)
+        if drawn is None:
+            raise NoteNotFound("Trilium has no picture of this note")
+        ending = split_ending(title)[1]
+        facts = _facts(file_id, note.title.removesuffix(ending) + ending, drawn.mime)
+        return facts, await self._bytes(self._urls.api("attachments", drawn.id, CONTENT), largest)
 
     async def _find(self, note_id: str, name: str) -> Held:
         found = attachment(value_of(await self._get(self._urls.api("attachments", name))))
