@@ -160,8 +160,7 @@ class NoteFiles:
         if seconds:
             there = await self._asking.ask_attachments(base, seconds=seconds)
             # What an undo has taken is there for a while.
-            gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
-            gone -= {one.id for one in found}
+            gone = self._cache.sync_state.discarded_files() - {one.id for one in found}
             found = [one for one in there if one.id not in gone]
         seen = [one for one in found if self._has_file(note, one.id)]
         id_of = partial(self._attaching.id_of_link, note.id)
@@ -360,7 +359,7 @@ class NoteFiles:
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
             self._cache.sync_state.add_kept_file(row, since=since)
-        elif kept.id in {one.id for one in self._cache.sync_state.kept_files() if one.discarded}:
+        elif kept.id in self._cache.sync_state.discarded_files():
             # An undo has taken ours, and somebody has put the same bytes there since.
             self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept
