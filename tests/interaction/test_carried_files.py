@@ -91,7 +91,6 @@ def transfer(client: Client) -> NoteTransfer:
 @asynccontextmanager
 async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
     """An account of this Trilium, in step with it."""
-    folder.mkdir(exist_ok=True)
     client = Client(folder, None, remote=open_trilium(sim))
     try:
         await client.sync()
@@ -497,6 +496,7 @@ def put_three(sim: TriliumSimulator) -> str:
 
 def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path: Path) -> None:
     three = sorted((PLAN, PAPER, NUMBERS))
+    (tmp_path / "0").mkdir()
 
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:

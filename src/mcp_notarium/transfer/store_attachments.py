@@ -131,8 +131,10 @@ class StoreFiles:
                 self.unasked.append((one.id, error.message))
                 return None
             self._failed = 0
-            gone = discarded - {shown.id for shown in listed[one.id]}
-            return one.id, [file for file in found if file.id not in gone]
+            shown, there = listed[one.id], {file.id for file in found}
+            gone = discarded - {file.id for file in shown}
+            missing = [file for file in shown if file.id not in there]
+            return one.id, [*missing, *(file for file in found if file.id not in gone)]
 
         return dict(await each(held, ask))
 
