@@ -133,6 +133,13 @@ def _known_names() -> set[str]:
     return {one.name for one in known} | {one.file_name for one in known if one.has_file}
 
 
+def read_env_file(path: Path) -> Mapping[str, str]:
+    """Return the settings in a file that some ``--env-file`` names. Raises ``ConfigError``."""
+    return _parse_lines(
+        read_named_file(path, called="--env-file", name=display_path(path)), label=""
+    )[0]
+
+
 def _read_named(path: Path) -> Sources:
     opened = read_named_file(path, called="--env-file", name=display_path(path))
     values, warnings = _parse_lines(opened, label="the file named by --env-file")
