@@ -480,6 +480,11 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         began = time.monotonic()
         await from_text()
         assert time.monotonic() - began < 3
+        place.sim.reset_log()
+        place.sim.faults.status(503, path="/etapi/*attachments*", times=99)
+        unreached, _ = await notes.get(f"{own}/Att0000001")
+        assert (unreached["category"], unreached["retryable"]) == ("BACKEND_API", True)
+        assert len([one for one in place.sim.requests if "/attachments" in one.path]) == 1
         place.sim.stop_listening()
         await from_text()
         unreached, _ = await notes.get(f"{own}/{beside.id}")

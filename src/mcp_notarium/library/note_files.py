@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
 _ASKED_SECONDS = 5.0
-"""For so long a service is asked for a file that no text shows."""
+"""For so long a service is asked for a file."""
+_UNREACHED_SECONDS = 1.0
+"""The same where sync does not reach it."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
@@ -246,9 +248,10 @@ class NoteFiles:
         if self._store.traits.attachments:
             if (note := self._cache.notes.get(name.partition("/")[0])) is None:
                 return None
-            found = await self._find_files(note)
-            if self._store.traits.asks_attachments and all(one.id != name for one in found):
-                found = await self._find_files(note, seconds=_ASKED_SECONDS)
+            asks = self._store.traits.asks_attachments
+            # Asked once, for it is tried for seconds to read a file of a service that is not there.
+            seconds = _ASKED_SECONDS if self._is_reached() else _UNREACHED_SECONDS
+            found = await self._find_files(note, seconds=seconds if asks else 0)
             return next((one for one in found if one.id == name), None)
         return await self._find_linked_file(name) if self._store.traits.ids.paths else None
 
