@@ -19,6 +19,7 @@ from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.vault import folder
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.get import ANSWER_BYTES, FEWER_FILES
 from mcp_notarium.tools.toolsets import find_toolset
 from notarium_devtools.trilium.records import Attachment as FileOfTrilium
 from support.memento_file import MementoFile
@@ -101,6 +102,27 @@ async def test_a_note_names_the_files_that_it_shows_or_links_to(tmp_path):
             ([4], False),
         ]
         assert "files" not in (await notes.get("Other.md"))[0]
+
+
+async def test_several_notes_name_their_files_as_one_does_as_far_as_there_is_room(tmp_path):
+    shown = [f"{number:03} {'x' * 80}.png" for number in range(50)]
+    many = {f"{note}.md": "".join(f"![[{one}]]\n" for one in shown) for note in range(6)}
+    async with vault(tmp_path, FILES | many | dict.fromkeys(shown, "x")) as notes:
+
+        async def read(*ids):
+            result = await notes.client.call_tool("get", {"ids": [*ids]})
+            return result.structured_content["notes"], len(result.content[0].text)
+
+        (trip, other), _ = await read("Trip.md", "Other.md")
+        assert trip["files"] == (await notes.get("Trip.md"))[0]["files"]
+        assert "files" not in other
+        found, size = await read("Trip.md", *many)
+        assert size < ANSWER_BYTES * 1.2
+        assert ("note" in found[0], found[0]["files"]) == (False, trip["files"])
+        for one in found[1:]:
+            assert 5 < len(one["files"]) < 50
+            assert one["note"].startswith(FEWER_FILES)
+            assert one["text"].startswith("![[000")
 
 
 async def test_a_file_has_the_first_lines_of_the_note_that_show_it(tmp_path):
@@ -454,6 +476,8 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         ]
         assert ["lines" in row for row in shown["files"]] == [True, True, False, False]
         assert "note" not in shown
+        both = await notes.client.call_tool("get", {"ids": [own, foreign]})
+        assert both.structured_content["notes"][0]["files"] == shown["files"]
         found = await notes.client.read_resource(f"note://{own}")
         assert json.loads(found.contents[0].text)["files"] == shown["files"]
         many = [document.attach(foreign, "file", "text/plain", "t", b"") for _ in range(60)]
