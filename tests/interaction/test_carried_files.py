@@ -517,6 +517,10 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
                     assert planned.new == []
                     await export(client, store, tmp_path / f"{number}.zip")
         with formats.reading(tmp_path / "0.zip") as found:
+            for new in (3, 0):  # an outline
+                async with opened("vault", tmp_path / "outline") as client:
+                    planned, _ = await bring(client, "vault", found)
+                    assert (len(planned.files), planned.differ) == (new, [])
             async with opened("trilium", tmp_path / "again") as client:
                 await bring(client, "trilium", found)
             sim = TRILIUMS[tmp_path / "again"]
@@ -531,7 +535,9 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
                     planned, _ = await bring(client, "trilium", found)
                     assert (planned.new, planned.differ, planned.lost_files) == ([], differ, {})
 
+    fill(tmp_path / "outline", {"logseq/config.edn": b"{}"})
     asyncio.run(work())
+    assert "\n- ![numbers.csv](" in (tmp_path / "outline" / "vault" / "Trip.md").read_text()
 
 
 def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Path) -> None:

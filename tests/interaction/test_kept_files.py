@@ -464,13 +464,19 @@ PLACES = [
         "Fi/plan b.png",
         "![[Fi/plan b.png]]",
     ),
-    (LOGSEQ, "pages/a.md", "assets/plan b.png", "![plan b.png](../assets/plan%20b.png)"),
+    (LOGSEQ, "pages/a.md", "assets/plan b.png", "- ![plan b.png](../assets/plan%20b.png)"),
+    (
+        LOGSEQ | {"pages/a.md": "- a\n\t- b\n"},
+        "pages/a.md",
+        "assets/plan b.png",
+        "- ![plan b.png](../assets/plan%20b.png)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("settings", "note", "path", "link"), PLACES)
 async def test_a_file_goes_where_the_app_puts_files(tmp_path, settings, note, path, link):
-    async with opened(tmp_path, settings | {note: "x\n"}) as notes:
+    async with opened(tmp_path, {note: "x\n"} | settings) as notes:
         saved = await notes.call("save", id=note, file=sent(PNG, "plan b.png"))
         assert saved["files"][0]["id"] == path
         assert (notes.folder / path).read_bytes() == PNG

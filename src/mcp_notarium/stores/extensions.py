@@ -230,6 +230,8 @@ class KeptFile:
     """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
     made: bool
     """It was not there before, with these bytes."""
+    before: str = ""
+    """What stands before the link in a line of its own: in an outline, what begins a block."""
 
 
 class Restored(Enum):

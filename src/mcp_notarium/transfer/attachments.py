@@ -32,7 +32,7 @@ from mcp_notarium.markup.file_links import (
 )
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
-from mcp_notarium.stores.extensions import ELSEWHERE, Room
+from mcp_notarium.stores.extensions import ELSEWHERE, KeptFile, Room
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
 from mcp_notarium.transfer.store_attachments import MOST_FAILURES, SILENT, ShownFile, StoreFiles
 
@@ -238,7 +238,7 @@ async def bring_in(
     """Keep the files of a note that is written, and let its links lead to them. Return those that were refused, and why."""
     refused: list[tuple[NoteFile, str]] = []
     wanted: dict[Link, FileLink] = {}
-    added: list[str] = []
+    added: list[KeptFile] = []
     # A store may hold a picture that it does not serve as a link.
     links = find_whole_links(new.content.text)
     embedded = {link_key(one.link) for one in links if one.embeds}
@@ -255,13 +255,13 @@ async def bring_in(
                 key: replace(link, embeds=link.embeds and key in embedded) for key in leading
             }
         if kept.link and not leading:
-            added.append(kept.link)
+            added.append(kept)
 
     given = transfer.preview(new.id, new.content, now=0.0).content.text
 
     def change(text: str) -> str:
         text = relink(text, wanted, given=given)
-        more = [link for link in added if link not in text]
+        more = [one.before + one.link for one in added if one.link not in text]
         return (
             "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
             if more
