@@ -36,6 +36,7 @@ RULES = {
     "trailing dots and blanks": _windows(r"dots and blanks at the end of a name are dropped, except behind `\\?\`", _NAMES),
     "device names": _windows(r"CON, NUL, COM1 and others are devices, with any ending, except behind `\\?\`", _NAMES),
     "characters of names": _windows('control characters and `<>:"/\\|?*` are in no name: 123', _NAMES),
+    "short names": _windows("a name that is not of the form 8.3 has a second one of it, by which it is found, too: `NOTES~1.MD`", _NAMES + "; [MS-FSCC] 2.1.5.2.1"),
     "streams": _windows("`name:stream` is another content of the file", "File Streams"),
     "links are followed": _windows("a link in the middle of a path is followed, at its end unless FILE_FLAG_OPEN_REPARSE_POINT is set", _CREATE),
     "an empty folder becomes a link": _windows("an empty folder becomes a link, also while it is open", "FSCTL_SET_REPARSE_POINT ([MS-FSA] 2.1.5.10.37)"),
