@@ -106,10 +106,13 @@ def remove_unfinished(path: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether anything has this name, a broken link too."""
+    """Tell whether anything has this name, a broken link too. Raises ``OSError`` if that cannot be seen."""
     try:
         SYSTEM.look_at(path)
-    except OSError:
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # defence: unseen-is-not-missing FileNotFoundError=OSError
         return False
     return True
 
