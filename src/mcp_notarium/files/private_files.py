@@ -109,10 +109,8 @@ def is_there(path: Path) -> bool:
     """Tell whether anything has this name, a broken link too. Raises ``OSError`` if that cannot be seen."""
     try:
         SYSTEM.look_at(path)
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-    ):  # defence: unseen-is-not-missing FileNotFoundError=OSError
+    # defence: unseen-is-not-missing FileNotFoundError=OSError
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 

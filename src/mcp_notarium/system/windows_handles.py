@@ -57,6 +57,8 @@ BUSY = {errno.EBUSY, errno.EAGAIN}
 HELD = BUSY | {errno.EACCES}
 """Errors while an antivirus, a backup or an indexer has a file for a moment; a lack of rights looks the same."""
 
+_DEVICES_AS_DRIVES = "\\\\.\\"
+"""Behind it stands the same as behind the prefix of long paths, but normalized."""
 _LONGEST_NAME = 255
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _DEVICES = re.compile(
@@ -239,6 +241,8 @@ def long_path(path: str | Path) -> str:
     if len(text.encode("utf-16-le", "surrogatepass")) < 2 * _ROOM or text.startswith("\\\\?\\"):
         return text
     text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
+    if text.startswith(_DEVICES_AS_DRIVES):
+        text = text[len(_DEVICES_AS_DRIVES) :]
     return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
 
 

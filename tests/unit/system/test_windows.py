@@ -246,6 +246,9 @@ def test_long_paths_have_the_prefix_that_lifts_the_limit():
         ("\\\\?\\C:\\", "\\\\?\\C:\\"),
         ("\\\\?\\UNC\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
         ("C:\\x\\..\\", "\\\\?\\C:\\"),
+        ("\\\\.\\C:\\", "\\\\?\\C:\\"),
+        ("//./C:/x/../", "\\\\?\\C:\\"),
+        ("\\\\.\\UNC\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
     ],
 )
 def test_a_long_path_on_a_server_or_with_a_prefix_leads_to_the_same_place(
