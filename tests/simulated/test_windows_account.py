@@ -510,6 +510,20 @@ def test_a_note_is_edited_in_one_window_at_a_time(config: Config) -> None:
         pass
 
 
+def test_an_editor_that_is_a_script_is_given_no_path_with_a_variable(
+    windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code.cmd").touch(mode=0o700)
+    monkeypatch.setenv("VISUAL", str(tmp_path / "code.cmd"))
+    config = account(tmp_path / "%HOME%", **local())
+    put(config, "one")
+    with draft_files.open_draft(config.account_dir, "n") as draft:
+        draft.begin("text", {}, title="Title")
+        with pytest.raises(ConfigError, match="cannot be given") as refused:
+            draft_files.edit(draft)
+    assert ".exe" in refused.value.resolution_hint
+
+
 @pytest.mark.rule("locks")
 def test_one_process_at_a_time_changes_keys(config: Config) -> None:
     folder = folder_of(config)

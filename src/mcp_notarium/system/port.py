@@ -496,7 +496,7 @@ class Desktop(Protocol):
         ...
 
     def command_line(self, words: list[str]) -> list[str] | str:
-        """Return a command as ``subprocess`` is to start it."""
+        """Return a command as ``subprocess`` is to start it. Raises ``ValueError`` if it would get other words."""
         ...
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:

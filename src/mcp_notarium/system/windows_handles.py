@@ -241,8 +241,7 @@ def long_path(path: str | Path) -> str:
     if len(text.encode("utf-16-le", "surrogatepass")) < 2 * _ROOM or text.startswith("\\\\?\\"):
         return text
     text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
-    if text.startswith(_DEVICES_AS_DRIVES):
-        text = text[len(_DEVICES_AS_DRIVES) :]
+    text = text.removeprefix(_DEVICES_AS_DRIVES)
     return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
 
 
