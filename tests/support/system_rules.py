@@ -73,6 +73,7 @@ RULES = {
     "copied attributes": _macos("COPYFILE_XATTR copies extended attributes of any size", "copyfile(3)"),
     "access lists": _macos("COPYFILE_ACL copies the access list", "copyfile(3)"),
     "denied attributes": _macos("an access list that denies writeattr or writeextattr: EACCES", "chmod(1)"),
+    "flags": _macos("a new file has no flags (UF_HIDDEN is one) until it is given them", "chflags(2)"),
     "time of creation": _macos("ATTR_CMN_CRTIME of a file can be set", "setattrlist(2)"),
     "dataless files": _macos("a file with SF_DATALESS has no content here; opening it fetches that", "stat(2), chflags(2)"),
     "lists are handed down": _windows("what is created without a list of rights gets the entries that its folder hands down", "ACE Inheritance Rules"),
