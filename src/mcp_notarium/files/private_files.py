@@ -109,9 +109,10 @@ def is_there(path: Path) -> bool:
     """Tell whether anything has this name, a broken link too. Raises ``OSError`` if that cannot be seen."""
     try:
         SYSTEM.look_at(path)
-    # defence: unseen-is-not-missing FileNotFoundError=OSError
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise  # defence: unseen-is-not-missing =False
     return True
 
 

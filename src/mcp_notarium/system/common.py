@@ -133,7 +133,7 @@ def _list(system: System, folder: int) -> list[_Listed]:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    system: System
+    port: System
     enters: Callable[[Path], bool]
     unseen: Callable[[Path, OSError], object]
 
@@ -150,7 +150,7 @@ class _Walk:
             try:
                 folder = self._open(above, path.name, deeper)
                 stack.enter_context(closing_descriptor(folder))
-                found = _list(self.system, folder)
+                found = _list(self.port, folder)
             except OSError as error:
                 error.filename = str(path)
                 self.unseen(path, error)
@@ -160,4 +160,4 @@ class _Walk:
     def _open(self, above: int, name: str, deeper: int) -> int:
         if not deeper:
             raise OSError(errno.ENAMETOOLONG, "too many folders in another")
-        return self.system.open_folder(above, name)
+        return self.port.open_folder(above, name)

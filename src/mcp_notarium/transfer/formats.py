@@ -461,7 +461,7 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
     def refuse(folder: Path, error: OSError) -> None:
         name = folder.relative_to(root).as_posix()
         raise InvalidRequest(
-            f"the folder {name!r} cannot be opened ({os_errors.describe(error)}); nothing was imported",
+            f"the folder {name!r} cannot be read ({os_errors.describe(error)}); nothing was imported",
             resolution_hint="If it was moved or removed meanwhile, run the import again.",
         )
 

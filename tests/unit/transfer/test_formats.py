@@ -423,7 +423,7 @@ def test_a_folder_that_goes_before_it_is_read_is_not_passed_over(
         return open_below(top, path)
 
     monkeypatch.setattr(formats.SYSTEM, "open_below", go)
-    assert "the folder 'sub' cannot be opened" in refusal(root)
+    assert "the folder 'sub' cannot be read" in refusal(root)
 
 
 def with_files(path: Path, name: str, *files: tuple[str, bytes]) -> Path:
