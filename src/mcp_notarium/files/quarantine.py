@@ -16,7 +16,7 @@ from pathlib import Path
 from mcp_notarium.errors import Unfinished
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import DATABASE, AccountFolder
-from mcp_notarium.files.private_files import remove_tree, sync_folder
+from mcp_notarium.files.private_files import is_there, remove_tree, sync_folder
 from mcp_notarium.system import SYSTEM
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -24,7 +24,7 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 
 def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
     """Move what exists of ``paths``, in this order; return the folder they went to, if any did."""
-    existing = [path for path in paths if path.exists()]
+    existing = [path for path in paths if is_there(path)]
     if not existing:
         return None
     target = create_folder(folder, now)
@@ -37,11 +37,11 @@ def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | 
 
 def move_all(folder: AccountFolder, *, now: float) -> Path | None:
     """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
-    existing = [path for path in list_files(folder) if path.exists()]
+    existing = [path for path in list_files(folder) if is_there(path)]
     try:
         return move(folder, existing, now=now)
     except OSError as error:
-        if all(path.exists() for path in existing):
+        if all(is_there(path) for path in existing):
             raise
         raise Unfinished(
             "the disk failed while the old cache was moved to the quarantine "
