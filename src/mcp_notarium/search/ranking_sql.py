@@ -25,6 +25,7 @@ from mcp_notarium.search.ranking import (
 from mcp_notarium.search.sql_builder import (
     IN_ORDER,
     MATCHED,
+    MATCHES,
     SORTS,
     Statement,
     filters_of,
@@ -38,7 +39,6 @@ _BM25 = "bm25(notes_fts, 1.0, 5.0, 3.0, 1.0)"
 _TITLED = (
     "notes AS t INDEXED BY notes_titles CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = t.pk"
 )
-_COUNT = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 ROWS = """
 SELECT n.id, n.local_version, n.modified_at, n.trash, n.tags, n.title, n.head, n.properties, n.pk
 FROM json_each(?) AS wanted CROSS JOIN notes AS n ON n.pk = wanted.value ORDER BY wanted.key
@@ -49,7 +49,7 @@ FROM json_each(?) AS wanted CROSS JOIN notes AS n ON n.pk = wanted.value ORDER B
 def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
     """Build what counts the notes of the index that have each piece, and all notes."""
     expressions = [in_scope(query, piece.expression) for one in sought for piece in one.pieces]
-    counts = "".join(f"{_COUNT}, " for _ in expressions)
+    counts = "".join(f"{MATCHES}, " for _ in expressions)
     return Statement(
         f"SELECT {counts}(SELECT active + trashed FROM note_counts)",  # noqa: S608 - constants only
         tuple(expressions),
@@ -58,7 +58,7 @@ def frequencies(query: Query, sought: Sequence[Sought]) -> Statement:
 
 def counting(query: Query, expression: str) -> Statement:
     """Build what counts the notes of the index that an expression finds, those in the trash as well."""
-    return Statement(f"SELECT {_COUNT}", (in_scope(query, expression),))
+    return Statement(f"SELECT {MATCHES}", (in_scope(query, expression),))
 
 
 def titled(query: Query) -> Statement:
