@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -145,6 +144,8 @@ def _remove_entry(above: int, place: Path, deeper: int) -> None:
 
 def copy_private(path: Path, to: Path) -> None:
     """Copy a file to a new one, and flush that. Raises ``OSError``, and ``FileExistsError`` if something is there."""
+    import shutil  # noqa: PLC0415 - brings three libraries that compress, and a start needs none
+
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     with (
         open_regular(path) as source,
@@ -184,6 +185,8 @@ def output_errors(path: Path, what: str) -> Iterator[None]:
 
 def require_free(folder: Path, needed: int, undone: str) -> None:
     """Check for so many free bytes. Raises ``CacheFull``; ``undone`` ends the sentence."""
+    import shutil  # noqa: PLC0415 - as above
+
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise CacheFull(
