@@ -126,7 +126,7 @@ FOUND = {
             "act 2 of a #1": 12,
             "b1 is kept waiting: it exchanges files: done #2": 1,
             "a1: a thread works: late #1": 4,
-            "b1: the disk refuses #10": 1,
+            "b1: the disk refuses #12": 1,
         },
         ("b: save {'id': 'Work/note1.md', 'title'", "are still to be changed; nothing was moved"),
     ),
@@ -158,7 +158,7 @@ FOUND = {
         },
         (
             "In 1 note the next sync does it",
-            "0.37 s  b: manage {'action': 'move_folder'",
+            "0.36 s  b: manage {'action': 'move_folder'",
         ),
     ),
     "a folder that moves back, with links in a note that was edited between its changes": (
@@ -191,6 +191,16 @@ FOUND = {
             "In 2 notes the next sync does it",
             "It has got another name meanwhile",
         ),
+    ),
+    "a renaming that was shown, and lost with the power while links followed it": (
+        "vault files, folders",
+        {
+            "act 1 of b #1": 8,
+            "kill: b1 it exchanges files: done #1": 2,
+            "m: commits the disk still has #1": 1,
+            "another device acts while m is dark #1": 4,
+        },
+        ("the power of m fails (it exchanges files: done)", "another device: append Work/name"),
     ),
     "a thread that waits in a server which ends for good": (
         "vault files",
