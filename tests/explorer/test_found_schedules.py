@@ -202,6 +202,16 @@ FOUND = {
         },
         ("the power of m fails (it exchanges files: done)", "another device: append Work/name"),
     ),
+    "a note that takes the name of another one right after that was saved": (
+        "vault files",
+        {
+            "act 1 of a #1": 2,
+            "act 1 of b #1": 14,
+            "b1 is kept waiting: before fsync #1": 1,
+            "another device acts before b1 moves a file #1": 15,
+        },
+        ("another device: exchange note0.md", "a: save {'id': 'note0.md', 'append'"),
+    ),
     "a thread that waits in a server which ends for good": (
         "vault files",
         {

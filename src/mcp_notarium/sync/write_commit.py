@@ -268,15 +268,16 @@ class WriteCommit:
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
-        So is one that is not under its name: it may have been renamed, and the next listing tells.
+        So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
-        named = self._store.traits.ids.named
-        return stored if named and isinstance(held, Tombstone) else held
+        if isinstance(held, Tombstone):
+            return stored if self._store.traits.ids.named else held
+        return stored if self._journal.is_taken(held) else held
 
     async def _accept_as_ours(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
