@@ -212,6 +212,15 @@ FOUND = {
         },
         ("another device: exchange note0.md", "a: save {'id': 'note0.md', 'append'"),
     ),
+    "two blocks of front matter that come one after the other while a note is saved": (
+        "vault files",
+        {
+            "act 2 of a #1": 4,
+            "another device acts before a1 exchanges files #1": 10,
+            "another device acts before a1 exchanges files #2": 10,
+        },
+        ("another device: tag note0.md (them4)", "another device: tag note0.md (them5)"),
+    ),
     "a thread that waits in a server which ends for good": (
         "vault files",
         {
