@@ -221,6 +221,21 @@ FOUND = {
         },
         ("another device: tag note0.md (them4)", "another device: tag note0.md (them5)"),
     ),
+    "a note that is rewritten while two servers remove it": (
+        "vault files, apart",
+        {
+            "act 2 of a #1": 7,
+            "act 1 of b #1": 7,
+            "note of a #2": 1,
+            "note of b #2": 1,
+            "act 3 of a #1": 7,
+            "act 3 of b #1": 7,
+            "note of a #3": 1,
+            "note of b #3": 1,
+            "another device acts before a1 moves a file #2": 9,
+        },
+        ("another device: rewrite note1.md", "b: manage {'action': 'delete_permanently'"),
+    ),
     "a thread that waits in a server which ends for good": (
         "vault files",
         {
