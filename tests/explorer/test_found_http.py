@@ -191,6 +191,30 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "a server ends for good #1": 1,
         },
     ),
+    "a tag of a save was lost, as its repair met a list that was made without it": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 8,
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 13,
+            "act 1 of b is not awaited #1": 1,
+            "act 2 of b #1": 8,
+            "act 3 of b #1": 8,
+            "act 2 of a #1": 8,
+        },
+    ),
+    "a tag that was renamed came back beside two saves of others": (
+        "simplenote over http, apart",
+        {
+            "act 2 of a #1": 8,
+            "act 2 of a is not awaited #1": 1,
+            "act 3 of a #1": 8,
+            "act 1 of b #1": 13,
+            "act 1 of b is not awaited #1": 1,
+            "act 2 of b #1": 8,
+            "a1: GET note0: is answered: turns #1": 7,
+        },
+    ),
     "a note counted as gone after an answer from before it was made": (
         "trilium over http",
         {

@@ -70,6 +70,8 @@ class WriteCommit:
         self._journal = journal
         self._on_step = on_step
         self._on_difference = on_difference
+        self._tag_changes: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
+        """Id of a repair to the tags before and after the save that it mends."""
 
     async def commit(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
@@ -381,11 +383,13 @@ class WriteCommit:
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
         wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
+        change = self._tag_changes.pop(write.write_id, (base.tags, sent.tags))
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
             earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
+                tags = merge_tags(*change, tags)  # what lacks our tags was made without them
                 lacking = not set(tags) <= set(stored.content.tags)
                 wanted = replace(wanted, tags=tags) if lacking else wanted
         elif not _mends(write) and (between or answer.status is PushStatus.STORED):
@@ -419,6 +423,8 @@ class WriteCommit:
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,
         )
+        if mended is not None and mended.repair is not None:
+            self._tag_changes[mended.repair.write_id] = change
         return mended or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
