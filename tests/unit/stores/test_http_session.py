@@ -359,6 +359,7 @@ def test_program_names_itself_and_its_version() -> None:
     script = Script(ok())
     script.send(READ)
     assert script.seen[0].headers["user-agent"].startswith("mcp-notarium/")
+    assert script.seen[0].headers["cache-control"] == "no-cache"
 
 
 async def answer_nothing(writer: asyncio.StreamWriter) -> None:
