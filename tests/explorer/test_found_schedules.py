@@ -236,6 +236,21 @@ FOUND = {
         },
         ("another device: rewrite note1.md", "b: manage {'action': 'delete_permanently'"),
     ),
+    "a card that waits, of a note whose folder moves": (
+        "vault files, folders",
+        {
+            "act 1 of another device #1": 3,
+            "act 2 of another device #1": 3,
+            "act 1 of a #1": 9,
+            "act 1 of b #1": 4,
+            "kill: a1 has the answer to push #2": 1,
+            "act 2 of a #1": 4,
+            "kill: a2 flushes its log #1": 2,
+            "another device acts while m is dark #1": 3,
+            "act 2 of b #1": 12,
+        },
+        ("are still to be changed; nothing was moved", "b: manage {'action': 'move_folder'"),
+    ),
     "a thread that waits in a server which ends for good": (
         "vault files",
         {
