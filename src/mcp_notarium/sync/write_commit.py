@@ -70,6 +70,8 @@ class WriteCommit:
         self._journal = journal
         self._on_step = on_step
         self._on_difference = on_difference
+        self._tag_changes: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
+        """Id of a repair to the tags before and after the save that it mends."""
 
     async def commit(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
@@ -268,15 +270,16 @@ class WriteCommit:
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
-        So is one that is not under its name: it may have been renamed, and the next listing tells.
+        So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
-        named = self._store.traits.ids.named
-        return stored if named and isinstance(held, Tombstone) else held
+        if isinstance(held, Tombstone):
+            return stored if self._store.traits.ids.named else held
+        return stored if self._journal.is_taken(held) else held
 
     async def _accept_as_ours(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
@@ -380,11 +383,13 @@ class WriteCommit:
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
         wanted, copies, hidden = stored.content, stored_as is StoredAs.TEXT_LOST, False
+        change = self._tag_changes.pop(write.write_id, (base.tags, sent.tags))
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
             earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
+                tags = merge_tags(*change, tags)  # what lacks our tags was made without them
                 lacking = not set(tags) <= set(stored.content.tags)
                 wanted = replace(wanted, tags=tags) if lacking else wanted
         elif not _mends(write) and (between or answer.status is PushStatus.STORED):
@@ -418,6 +423,8 @@ class WriteCommit:
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,
         )
+        if mended is not None and mended.repair is not None:
+            self._tag_changes[mended.repair.write_id] = change
         return mended or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
