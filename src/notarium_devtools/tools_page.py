@@ -393,8 +393,8 @@ _BEHAVIOUR = {
 * `section` reads [one section or block](#sections-and-blocks), heading included. `range_line_start` and `range_line_count` then choose lines of it;
   give `section` again to go on with a long one.
 * `ids` reads up to 20 notes at once, each id as `id` is taken, without other arguments. `notes` has them in this order, each with the fields of a single
-  answer but `files`. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
-  the notes, `links_left_out` counts them. A note that cannot be read has a row with `asked` and `error` instead. The policy's limits count
+  answer. They share the 30,000 bytes: short notes are whole, long ones get equal parts and say how to go on. If there is no room for the links of
+  the notes, `links_left_out` counts them; of files there are as many as fit, and `note` says so. A note that cannot be read has a row with `asked` and `error` instead. The policy's limits count
   each note, and so does the audit log.
 * What else an app has beside its notes, `in_app` has by the app's own names. Of Memento's images it says
   only that there are some. What is not set is left out; if the policy hides text, all of it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,23 @@ def test_no_module_names_the_settings_of_another_store():
         if name in text and f"such as {name}" not in text and homes[store] not in path.parents
     ]
     assert not wrong
+
+
+OF_ONE_SHELL = re.compile(r"mcp-notarium [^`]* [<|]|[<|] ?mcp-notarium|`[A-Z]{4,}=|\bchmod\b")
+
+
+def test_no_message_has_a_command_that_only_one_shell_takes():
+    """PowerShell has no `<`, cmd keeps the quotes of `echo`, and neither sets a variable by `NAME=value`."""
+    own = {"system", "completion.py"}  # each speaks to one shell
+    wrong = {
+        (path.name, text)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for text in texts(path)
+        if OF_ONE_SHELL.search(text) and own.isdisjoint(path.relative_to(PACKAGE).parts)
+    }
+    where = {name for name, text in wrong if "chmod" in text}
+    assert where == {"os_errors.py", "sources.py", "policy_file.py"}  # each asks for modes first
+    assert not [text for _, text in wrong if "chmod" not in text]
 
 
 @pytest.mark.parametrize("store", ["local", "vault", "memento", "trilium"])

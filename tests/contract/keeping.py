@@ -42,7 +42,7 @@ class KeepingContract(OnABench):
         for one in found:
             if one.id == kept.id:
                 try:
-                    return await attached.read_attachment(one, largest=1 << 20)
+                    return (await attached.read_attachment(one, largest=1 << 20))[1]
                 except NoteNotFound:
                     return None
         return None

@@ -77,7 +77,7 @@ def _replay_not_flushed(set_attribute: Set) -> None:
 
     def claimed(self: Journal, write: PendingWrite) -> Any:
         found = claim(self, write)
-        self._claimed.clear()
+        self._ends_flushed.clear()
         return found
 
     set_attribute(Journal, "claim", claimed)

@@ -31,8 +31,6 @@ class Editors:
         self._disk = disk
         self._steps = 0
         """Steps that are still to come."""
-        self._tagged: set[str] = set()
-        """Ids of notes to which another program has given front matter."""
         self._exchanged = False
         """Whether two files have exchanged their names."""
         self.deleted: set[int] = set()
@@ -116,9 +114,7 @@ class Editors:
         self._rename_over(note_id, lambda _text: f"{word} other\n")
 
     def _tag(self, note_id: str, word: str) -> None:
-        # Of two blocks that are added while one save is under way a line may be left as text (docs/testing.md).
-        if not self._text(note_id).startswith("---") and note_id not in self._tagged:
-            self._tagged.add(note_id)
+        if not self._text(note_id).startswith("---"):
             self._rename_over(note_id, lambda text: f"---\ntags:\n  - {word}\n---\n{text}")
 
     def _trash(self, note_id: str, _word: str) -> None:

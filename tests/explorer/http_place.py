@@ -56,6 +56,13 @@ class HttpPlace(ABC):
         """See ``Service.fails``."""
 
     @abstractmethod
+    def may_be_old(self, request: Request) -> bool:
+        """See ``Service.may_be_old``."""
+
+    def is_old(self, request: Request) -> None:  # noqa: B027 - as above
+        """See ``Service.is_old``."""
+
+    @abstractmethod
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``."""
 

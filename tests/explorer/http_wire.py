@@ -33,7 +33,7 @@ ASKED_TO_WAIT = "is answered 429"
 UNAVAILABLE = "is answered 503"
 LOGGED_OUT = "is answered 401"
 PROXY_PAGE = "is answered by a proxy's login page"
-OLD_ANSWER = "gets an older answer from a cache"
+OLD_ANSWER = "gets an older answer"
 CUT = "gets an answer that breaks off"
 LOST = "gets no answer"
 BROKEN = "is reset after it was carried out"
@@ -43,7 +43,7 @@ TWICE = "arrives twice"
 LATER_AGAIN = "arrives once more later"
 
 READ_FAULTS = (
-    NEVER_ARRIVES, RESET, ASKED_TO_WAIT, UNAVAILABLE, LOGGED_OUT, PROXY_PAGE, OLD_ANSWER, CUT,
+    NEVER_ARRIVES, RESET, ASKED_TO_WAIT, UNAVAILABLE, LOGGED_OUT, PROXY_PAGE, CUT, OLD_ANSWER,
 )  # fmt: skip
 WRITE_FAULTS = (
     NEVER_ARRIVES, RESET, ASKED_TO_WAIT, UNAVAILABLE, LOGGED_OUT, PROXY_PAGE, LOST, BROKEN, CUT, GATEWAY,
@@ -78,6 +78,12 @@ class Service(Protocol):
 
     def fails(self, sent: Sent) -> None:
         """Learn of a write that goes wrong on its way: its sender may send it again."""
+
+    def may_be_old(self, request: Request) -> bool:
+        """Tell whether the answer to a read may be one of before."""
+
+    def is_old(self, request: Request) -> None:
+        """Learn that an answer is one of before."""
 
     def repeatable(self, request: Request) -> bool:
         """Tell whether somebody on the way may send a write again."""
@@ -188,6 +194,8 @@ class WiredTransport(httpx.AsyncBaseTransport):
             if sent.request.method == "GET":
                 fresh = found
                 found = self._proxy.answer(url, fresh, old=fault == OLD_ANSWER)
+                if found is not fresh:
+                    self._service.is_old(sent.request)
             found = _AFTER.get(fault, found)
         if fault:
             self._tell_failed(sent)
@@ -227,7 +235,7 @@ class WiredTransport(httpx.AsyncBaseTransport):
 
     def _fault(self, sent: Sent) -> str:
         if sent.request.method == "GET":
-            known = READ_FAULTS
+            known = READ_FAULTS if self._service.may_be_old(sent.request) else READ_FAULTS[:-1]
         else:
             known = WRITE_FAULTS if self._service.repeatable(sent.request) else WRITE_FAULTS[:-2]
         return self._chosen(f"{self.process.name}: {sent.words}: fails", ["", *known])

@@ -223,13 +223,17 @@ class Server:
             run.loop.create_task(scheduler.run())
 
     def _watch_journal(self, cache: Cache, remote: Any) -> None:
-        """Tell the oracle of which notes a write has ended that this process has begun."""
+        """Tell the oracle of which notes a write has ended that this process has begun, and that no link follows or is."""
         journal, touched = cache.journal, self.world.oracle.touched
         add, drop, ours = journal.add, journal.drop, dict[str, set[str]]()
 
         def added(write: PendingWrite, **how: bool) -> None:
-            ours[write.write_id] = {write.note_id}
-            if write.kind is WriteKind.UPDATE:  # it may give the note another id
+            ours.pop(write.after, None)
+            if not write.after:
+                ours[write.write_id] = {write.note_id}
+            if (
+                write.kind is WriteKind.UPDATE and not write.after
+            ):  # it may give the note another id
                 ours[write.write_id].add(remote.revision_of(write.note_id, write.body).id)
             add(write, **how)
 
@@ -335,7 +339,7 @@ class Server:
 
     def kept(self) -> int:
         """Return how many tasks, calls, claimed entries and records are kept in memory."""
-        locks, claimed = self.app.writer.locks, self.app.writer._journal._claimed
+        locks, claimed = self.app.writer.locks, self.app.writer._journal._ends_flushed
         tasks = len(locks._running) + len(locks._calls) + len(locks._locks)
         return tasks + len(claimed) + self.app.audit.waiting
 

@@ -74,6 +74,16 @@ class SimplenotePlace(HttpPlace):
                 if json.loads(sent.request.body)["creationDate"] != held["creationDate"]:
                     self.oracle.forgive(held["content"])
 
+    def may_be_old(self, request: Request) -> bool:
+        """See ``Service.may_be_old``: no cache keeps news that is asked for in this way."""
+        fresh = request.headers.get("cache-control") == "no-cache"
+        return request.segments[-1] != "changes" or not fresh
+
+    def is_old(self, request: Request) -> None:
+        """See ``Service.is_old``: who has written a note nobody can tell by an answer of before."""
+        if "i" in request.segments:
+            self.oracle.unmade.add(request.segments[request.segments.index("i") + 1])
+
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: each write has an id of its own."""
         return "ccid" in request.query

@@ -144,6 +144,10 @@ class TriliumPlace(HttpPlace):
                 if word := self.world.meddle(when, note_id, rate=0.5):
                     self.oracle.promise(word, "another device")
 
+    def may_be_old(self, _request: Request) -> bool:
+        """See ``Service.may_be_old``: in a network of one's own it may be reached without TLS."""
+        return True
+
     def repeatable(self, request: Request) -> bool:
         """See ``Service.repeatable``: a POST is never sent again by itself."""
         return request.method != "POST"

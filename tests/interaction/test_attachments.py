@@ -19,6 +19,7 @@ from mcp_notarium.domain.policy import Field, Limits, Policy, Visibility
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.vault import folder
 from mcp_notarium.stores.vault.store import VaultStore
+from mcp_notarium.tools.get import ANSWER_BYTES, FEWER_FILES
 from mcp_notarium.tools.toolsets import find_toolset
 from notarium_devtools.trilium.records import Attachment as FileOfTrilium
 from support.memento_file import MementoFile
@@ -101,6 +102,27 @@ async def test_a_note_names_the_files_that_it_shows_or_links_to(tmp_path):
             ([4], False),
         ]
         assert "files" not in (await notes.get("Other.md"))[0]
+
+
+async def test_several_notes_name_their_files_as_one_does_as_far_as_there_is_room(tmp_path):
+    shown = [f"{number:03} {'x' * 80}.png" for number in range(50)]
+    many = {f"{note}.md": "".join(f"![[{one}]]\n" for one in shown) for note in range(6)}
+    async with vault(tmp_path, FILES | many | dict.fromkeys(shown, "x")) as notes:
+
+        async def read(*ids):
+            result = await notes.client.call_tool("get", {"ids": [*ids]})
+            return result.structured_content["notes"], len(result.content[0].text)
+
+        (trip, other), _ = await read("Trip.md", "Other.md")
+        assert trip["files"] == (await notes.get("Trip.md"))[0]["files"]
+        assert "files" not in other
+        found, size = await read("Trip.md", *many)
+        assert size < ANSWER_BYTES * 1.2
+        assert ("note" in found[0], found[0]["files"]) == (False, trip["files"])
+        for one in found[1:]:
+            assert 5 < len(one["files"]) < 50
+            assert one["note"].startswith(FEWER_FILES)
+            assert one["text"].startswith("![[000")
 
 
 async def test_a_file_has_the_first_lines_of_the_note_that_show_it(tmp_path):
@@ -413,7 +435,8 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
         assert shown is not None
         (row,) = (await notes.get(shows))[0]["files"]
         assert (row["id"], row["name"]) == ("Picture00001/content", "m.png")
-        assert (await notes.get(row["id"]))[1] is not None
+        answer, shown = await notes.get(row["id"])
+        assert (answer["files"][0]["name"], shown is not None) == ("map.png", True)
         (itself,) = (await notes.get("Picture00001"))[0]["files"]
         assert itself == {"id": row["id"], "name": "map.png", "kind": "image/png"}
         # The HTML of a note may name what another one has.
@@ -422,6 +445,18 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             *("Picture00002/content", f"{own}/content", "Att0000001", f"{own}/Att0000009"),
         ):
             assert await notes.is_missing(name), name
+
+
+async def test_trilium_says_what_a_file_is_whatever_the_words_of_a_link_are(tmp_path):
+    async with trilium(tmp_path) as (place, notes):
+        own, document = place.ids[0], place.sim.document
+        document.attachments["Linked00001"].mime = "text/csv"
+        for title in ("numbers", "numbers.txt"):
+            document.attachments["Linked00001"].title = title
+            answer, _ = await notes.get(f"{own}/Linked00001")
+            assert by_name(answer["files"][0]) == (title, "text/csv", 4)
+            (_, row) = (await notes.get(own))[0]["files"]
+            assert by_name(row) == (title, "text/csv", None)
 
 
 async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(tmp_path):
@@ -441,6 +476,8 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         ]
         assert ["lines" in row for row in shown["files"]] == [True, True, False, False]
         assert "note" not in shown
+        both = await notes.client.call_tool("get", {"ids": [own, foreign]})
+        assert both.structured_content["notes"][0]["files"] == shown["files"]
         found = await notes.client.read_resource(f"note://{own}")
         assert json.loads(found.contents[0].text)["files"] == shown["files"]
         many = [document.attach(foreign, "file", "text/plain", "t", b"") for _ in range(60)]
@@ -467,6 +504,11 @@ async def test_trilium_lists_what_no_text_shows_and_says_what_it_could_not_ask(t
         began = time.monotonic()
         await from_text()
         assert time.monotonic() - began < 3
+        place.sim.reset_log()
+        place.sim.faults.status(503, path="/etapi/*attachments*", times=99)
+        unreached, _ = await notes.get(f"{own}/Att0000001")
+        assert (unreached["category"], unreached["retryable"]) == ("BACKEND_API", True)
+        assert len([one for one in place.sim.requests if "/attachments" in one.path]) == 1
         place.sim.stop_listening()
         await from_text()
         unreached, _ = await notes.get(f"{own}/{beside.id}")

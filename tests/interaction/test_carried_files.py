@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
+from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
@@ -32,7 +34,7 @@ from mcp_notarium.transfer import attachments, formats, import_plan
 from mcp_notarium.transfer.attachments import TakenFiles
 from mcp_notarium.transfer.formats import FoundExport
 from mcp_notarium.transfer.import_plan import ImportPlan, ImportResult
-from mcp_notarium.transfer.store_attachments import StoreFiles
+from mcp_notarium.transfer.store_attachments import SILENT, StoreFiles
 from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
@@ -45,6 +47,7 @@ KEEPING = ("local", "trilium", "vault")
 TRILIUMS: dict[Path, TriliumSimulator] = {}
 """The servers of accounts, by their folders: they outlast the programs."""
 SVG = b"<svg/>"
+NUMBERS = b"1,2\n"
 PLAN, PAPER = picture("PNG"), pdf(["a page"])
 TRIP = (
     "# Trip\n\n![[plan.png|300]] and [the paper](../assets/a%20paper.pdf#page=2), ![](../assets/plan.png)\n"
@@ -83,6 +86,18 @@ async def opened(store: str, folder: Path, **more: object) -> AsyncIterator[Clie
 
 def transfer(client: Client) -> NoteTransfer:
     return NoteTransfer(client.cache, client.remote, client.writer)
+
+
+@asynccontextmanager
+async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
+    """An account of this Trilium, in step with it."""
+    client = Client(folder, None, remote=open_trilium(sim))
+    try:
+        await client.sync()
+        yield client
+    finally:
+        await client.remote.close()
+        client.close()
 
 
 async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
@@ -446,13 +461,10 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                 f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={paper.id}">a paper.pdf</a> '
                 f'<img src="api/attachments/gone00000000/image/gone.png"></p>'
             ).encode()
-            client = Client(tmp_path, None, remote=open_trilium(sim))
-            await client.sync()
-            taken = await export(client, "trilium", tmp_path / "out")
+            async with served(sim, tmp_path) as client:
+                taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
             assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 2)
-            await client.remote.close()
-            client.close()
         text = (tmp_path / "out" / "Trip.md").read_text()
         assert (
             "![](files/plan.png) and [a paper.pdf](files/a%20paper.pdf) ![](api/attachments/gone"
@@ -465,6 +477,121 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                 assert await shown_by(vault, "vault") == {"Trip": sorted((PLAN, PAPER))}
 
     asyncio.run(work())
+
+
+def put_three(sim: TriliumSimulator) -> str:
+    """A note with three files: its text shows one, links to one, and says nothing of the last."""
+    sim.write("Trip0000000a", "Trip", "x")
+    own = sim.document.notes["Trip0000000a"]
+    shown = sim.document.attach(own.id, "image", "image/png", "plan.png", PLAN)
+    linked = sim.document.attach(own.id, "file", "application/pdf", "a paper.pdf", PAPER)
+    sim.document.attach(own.id, "file", "text/csv", "numbers.csv", NUMBERS)
+    sim.document.attach(own.id, "viewConfig", "application/json", "viewConfig.json", b"{}")
+    own.content = (
+        f'<p><img src="api/attachments/{shown.id}/image/plan.png"> '
+        f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={linked.id}">paper</a></p>'
+    ).encode()
+    return own.id
+
+
+def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path: Path) -> None:
+    three = sorted((PLAN, PAPER, NUMBERS))
+    (tmp_path / "0").mkdir()
+
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            own = put_three(sim)
+            taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
+            async with served(sim, tmp_path / "0") as client:
+                row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
+                client.cache.sync_state.add_kept_file(row, since=0.0)
+                taken = await export(client, "trilium", tmp_path / "0.zip")
+                assert (taken.files, taken.left_out) == (3, [])
+        for number, store in enumerate(("local", "trilium", "vault", "trilium"), 1):
+            with formats.reading(tmp_path / f"{number - 1}.zip") as found:
+                async with opened(store, tmp_path / str(number)) as client:
+                    for _ in range(2):
+                        planned, done = await bring(client, store, found)
+                        assert (planned.lost_files, done.refused_files) == ({}, [])
+                        assert await shown_by(client, store) == {"Trip": three}
+                    assert planned.new == []
+                    await export(client, store, tmp_path / f"{number}.zip")
+        with formats.reading(tmp_path / "0.zip") as found:
+            for new in (3, 0):  # an outline
+                async with opened("vault", tmp_path / "outline") as client:
+                    planned, _ = await bring(client, "vault", found)
+                    assert (len(planned.files), planned.differ) == (new, [])
+            async with opened("trilium", tmp_path / "again") as client:
+                await bring(client, "trilium", found)
+            sim = TRILIUMS[tmp_path / "again"]
+            (note,) = [one for one in sim.document.notes.values() if one.title == "Trip"]
+            assert len(sim.document.attachments_of(note.id)) == 3
+            # A person removes the link that the import has made, and then changes the text.
+            unlinked = re.sub("<p><a [^>]*>numbers.csv</a></p>", "", note.content.decode())
+            for text, differ in ((unlinked, []), (f"{unlinked}<p>more</p>", [note.id])):
+                assert "numbers" not in text
+                sim.write(note.id, note.title, text)
+                async with opened("trilium", tmp_path / "again") as client:
+                    planned, _ = await bring(client, "trilium", found)
+                    assert (planned.new, planned.differ, planned.lost_files) == ([], differ, {})
+
+    fill(tmp_path / "outline", {"logseq/config.edn": b"{}"})
+    asyncio.run(work())
+    assert "\n- ![numbers.csv](" in (tmp_path / "outline" / "vault" / "Trip.md").read_text()
+
+
+def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            own = put_three(sim)
+            for number in range(9):
+                sim.write(f"Note0000000{number}", f"{number}", "x")
+            async with served(sim, tmp_path) as client:
+                held = [one async for one in transfer(client).read_all()]
+                files = StoreFiles(transfer(client))
+                for number in range(1, 4):  # they do not count together
+                    sim.faults.status(500, path=f"/etapi/notes/{own}/attachments", times=1)
+                    assert len((await files.find_files(held))[own]) == 2
+                    assert [note for note, _ in files.unasked] == [own] * number
+                assert len((await files.find_files(held))[own]) == 3
+                sim.faults.status(500, path="/etapi/notes/*/attachments", times=99)
+                with pytest.raises(StoreUnavailable):
+                    await files.find_files(held, whole=True)
+                files, before = StoreFiles(transfer(client)), len(sim.requests)
+                for one in held:
+                    await files.find_files([one])
+                reasons = [why for _, why in files.unasked]
+                assert (len(reasons), reasons.count(SILENT), len(sim.requests) - before) == (
+                    10,
+                    7,
+                    3,
+                )
+
+    asyncio.run(work())
+
+
+def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            for kind, title in (("canvas", "My board"), ("mindMap", "Ideas.svg"), ("mermaid", "-")):
+                sim.write(f"{kind}000001", title, "{}", kind=kind)
+            for name in ("canvas", "mindmap"):
+                owner = "canvas000001" if name == "canvas" else "mindMap000001"
+                svg, title = f"<svg>{name}</svg>".encode(), f"{name}-export.svg"
+                sim.document.attach(owner, "image", "image/svg+xml", title, svg)
+            shown = ("canvas000001", "mindMap000001", "mermaid000001")
+            html = "".join(f'<p><img src="api/images/{one}/x.png"></p>' for one in shown)
+            sim.write("Shows0000001", "Shows", html)
+            async with served(sim, tmp_path) as client:
+                taken = await export(client, "trilium", tmp_path / "out")
+        left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
+        assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
+
+    asyncio.run(work())
+    text = (tmp_path / "out" / "Shows.md").read_text()
+    assert "![](files/My%20board.svg)\n\n![](files/Ideas.svg)\n\n![](api/images/mermaid" in text
+    assert (tmp_path / "out" / "files" / "My board.svg").read_bytes() == b"<svg>canvas</svg>"
+    assert "{}" in (tmp_path / "out" / "My board.md").read_text()
 
 
 def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path) -> None:

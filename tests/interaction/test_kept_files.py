@@ -137,6 +137,28 @@ def account(folder: Path, store: str) -> dict[str, str]:
     for place in ("settings/Claude/its.json", "other/note.jpg", "m/memento.db-wal", "other.txt"):
         (folder / "Pictures" / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / "Pictures" / place).write_bytes(PNG)
+    # Accounts that are in no `accounts.toml`: a client's file says all of one, and names a file that says the rest.
+    (folder / "Pictures" / "fourth.env").write_text(
+        f"VAULT_PATH={folder / 'Pictures' / 'fourth'}\n"
+    )
+    (folder / "Pictures" / "fourth.env").chmod(0o600)
+    third = {"NOTARIUM_STORE": "vault", "VAULT_PATH": str(folder / "Pictures" / "third")}
+    fourth = ["serve", "--env-file", str(folder / "Pictures" / "fourth.env")]
+    servers = {
+        "notes": {"command": "mcp-notarium", "args": ["serve"], "env": third},
+        "more": {"command": "mcp-notarium", "args": fourth},
+        "broken": {
+            "command": "mcp-notarium",
+            "env": {"NOTARIUM_STORE": "trilium", "TRILIUM_URL": "x"},
+        },
+        "other": {"command": "else", "args": ["serve"], "env": {"X": str(folder / "Pictures")}},
+    }
+    (settings / "Claude" / "claude_desktop_config.json").write_text(
+        json.dumps({"mcpServers": servers})
+    )
+    for place in ("third", "fourth"):
+        (folder / "Pictures" / place).mkdir()
+        (folder / "Pictures" / place / "note.jpg").write_bytes(PNG)
     (settings / "mcp-notarium").mkdir(mode=0o700)
     accounts = settings / "mcp-notarium" / "accounts.toml"
     accounts.write_text(OTHER_ACCOUNTS.format(folder / "Pictures"))
@@ -178,6 +200,7 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
             "~/data/own.jpg",
             "~/Pictures/settings/Claude/its.json",
             "~/Pictures/other/note.jpg",
+            *("~/Pictures/third/note.jpg", "~/Pictures/fourth/note.jpg", "~/Pictures/fourth.env"),
             "~/Pictures/other.txt",
             "~/Pictures/m/memento.db-wal",
             *(["~/vault/own.jpg"] if store == "vault" else []),
@@ -441,13 +464,19 @@ PLACES = [
         "Fi/plan b.png",
         "![[Fi/plan b.png]]",
     ),
-    (LOGSEQ, "pages/a.md", "assets/plan b.png", "![plan b.png](../assets/plan%20b.png)"),
+    (LOGSEQ, "pages/a.md", "assets/plan b.png", "- ![plan b.png](../assets/plan%20b.png)"),
+    (
+        LOGSEQ | {"pages/a.md": "- a\n\t- b\n"},
+        "pages/a.md",
+        "assets/plan b.png",
+        "- ![plan b.png](../assets/plan%20b.png)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("settings", "note", "path", "link"), PLACES)
 async def test_a_file_goes_where_the_app_puts_files(tmp_path, settings, note, path, link):
-    async with opened(tmp_path, settings | {note: "x\n"}) as notes:
+    async with opened(tmp_path, {note: "x\n"} | settings) as notes:
         saved = await notes.call("save", id=note, file=sent(PNG, "plan b.png"))
         assert saved["files"][0]["id"] == path
         assert (notes.folder / path).read_bytes() == PNG

@@ -194,7 +194,7 @@ refuse_early(load({"SIMPLENOTE_USERNAME": "u"}, cwd=Path("/")).config)
 run.read_replies()
 heavy = {"asyncio", "anyio", "mcp", "mcp_types", "pydantic", "httpx", "keyring", "structlog",
          "logging", "argparse", "sqlcipher3", "cryptography", "platformdirs",
-         "importlib.metadata", "subprocess", "socket", "ssl",
+         "importlib.metadata", "subprocess", "socket", "ssl", "shutil", "lzma",
          "rich", "questionary", "prompt_toolkit", "tomlkit", "tomllib"}
 print(sorted(heavy & sys.modules.keys()))
 """

@@ -97,7 +97,7 @@ LIST = "group:staff deny writeattr,writeextattr"
 
 
 @pytest.mark.rule("exchange", "copied attributes", "access lists", "denied attributes")
-@pytest.mark.rule("time of creation")
+@pytest.mark.rule("time of creation", "flags")
 def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Path) -> None:
     """Its date of writing becomes today's, though: other programs look for it."""
     path = tmp_path / "vault" / "Note.md"
@@ -105,6 +105,7 @@ def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Pa
     os.setxattr(path, "user.finder-tag", b"red")
     old, born = path.stat().st_ino, born_of(mac, path)
     mac.model.access_lists[old] = LIST
+    mac.model.flags[old] = 0x8000 | 0x40  # UF_HIDDEN, and UF_TRACKED, which is the system's
     mac.model.attributes[old] = {"com.apple.ResourceFork": bytes(1 << 21)}
     with opened(tmp_path / "vault") as store:
         base = store._get("Note.md")
@@ -115,6 +116,7 @@ def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Pa
     new = path.stat().st_ino
     assert new != old
     assert mac.model.access_lists[new] == LIST
+    assert mac.model.flags[new] == 0x8000
     assert mac.model.attributes[new] == {"com.apple.ResourceFork": bytes(1 << 21)}
     assert born_of(mac, path) == born
     assert path.stat().st_mtime > OLD

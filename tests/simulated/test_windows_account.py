@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.account import purge
 from mcp_notarium.account.opener import open_cache
 from mcp_notarium.cli import draft_files, main
 from mcp_notarium.config import Config
-from mcp_notarium.errors import InvalidRequest, LockedError, StoreUnavailable, Verdict
+from mcp_notarium.errors import ConfigError, InvalidRequest, LockedError, StoreUnavailable, Verdict
 from mcp_notarium.files import locks, private_files
 from mcp_notarium.sandbox import confinement
 from mcp_notarium.secret import Secret
@@ -29,7 +30,7 @@ from support.journal_entries import make_write
 from support.local_notebook import OtherProcess, local
 from support.memento_file import MementoFile
 from support.systems import Windows, on_windows
-from support.windows_files import ALL_SHARED, JUNCTION, SHARE_READ, SHARE_WRITE, USER
+from support.windows_files import ALL_SHARED, DENIED, JUNCTION, SHARE_READ, SHARE_WRITE, USER
 from support.windows_names import Refused, upcase
 from support.windows_security import ADMINS
 
@@ -509,6 +510,20 @@ def test_a_note_is_edited_in_one_window_at_a_time(config: Config) -> None:
         pass
 
 
+def test_an_editor_that_is_a_script_is_given_no_path_with_a_variable(
+    windows: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code.cmd").touch(mode=0o700)
+    monkeypatch.setenv("VISUAL", str(tmp_path / "code.cmd"))
+    config = account(tmp_path / "%HOME%", **local())
+    put(config, "one")
+    with draft_files.open_draft(config.account_dir, "n") as draft:
+        draft.begin("text", {}, title="Title")
+        with pytest.raises(ConfigError, match="cannot be given") as refused:
+            draft_files.edit(draft)
+    assert ".exe" in refused.value.resolution_hint
+
+
 @pytest.mark.rule("locks")
 def test_one_process_at_a_time_changes_keys(config: Config) -> None:
     folder = folder_of(config)
@@ -621,3 +636,34 @@ def test_a_file_of_memento_is_not_replaced_while_a_server_has_it_open(
     asyncio.run(memento.close())
     windows.other.replace(other.path, app.path)
     assert asyncio.run(memento.get("n")).content.text == "theirs"
+
+
+def export_to(path: Path) -> None:
+    with formats.writing("json", path) as export:
+        export.put_notes([], lambda _done, _of: None)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda path: private_files.create_private(path, b"ours"),
+        private_files.remove_tree,
+        purge._remove,
+        export_to,
+    ],
+    ids=["create", "remove", "purge", "export"],
+)
+def test_what_may_not_be_looked_at_is_not_taken_for_missing(
+    windows: Windows, tmp_path: Path, act: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "key.txt"
+    path.write_bytes(b"theirs")
+
+    def deny(call: str) -> None:
+        if call == "CreateFileW" and str(windows.model.calls[-1][1][0]).endswith("key.txt"):
+            raise Refused(DENIED)
+
+    windows.model.before = deny
+    with pytest.raises((PermissionError, ConfigError)):
+        act(path)
+    assert path.read_bytes() == b"theirs"

@@ -74,6 +74,18 @@ def _call(tmp_path: Path, rules: set[str]) -> Iterator[Caller]:
     model.end_process()
 
 
+@pytest.mark.rule("short names")
+def test_a_long_name_has_a_short_one_that_names_the_same_file(call: Caller) -> None:
+    for name in ("Notes of today.md", "Notes of tomorrow.md", ".hidden folder", "2026-01-01 diary"):
+        (call.folder / name).mkdir()
+    for short in ("NOTESO~1.MD", "notes~1.md", "noteso~2.md", "HIDDEN~1", "2026-0~1"):
+        opened = call.open(short, ATTRIBUTES, flags=BACKUP)
+        assert (opened > 0) is (short != "notes~1.md")
+    assert call.open("NOTESO~1.MD", how=NEW) == -80
+    assert call.open("a.md") > 0  # it has the form 8.3 itself
+    assert call.open("A~1.MD") == -2
+
+
 @pytest.mark.rule("letter case")
 def test_another_letter_case_names_the_same_file(call: Caller) -> None:
     assert call.open("A.MD") > 0

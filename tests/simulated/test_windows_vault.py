@@ -109,6 +109,38 @@ def test_a_name_is_changed_in_letter_case_and_found_in_its_own_only(
     assert texts(vault) == {"Sub/NOTE.md": "base\n"}
 
 
+SHORT = {
+    "Sub/Notes of today.md": "Sub/NOTESO~1.MD",
+    "2026-01-01 diary/Note.md": "2026-0~1/Note.md",
+    ".secret/Note.md": "SECRET~1/Note.md",
+}
+"""The folder's short name has no letter, whose other case could be tried."""
+
+
+@pytest.mark.rule("short names")
+@pytest.mark.parametrize("note_id", SHORT)
+def test_a_note_and_a_folder_have_no_second_name(
+    store: VaultStore, windows: Windows, vault: Path, note_id: str
+) -> None:
+    put(vault / note_id, "theirs\n")
+    short = SHORT[note_id]
+    assert windows.model.find(str(vault / short)).exists
+    with pytest.raises(NoteNotFound):
+        store._get(short)
+    with store._folder.opened() as root:
+        for exact in (True, False):
+            with (
+                pytest.raises((FileNotFoundError, NoteNotFound)),
+                open_parent(root, short, exact=exact) as (parent, name),
+            ):
+                file_writer.SYSTEM.look(parent, name)
+    with pytest.raises(NotariumError):
+        create(store, short)
+    with pytest.raises(NotariumError):
+        save(store, title=short.removesuffix(".md").removesuffix(".MD"))
+    assert texts(vault) == {note_id: "theirs\n", "Sub/Note.md": "base\n"}
+
+
 @pytest.mark.rule("letter case", "a move replaces only if asked")
 def test_a_file_in_another_letter_case_that_comes_right_before_is_not_replaced(
     store: VaultStore, vault: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,12 +54,11 @@ class _Call:
 
 
 class _Stat:
-    """What ``stat`` says of a file whose content is at iCloud only."""
+    """What ``stat`` says of a file with flags."""
 
-    st_flags = DATALESS
-
-    def __init__(self, real: os.stat_result) -> None:
+    def __init__(self, real: os.stat_result, flags: int) -> None:
         self._real = real
+        self.st_flags = flags
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -92,11 +91,13 @@ class MacOSModel:
         self._renames_case = renames_case
         self.dataless: set[int] = set()
         self.fetched: list[str] = []
+        self.flags: dict[int, int] = {}
         self.fired: set[str] = set()
         self.renameatx_np = _Call(self._rename)
         self.fgetxattr = _Call(self._get)
         self.fsetxattr = _Call(self._set)
         self.fcopyfile = _Call(self._copy)
+        self.fchflags = _Call(self._set_flags)
         self.fgetattrlist = _Call(self._tell)
         self.fsetattrlist = _Call(self._set_born)
         self.born: dict[tuple[int, str], bytes] = {}
@@ -192,7 +193,9 @@ class MacOSModel:
 
     def shown(self, real: os.stat_result) -> Any:
         """Return what ``stat`` says here."""
-        return _Stat(real) if real.st_ino in self.dataless else real
+        flags = self.flags.get(real.st_ino, 0)
+        flags |= DATALESS if real.st_ino in self.dataless else 0
+        return _Stat(real, flags) if flags else real
 
     def _rename(self, old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> int:
         if flags not in (RENAME_SWAP, RENAME_EXCL):
@@ -244,6 +247,12 @@ class MacOSModel:
                 os.setxattr(to, name, os.getxattr(source, name))
             self.attributes[other] = {**self.attributes.get(one, {})}
             self.rule("copied attributes")
+        return 0
+
+    def _set_flags(self, file: int, flags: int) -> int:
+        self._require_permitted(file, "writeattr")
+        self.flags[os.fstat(file).st_ino] = flags
+        self.rule("flags")
         return 0
 
     def _require_permitted(self, file: int, right: str) -> None:

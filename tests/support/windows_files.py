@@ -126,12 +126,13 @@ class Files:
         self.coarse = False
         self.between: Callable[[str], object] = lambda _step: None
         self._scanned: dict[Key, int] = {}
+        self._shorts: dict[str, dict[str, str]] = {}
         self._open: dict[int, Open] = {}
         self._pending: dict[Key, str] = {}
         self._locks: dict[tuple[Key, int], list[tuple[int, bool]]] = {}
         self._next = 0x100
         self._error = self.status = 0
-        self._finder = Finder(self.links, self.rule)
+        self._finder = Finder(self.links, self._shorts, self.rule)
         self._linux = Linux()
 
     def rule(self, name: str) -> None:
@@ -145,7 +146,7 @@ class Files:
 
     def find(self, path: str, *, follow: bool = False) -> Named:
         """Find what a path names; see :class:`Finder`."""
-        self._finder = Finder(self.links, self.rule)
+        self._finder = Finder(self.links, self._shorts, self.rule)
         return self._finder.find(path, follow=follow)
 
     def key_of(self, place: str | int) -> Key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 PREFIX = "\\\\?\\"
@@ -17,6 +17,8 @@ LONGEST_PATH, LONGEST_NAME = 260, 255
 NOT_FOUND, PATH_NOT_FOUND, INVALID_NAME, TOO_LONG = 2, 3, 123, 206
 _DRIVE = re.compile(r"[A-Za-z]:(?=\\|$)")
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>"|?*/]')
+_SHORT = re.compile(r"[A-Z0-9!#$%&'()@^_`{}~-]{1,8}(\.[A-Z0-9!#$%&'()@^_`{}~-]{1,3})?")
+_NOT_SHORT = re.compile(r"[^A-Z0-9!#$%&'()@^_`{}~-]")
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|con(in|out)\$) *(\..*)?", re.IGNORECASE
 )
@@ -57,6 +59,25 @@ def upcase(name: str) -> str:
     return "".join(up if len(up := one.upper()) == 1 else one for one in name)
 
 
+def shorten(name: str, taken: Container[str]) -> str:
+    """Return the short name that a new file of this name gets; its own if it has the form 8.3."""
+    upper = name.upper()
+    if _SHORT.fullmatch(upper):
+        return upper
+    stem, _, ending = (
+        upper.lstrip(".").rpartition(".")
+        if "." in upper.lstrip(".")
+        else (upper.lstrip("."), "", "")
+    )
+    stem, ending = (_NOT_SHORT.sub("_", re.sub(r"[ .]", "", one)) for one in (stem, ending))
+    for number in range(1, 10**6):
+        end = f"~{number}"
+        made = f"{stem[: min(6, 8 - len(end))]}{end}" + (f".{ending[:3]}" if ending else "")
+        if made not in taken:
+            return made
+    raise AssertionError
+
+
 def split(path: str, rule: Callable[[str], object]) -> tuple[list[str], bool]:
     """Return the parts of a path below the drive, and whether the last one is a device."""
     if path.startswith(PREFIX):
@@ -87,10 +108,19 @@ def split(path: str, rule: Callable[[str], object]) -> tuple[list[str], bool]:
 
 
 class Finder:
-    """Find names. ``links``: real path -> what it leads to and its tag, beside the symbolic links of the disk."""
+    """Find names. ``links``: real path -> what it leads to and its tag, beside the symbolic links of the disk.
 
-    def __init__(self, links: dict[str, tuple[str, int]], rule: Callable[[str], object]) -> None:
+    ``shorts``: folder -> its names -> their short ones, which stay as long as the names.
+    """
+
+    def __init__(
+        self,
+        links: dict[str, tuple[str, int]],
+        shorts: dict[str, dict[str, str]],
+        rule: Callable[[str], object],
+    ) -> None:
         self._links = links
+        self._shorts = shorts
         self._rule = rule
 
     def find(self, path: str, *, follow: bool) -> Named:
@@ -142,7 +172,22 @@ class Finder:
                 if upcase(other) == folded:
                     self._rule("letter case")
                     return os.path.join(folder, other), True
+        if "~" in name:
+            for other, short in self._short_names(folder).items():
+                if short == upcase(name):
+                    self._rule("short names")
+                    return os.path.join(folder, other), True
         return path, False
+
+    def _short_names(self, folder: str) -> dict[str, str]:
+        names = sorted(os.listdir(folder))
+        before = self._shorts.get(folder, {})
+        kept = {name: before[name] for name in names if name in before}
+        for name in names:
+            if name not in kept:
+                kept[name] = shorten(name, {*kept.values(), *map(upcase, names)})
+        self._shorts[folder] = kept
+        return kept
 
     def _target(self, real: str) -> str | None:
         """Return what stands for another name leads to; a file of the cloud leads nowhere else."""

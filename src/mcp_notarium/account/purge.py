@@ -216,8 +216,13 @@ def _find_contents(folder: AccountFolder) -> _Contents:
     So the cache opens until the last of them goes, and nothing opens after that.
     """
     found = _Contents()
+
+    def note(_folder: Path, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            found.unseen = error
+
     try:
-        for path, one in SYSTEM.walk(folder.path):
+        for path, one in SYSTEM.walk(folder.path, unseen=note):
             if one.is_dir(follow_symlinks=False):
                 found.folders.append(path)
             elif path.parent != folder.path or path.suffix != ".lock":

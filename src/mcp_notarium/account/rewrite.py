@@ -80,7 +80,7 @@ class ReencryptionResult:
     """Whether the ``old`` database is gone."""
     old: Path
     """The old database."""
-    quarantined: tuple[Path, ...]
+    quarantined: quarantine.FoundDatabases
     """Folders of the quarantine with databases that old copies of the key file may open."""
 
 

@@ -20,6 +20,7 @@ from mcp_notarium import config, logs
 from mcp_notarium.cli import command_context, console, draft_files, status
 from mcp_notarium.cli.terminal import name_account, print_data, talk
 from mcp_notarium.clients.client_files import ClientEntry, find_entries
+from mcp_notarium.clients.known_clients import all_clients
 from mcp_notarium.config import Config, accounts
 from mcp_notarium.config.accounts import ONLY, Account
 from mcp_notarium.errors import InvalidRequest, NotariumError, Verdict
@@ -112,7 +113,7 @@ def show(args: argparse.Namespace) -> int:
     folders = {name: config.account_dir_here(account=name) for name in known}
     confinement.wipe_environment(*config.secret_names())
     logs.configure("error", None)
-    entries = find_entries(os.environ, folder / "clients")
+    entries = find_entries(os.environ, folder / "clients", all_clients(os.environ))
     facts = [
         _collect(one, loaded[one.name], folders[one.name])
         | {"clients": _clients_of(one, known, entries)}

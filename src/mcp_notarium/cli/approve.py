@@ -32,7 +32,6 @@ from mcp_notarium.storage.database import Database
 FIRST_LINES = 60
 """Lines of a change that are shown where several questions are."""
 _MINUTE = 60
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _YES, _NO = {"y", "yes"}, {"n", "no"}
 
 
@@ -131,7 +130,7 @@ def _signed(lines: Sequence[str]) -> Table:
     made.add_column(width=1, no_wrap=True)
     made.add_column(overflow="fold")
     for line in lines:
-        style = _COLOURS.get(line[:1], "")
+        style = console.DIFF_COLOURS.get(line[:1], "")
         made.add_row(Text(line[:1], style=style), Text(several_lines(line[1:]), style=style))
     return made
 

@@ -47,7 +47,7 @@ _UNWRAPPED = 10_000
 _DIFF_HEAD = 2
 _VALUE = re.compile(r"""(?:"(?:[^"\\]|\\.)*"(?P<colon>\s*:)?|'[^']*'|(?://|/\*|\#).*)""")
 """A text in JSON or TOML, or a comment."""
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def console() -> Console:
@@ -171,7 +171,7 @@ def show_diff(before: str, after: str, *, name: str, ours: Collection[str]) -> N
     out = console()
     for number, line in enumerate(compared):
         shown = line if number < _DIFF_HEAD else _VALUE.sub(masked, line)
-        out.print(Text(f"  {shown}", style=_COLOURS.get(line[:1], "dim")), soft_wrap=True)
+        out.print(Text(f"  {shown}", style=DIFF_COLOURS.get(line[:1], "dim")), soft_wrap=True)
 
 
 @contextmanager

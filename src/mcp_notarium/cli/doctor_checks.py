@@ -90,7 +90,8 @@ def _check_databases(folder: AccountFolder, generation: str) -> Check:
 
 def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
-    below = SYSTEM.walk(config.account_dir) if config.account_dir.is_dir() else ()
+    unseen: list[Path] = []
+    below = SYSTEM.walk(config.account_dir, unseen=lambda path, _error: unseen.append(path))
     places = [config.account_dir]
     places += [
         path  # a link has no rights of its own
@@ -103,6 +104,8 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check
         for path in places
         if path.exists() and not SYSTEM.access(path, path.lstat()).is_private
     ]
+    for path in filter(Path.exists, unseen):
+        yield Check("permissions", WARN, f"what is in {display_path(path)} cannot be listed")
     if not seen:
         yield Check(
             "permissions",
@@ -139,11 +142,13 @@ def _check_quarantine(_config: Config, folder: AccountFolder) -> Iterator[Check]
         return
     seen = f"{counted(len(kept), 'set')} of old files, newest {kept[-1]}"
     hint = f"Delete {place} when you are sure that nothing in it is needed."
-    databases = [str(one.relative_to(place)) for one in quarantine.find_databases(folder)]
-    if databases:
+    found = quarantine.find_databases(folder)
+    if databases := [str(one.relative_to(place)) for one in found.databases]:
         seen += f"; encrypted databases in {', '.join(databases)}"
         hint += " Old keys, with old copies of the key file, may still open its databases."
     yield Check("quarantine", OK, seen, hint)
+    for one in found.unlisted:
+        yield Check("quarantine", WARN, *one.describe())
 
 
 def _check_copies(config: Config, folder: AccountFolder) -> Iterator[Check]:

@@ -37,7 +37,7 @@ _NAME_LENGTH = 40
 _OTHER_SIGNS = re.compile(r"[^a-z0-9]+")
 
 
-_HOW = "Set EDITOR to the command of your editor, such as `EDITOR=nano`, or `EDITOR='code --wait'`."
+_HOW = "Set EDITOR to the command of your editor, such as `nano`, `notepad` or `code --wait`."
 _AT_ONCE = 1.0
 """Seconds in which nobody has edited anything: the editor is a window of a program that goes on."""
 
@@ -213,6 +213,11 @@ def edit(draft: Draft) -> int:
             # Nothing ends the editor if this command is ended: it still has a text of the user.
             process = subprocess.Popen(SYSTEM.command_line([*command, str(draft.path)]), **options)  # noqa: S603 - the user's own
             code = process.wait()
+        except ValueError as error:
+            raise ConfigError(
+                f"the editor `{one_line(command[0])}` cannot be given {draft.shown}: {error}",
+                resolution_hint="Set EDITOR to the program itself, which ends in .exe.",
+            ) from None
         except OSError as error:
             raise ConfigError(
                 f"the editor `{one_line(command[0])}` cannot be started: {error.strerror}",

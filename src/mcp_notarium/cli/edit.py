@@ -193,7 +193,7 @@ def _read_input() -> str:
     if not text.strip():
         raise InvalidRequest(
             "there is no text on standard input; no note was made",
-            resolution_hint='Send the text, as in `echo "Buy milk" | mcp-notarium new`, or run the command in a terminal.',
+            resolution_hint="Send the text to standard input, or run the command in a terminal.",
         )
     return text
 
@@ -338,7 +338,7 @@ def _with_kept(error: NoteNotFound, config: Config, named: str) -> NoteNotFound:
         if draft.made_from is not None:
             error.resolution_hint = (
                 f"It was deleted elsewhere. What you have typed is in {draft.shown}; "
-                f"`mcp-notarium new < {draft.shown}` makes a new note of it."
+                "`mcp-notarium new` takes it as a new note: copy it there."
             )
     return error
 

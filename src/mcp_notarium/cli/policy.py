@@ -29,7 +29,11 @@ from mcp_notarium.cli.history import (
 )
 from mcp_notarium.cli.terminal import print_data
 from mcp_notarium.config import Config, accounts, inspect_here
-from mcp_notarium.config.closed_places import find_app_places, find_closed_places
+from mcp_notarium.config.closed_places import (
+    find_app_places,
+    find_closed_places,
+    find_other_accounts,
+)
 from mcp_notarium.config.policy_file import (
     FILE_NAME,
     FILE_VARIABLE,
@@ -141,7 +145,7 @@ def _check_file(args: argparse.Namespace, path: Path, *, named: bool) -> int:
     """Check a file for no account, or for all of them. Raises ``ConfigError``."""
     base = read_policy(path, named=named)
     found = base.of_profile(args.profile) if args.profile else base
-    closed = (*accounts.find_places(accounts.config_dir(os.environ)), *find_app_places())
+    closed = (*find_other_accounts(os.environ), *find_app_places())
     return _report_valid(found, _find_suits(base, _accounts()), closed, as_json=args.json)
 
 

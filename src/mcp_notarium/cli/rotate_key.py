@@ -224,8 +224,10 @@ def _reencrypt(
     )
     if not done.state.left:
         talk("Old copies of the key file open nothing that is in use here.")
-        for place in done.quarantined:
+        for place in done.quarantined.databases:
             talk(f"note: they may still open {place}. Delete it when you need nothing in it.")
+        for unlisted in done.quarantined.unlisted:
+            talk(f"note: {'. '.join(unlisted.describe())}")
     say_unless_copied(done.state.copied)
     _tell_remaining_slots(done.carried)
     for slot in done.dropped:

@@ -49,7 +49,7 @@ async def _export(args: argparse.Namespace) -> int:
     form = args.format or formats.guess(path)
     async with _open(config) as app:
         with command_context.record_command(app, "cli.export", changes=False):
-            notes, shown = await _read_notes(app)
+            notes, shown, unasked = await _read_notes(app)
             with formats.writing(form, path) as export:
                 if export.takes_files:
                     with console.progress("Reading their files") as report:
@@ -79,9 +79,10 @@ async def _export(args: argparse.Namespace) -> int:
     facts = {"path": str(path), "format": form, "notes": len(notes), "trash": trash}
     facts |= {"hidden_left_out": hidden, "files": taken.files, "file_bytes": taken.size}
     facts["files_left_out"] = [list(one) for one in taken.left_out]
-    lines += _describe_left_out(taken)
+    facts["notes_not_asked"] = [list(one) for one in unasked]
+    lines += _describe_left_out(taken) + _describe_unasked(unasked)
     print_data(facts, "\n".join(lines), as_json=args.json)
-    return 1 if taken.unread else 0
+    return 1 if taken.unread or unasked else 0
 
 
 def _size(size: int) -> str:
@@ -93,22 +94,39 @@ def _describe_left_out(taken: TakenFiles) -> list[str]:
     for _, file, why in taken.left_out:
         by_reason[why].append(file)
     return [
-        f"{counted(len(files), 'file was', 'files were')} left out, {one_line(why)}: "
-        f"{one_line(', '.join(files[:_MOST_SHOWN]))}{', ... --json names all' if len(files) > _MOST_SHOWN else ''}"
+        f"{counted(len(files), 'file was', 'files were')} left out, {one_line(why)}: {_name_first(files)}"
         for why, files in by_reason.items()
     ]
 
 
-async def _read_notes(app: App) -> tuple[list[ArchivedNote], dict[str, list[ShownFile]]]:
-    """Return the notes, and the files that they show by the ids of the notes."""
+def _describe_unasked(unasked: Sequence[tuple[str, str]]) -> list[str]:
+    by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    for note_id, why in unasked:
+        by_reason[why].append(note_id)
+    return [
+        f"{counted(len(ids), 'note')} may have files that no text shows and that were left out, {one_line(why)}: {_name_first(ids)}"
+        for why, ids in by_reason.items()
+    ]
+
+
+def _name_first(ids: Sequence[str]) -> str:
+    more = ", ... --json names all" if len(ids) > _MOST_SHOWN else ""
+    return one_line(", ".join(ids[:_MOST_SHOWN])) + more
+
+
+async def _read_notes(
+    app: App,
+) -> tuple[list[ArchivedNote], dict[str, list[ShownFile]], Sequence[tuple[str, str]]]:
+    """Return the notes, the files that they show by the ids of the notes, and the notes of which not all files are known."""
     transfer, status = app.library.transfer, app.library.status()
     total = status.total or status.loaded
     notes: list[ArchivedNote] = []
     shown: dict[str, list[ShownFile]] = {}
     page: list[Revision] = []
+    files = StoreFiles(transfer)
 
     async def find_files() -> None:
-        shown.update(await StoreFiles(transfer).find_files(page))
+        shown.update(await files.find_files(page))
         page.clear()
 
     with console.progress("Reading the notes") as report:
@@ -119,7 +137,7 @@ async def _read_notes(app: App) -> tuple[list[ArchivedNote], dict[str, list[Show
                 await find_files()
             report(len(notes), max(total, len(notes)))
         await find_files()
-    return sorted(notes, key=lambda note: (note.created_at, note.id)), shown
+    return sorted(notes, key=lambda note: (note.created_at, note.id)), shown, files.unasked
 
 
 async def _import(args: argparse.Namespace) -> int:

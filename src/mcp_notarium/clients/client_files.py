@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.clients import json_members
-from mcp_notarium.clients.known_clients import Client, all_clients
+from mcp_notarium.clients.known_clients import Client
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
@@ -273,6 +273,8 @@ class ClientEntry:
     """Those it sets."""
     profile: str
     """The profile of the policy, '' for none."""
+    env_file: str = ""
+    """The one it names, '' for none."""
 
     @property
     def shown(self) -> str:
@@ -280,10 +282,12 @@ class ClientEntry:
         return f"{self.client} ({self.profile})" if self.profile else self.client
 
 
-def find_entries(environ: Mapping[str, str], copies: Path) -> list[ClientEntry]:
-    """Return every server of ours in the files of clients; files that cannot be read are left out."""
+def find_entries(
+    environ: Mapping[str, str], copies: Path, clients: Iterable[Client]
+) -> list[ClientEntry]:
+    """Return every server of ours in the files of these clients; files that cannot be read are left out."""
     found: list[ClientEntry] = []
-    for one in all_clients(environ):
+    for one in clients:
         with suppress(NotariumError):
             file = read_file(one, environ, copies)
             found += [_read(one.title, entry) for entry in ours(file).values()]
@@ -294,4 +298,5 @@ def _read(title: str, entry: Mapping[str, Any]) -> ClientEntry:
     given = entry.get("env")
     variables = given if isinstance(given, dict) else {}
     named = {str(name): str(value) for name, value in variables.items()}
-    return ClientEntry(title, account_of(entry), named, profile_of(entry))
+    env_file = _option(entry, "--env-file")
+    return ClientEntry(title, account_of(entry), named, profile_of(entry), env_file)

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mcp_notarium.clients import wsl
-from mcp_notarium.clients.wsl import Side
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
 from mcp_notarium.system import PLATFORM
+
+if TYPE_CHECKING:
+    from mcp_notarium.clients.wsl import Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,8 @@ class Client:
             return True
         if not self.program or self.side:
             return False
+        from mcp_notarium.clients import wsl  # noqa: PLC0415 - see all_clients
+
         programs = wsl.without_windows(environ).get("PATH")
         return shutil.which(self.program, path=programs) is not None
 
@@ -213,6 +216,8 @@ CLIENTS = (
 
 def client_names(environ: Mapping[str, str]) -> list[str]:
     """Return the names of all clients that may be here, those of the other side of WSL last."""
+    from mcp_notarium.clients import wsl  # noqa: PLC0415 - see all_clients
+
     there = wsl.name_of(environ, platform_here())
     return [one.name for one in CLIENTS] + [f"{there}-{one.name}" for one in CLIENTS if there]
 
@@ -230,6 +235,8 @@ def all_clients(environ: Mapping[str, str], *, wake: bool = False) -> tuple[Clie
 
     ``wake``: on Windows also those of the default distribution, which is started for that.
     """
+    from mcp_notarium.clients import wsl  # noqa: PLC0415 - it starts programs, and servers read CLIENTS
+
     there = wsl.name_of(environ, platform_here())
     if not there or (there == "wsl" and not wake):
         return CLIENTS

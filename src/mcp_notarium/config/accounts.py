@@ -176,17 +176,20 @@ def forget(folder: Path, account: Account) -> None:
             folder.rmdir()
 
 
-def find_places(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders that the accounts name: of their keys, secrets, notes and data. Raises ``AccountError``."""
-    for account in read_accounts(folder).values():
-        texts = dict(account.variables)
-        for name, text in account.variables.items():
-            with suppress(RuntimeError):  # the home folder of nobody
-                if (path := Path(text).expanduser()).is_absolute():
-                    texts[name] = str(path)
-                    yield path
-        access = registry.kind(account.store).access(StoreSettings(texts))
-        yield from (*access.read, *access.write)
+def find_places(variables: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files and folders that the settings of an account name: of its keys, secrets, notes and data."""
+    texts, named = dict(variables), set[Path]()
+    for name, text in variables.items():
+        with suppress(RuntimeError):  # the home folder of nobody
+            if (path := Path(text).expanduser()).is_absolute() and "\0" not in text:
+                texts[name] = str(path)
+                named |= {path, *path.resolve().parents, path.resolve()}
+                yield path
+    if (store := variables.get(STORE, registry.DEFAULT)) in registry.names():
+        with suppress(ConfigError, ValueError):  # nothing starts with these settings
+            access = registry.kind(store).access(StoreSettings(texts))
+            # A setting that is missing would name the working folder.
+            yield from named.intersection((*access.read, *access.write))
 
 
 def storable_names(kind: StoreKind) -> set[str]:

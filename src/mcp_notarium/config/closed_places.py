@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from mcp_notarium.config import accounts
 from mcp_notarium.config.settings import Config
+from mcp_notarium.config.sources import read_env_file
+from mcp_notarium.errors import ConfigError
 from mcp_notarium.system import SYSTEM
 
 _APP_FOLDERS = ("LOCALAPPDATA", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME")
@@ -21,6 +24,23 @@ def find_closed_places(config: Config) -> Iterator[Path]:
     yield from (one for one in (config.log_file, config.meaning_model) if one is not None)
     yield from config.closed_places  # defence: settings-files-closed
     yield from find_app_places()
+
+
+def find_other_accounts(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files and folders that accounts name, also those of which only a client's configuration tells. Raises ``AccountError``."""
+    from mcp_notarium.clients.client_files import find_entries  # noqa: PLC0415 - seldom needed
+    from mcp_notarium.clients.known_clients import CLIENTS  # noqa: PLC0415 - the same
+
+    folder = accounts.config_dir(environ)
+    for account in accounts.read_accounts(folder).values():
+        yield from accounts.find_places(account.variables)
+    for entry in find_entries(environ, folder / "clients", CLIENTS):
+        given = dict(entry.variables)
+        if entry.env_file:
+            with suppress(ConfigError, RuntimeError):
+                yield (path := Path(entry.env_file).expanduser())
+                given = {**read_env_file(path), **given}
+        yield from accounts.find_places(given)  # defence: client-accounts-closed -given
 
 
 def find_app_places() -> Iterator[Path]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mcp_notarium.config import accounts, policy_file, settings
 from mcp_notarium.config.accounts import Account, AccountError
+from mcp_notarium.config.closed_places import find_other_accounts
 from mcp_notarium.config.common_variables import COMMON, STORE, secret_names
 from mcp_notarium.config.policy_file import FoundPolicy
 from mcp_notarium.config.settings import Config
@@ -160,7 +161,7 @@ def load(
         config = replace(config, closed_places=(*config.closed_places, cwd / env_file))
     if config.policy.import_paths:
         with suppress(RuntimeError):  # no home folder
-            others = accounts.find_places(accounts.config_dir(environ))
+            others = find_other_accounts(environ)
             # defence: other-accounts-closed -others
             config = replace(config, closed_places=(*config.closed_places, *others))
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)

@@ -231,8 +231,9 @@ def _policy_error(path: Path, reason: str, hint: str) -> ConfigError:
 
 
 def _replace_hint(path: Path) -> str:
+    mode = " (chmod 600)" if SYSTEM.has_modes else ""
     return (
-        f"Put a plain file of your own at {display_path(path)} (chmod 600), or name another one by "
+        f"Put a plain file of your own at {display_path(path)}{mode}, or name another one by "
         f"{FILE_VARIABLE}. `mcp-notarium policy check` tells whether it is in order."
     )
 

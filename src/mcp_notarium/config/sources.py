@@ -21,6 +21,7 @@ from mcp_notarium.config.value_parser import parse_value
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.errors import ConfigError, SettingsMissing
 from mcp_notarium.files.os_errors import display_path
+from mcp_notarium.system import SYSTEM
 
 DEFAULT = "default"
 NOT_SET = "not set"
@@ -133,11 +134,23 @@ def _known_names() -> set[str]:
     return {one.name for one in known} | {one.file_name for one in known if one.has_file}
 
 
+def read_env_file(path: Path) -> Mapping[str, str]:
+    """Return the settings in a file that some ``--env-file`` names. Raises ``ConfigError``."""
+    return _parse_lines(
+        read_named_file(path, called="--env-file", name=display_path(path)), label=""
+    )[0]
+
+
+def _only_you() -> str:
+    """Say what to do about a file whose path may be a secret in the wrong place."""
+    return "chmod 600 it" if SYSTEM.has_modes else "permit nobody else to read it"
+
+
 def _read_named(path: Path) -> Sources:
     opened = read_named_file(path, called="--env-file", name=display_path(path))
     values, warnings = _parse_lines(opened, label="the file named by --env-file")
     if opened.readable_by_others or opened.foreign:
-        warnings.append("the file named by --env-file can be read by others; chmod 600 it.")
+        warnings.append(f"the file named by --env-file can be read by others; {_only_you()}.")
     return Sources(
         (Source("--env-file", values, Trust.ENV_FILE, display_path(path)),), tuple(warnings)
     )
@@ -329,7 +342,7 @@ def _read_content(
     opened = read_named_file(path, called=found.set_by, name=name)
     if _is_exposed(opened, path, environ):
         warnings.append(
-            f"the file named by {found.set_by} can be read by others or is not yours; chmod 600 it."
+            f"the file named by {found.set_by} can be read by others or is not yours; {_only_you()}."
         )
     text = opened.text.removesuffix("\n").removesuffix("\r")
     if not text:

@@ -20,9 +20,11 @@ from mcp_notarium.domain.lines import split_lines
 from mcp_notarium.domain.merge import fields_clash, merge_content, merge_tags
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.properties import merge_properties, shown_value
+from mcp_notarium.markup.front_block import text_start
 
 MARK = "(conflict copy) "
 """Stands before the title of a copy, or before its first line; the rest is untouched."""
+_ITEM = re.compile(r"\s*- ")
 _BREAK = re.compile(r"\\(?=\r?\n|\Z)")
 MOST_LINES = 3
 """Most line numbers that are named where a store has changed a text."""
@@ -157,18 +159,27 @@ def merge_repair(base: Content, sent: Content, theirs: Content) -> Content | Non
     """Merge a repair with what the note holds by now; None if both changed the same lines.
 
     Its lines are those of others. Another process that has repaired the note has put the same ones there, perhaps in another
-    order: a line that both have added stands once.
+    order: a line that both have added stands once. Of front matter that is so of items alone: a key or an end that is missing
+    would make text of what is left.
     """
-    common = inserted_lines(base.text, sent.text) & inserted_lines(base.text, theirs.text)
+    old, ours, others = (_without_keys(one.text) for one in (base, sent, theirs))
+    common = inserted_lines(old, ours) & inserted_lines(old, others)
     lines, dropped = split_lines(sent.text), set[int]()
+    block = len(split_lines(sent.text[: text_start(sent.text)]))
     for change in find_changes(split_lines(base.text), lines):
         for at in range(change.start, change.stop) if change.adds_only else ():
             line = lines[at].rstrip("\r\n")
-            if common[line]:
+            if common[line] and (at >= block or _ITEM.match(line)):
                 common[line] -= 1
                 dropped.add(at)
     text = "".join(line for at, line in enumerate(lines) if at not in dropped)
     return merge_content(base, replace(sent, text=text), theirs)
+
+
+def _without_keys(text: str) -> str:
+    """Return a text with nothing of its front matter but the items of lists."""
+    at = text_start(text)
+    return "".join(filter(_ITEM.match, split_lines(text[:at]))) + text[at:]
 
 
 def has_arrived_in_part(*, base: Content | None, sent: Content, stored: Content) -> bool:

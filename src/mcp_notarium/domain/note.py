@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
@@ -226,6 +227,12 @@ class Tombstone:
     """Report that the store has removed this note for good."""
 
     id: str
+
+
+def by_identity(identities: Mapping[str, str]) -> dict[str, str]:
+    """Return identity to id of those that stand once."""
+    often = Counter(identities.values())
+    return {identity: note_id for note_id, identity in identities.items() if often[identity] == 1}
 
 
 @dataclass(frozen=True, slots=True)

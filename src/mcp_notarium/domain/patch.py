@@ -47,7 +47,7 @@ from mcp_notarium.domain.lines import (
     with_end,
 )
 from mcp_notarium.errors import PatchError
-from mcp_notarium.markup.front_block import begins_with_key, text_start
+from mcp_notarium.markup.front_block import looks_like_block, text_start
 
 Kind = Literal["addition", "modification", "deletion"]
 _NAMED = 10
@@ -148,7 +148,7 @@ def prepend(text: str, value: str, *, below_title: bool, form: Form = Form.LINES
     ``below_title``: the first line that is not blank is the title, so they stand below that and the blank
     lines after it.
     """
-    front = text_start(text) if form is Form.FILE or begins_with_key(text) else 0
+    front = text_start(text) if form is Form.FILE or looks_like_block(text) else 0
     title = _WORD.search(text, front) if below_title else None
     if title is None:
         line = count_lines(text[:front]) + 1

@@ -20,7 +20,7 @@ from typing import Literal, get_args
 
 from mcp_notarium.domain.characters import tag_key
 from mcp_notarium.domain.note import NONE, Content, PathPrefixes, Value
-from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
+from mcp_notarium.domain.write_scope import ANYTHING, CHANGEABLE, WriteScope, quote_some
 from mcp_notarium.errors import NotPermitted
 
 
@@ -307,10 +307,6 @@ def _smaller(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-_CHANGEABLE = (
-    "The user has set this in MCP Notarium's policy file and can change it there "
-    "(`mcp-notarium policy show`); no tool can."
-)
 _IRREVERSIBLE = frozenset({"delete_permanently", "reset_cache"})
 LOOKING = frozenset(
     {
@@ -324,7 +320,6 @@ LOOKING = frozenset(
     }
 )
 """Actions of ``manage`` that change nothing."""
-_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,16 +464,20 @@ class Policy:
         if rules.names_paths and note_id and rules.hidden_by_name(note_id) is not None:
             raise _refusal(f"{what} would lie in a place that is not open to you.")
         if added := rules.hiding_tags(new.tags):
-            raise _refusal(f"This tag may not be given here: {_quote(added)}.", "Leave it out. ")
+            raise _refusal(
+                f"This tag may not be given here: {quote_some(added)}.", "Leave it out. "
+            )
         if added := rules.hiding_properties(properties):
             raise _refusal(
-                f"This property may not be given here: {_quote(added)}.", "Leave it out. "
+                f"This property may not be given here: {quote_some(added)}.", "Leave it out. "
             )
         if rules.allowed_tags:
-            hint = f"Give it at least one of these tags: {_quote(rules.allowed_tags)}. "
+            hint = f"Give it at least one of these tags: {quote_some(rules.allowed_tags)}. "
             raise _refusal(f"{what} needs another tag.", hint)
         if rules.allowed_paths:
-            hint = f"Only notes in these places are open to you: {_quote(rules.allowed_paths)}. "
+            hint = (
+                f"Only notes in these places are open to you: {quote_some(rules.allowed_paths)}. "
+            )
             raise _refusal(f"{what} would lie outside of them.", hint)
         hint = "Give it at least one tag. "
         if rules.allowed_ids is not None:
@@ -487,11 +486,7 @@ class Policy:
 
 
 def _refusal(message: str, hint: str = "") -> NotPermitted:
-    return NotPermitted(message, resolution_hint=hint + _CHANGEABLE)
-
-
-def _quote(tags: Sequence[str]) -> str:
-    return ", ".join(f'"{tag}"' for tag in tags[:_NAMED])
+    return NotPermitted(message, resolution_hint=hint + CHANGEABLE)
 
 
 PERMISSIVE = Policy()

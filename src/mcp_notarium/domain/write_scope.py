@@ -14,10 +14,11 @@ from mcp_notarium.domain.note import PathPrefixes
 from mcp_notarium.errors import NotPermitted
 
 _NAMED = 10
-_CHANGEABLE = (
+CHANGEABLE = (
     "The user has set this in MCP Notarium's policy file and can change it there "
     "(`mcp-notarium policy show`); no tool can."
 )
+"""Ends a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +127,16 @@ class WriteScope:
 
     def refusal(self, message: str) -> NotPermitted:
         """Return the error that says what may be changed."""
-        return NotPermitted(message, resolution_hint=f"{self.describe()} {_CHANGEABLE}")
+        return NotPermitted(message, resolution_hint=f"{self.describe()} {CHANGEABLE}")
 
     def describe(self, shows: Callable[[str], bool] = lambda _path: True) -> str:
         """Say what may be changed, without the ids: a note of one may be hidden."""
         said = [self.within.describe(shows)] if self.within and self.within.has_rules else []
         ways = []
         if self.tags is not None:
-            ways.append(f"with one of these tags: {_quote(self.tags)}")
+            ways.append(f"with one of these tags: {quote_some(self.tags)}")
         if self.paths is not None:
-            ways.append(f"in these places: {_quote([*filter(shows, self.paths)])}")
+            ways.append(f"in these places: {quote_some([*filter(shows, self.paths)])}")
         if self.below is not None:
             ways.append("below notes that the user has named by their ids")
         if self.ids is not None:
@@ -145,7 +146,8 @@ class WriteScope:
         return " ".join(said)
 
 
-def _quote(names: Sequence[str]) -> str:
+def quote_some(names: Sequence[str]) -> str:
+    """Return the first of these names, in quotes."""
     return ", ".join(f'"{name}"' for name in names[:_NAMED])
 
 

@@ -96,12 +96,23 @@ def exclusive_locks(folder: AccountFolder, *, timeout: float = KEY_LOCK_SECONDS)
             server_lock.release()
 
 
-class FileLock:
-    """Hold the lock of a file of its own, until :meth:`release` or the process's end."""
+class _Held:
+    """Hold the lock of a file until :meth:`release` or the process's end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+
+    def release(self) -> None:
+        """Release it. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # the system lets go at the process's end; what was done counts
+                os.close(descriptor)
+
+
+class FileLock(_Held):
+    """Lock a file of its own."""
 
     @property
     def is_locked(self) -> bool:
@@ -123,13 +134,6 @@ class FileLock:
                 if descriptor >= 0:
                     os.close(descriptor)
 
-    def release(self) -> None:
-        """Release it. Idempotent."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):  # the system lets go at the process's end; what was done counts
-                os.close(descriptor)
-
 
 def busy_error(message: str) -> LockedError:
     """Return the error for a process that found the lock taken."""
@@ -142,12 +146,11 @@ def busy_error(message: str) -> LockedError:
     )
 
 
-class ServerLock:
-    """Hold ``server.lock``, shared or exclusive, until :meth:`release` or the process's end."""
+class ServerLock(_Held):
+    """Hold ``server.lock``, shared or exclusive."""
 
     def __init__(self, folder: AccountFolder) -> None:
-        self._path = folder.server_lock
-        self._descriptor: int | None = None
+        super().__init__(folder.server_lock)
         self._open()
 
     def share(self, *, timeout: float = SHARE_SECONDS) -> ServerLock:
@@ -163,13 +166,6 @@ class ServerLock:
         """Take the lock exclusively. Raises ``LockedError`` (BUSY), naming who else holds it."""
         self._take(exclusive=True, timeout=timeout)  # defence: re-encrypted-alone True=False
         return self
-
-    def release(self) -> None:
-        """Release the lock. Idempotent."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):  # as above
-                os.close(descriptor)
 
     def _open(self) -> None:
         try:

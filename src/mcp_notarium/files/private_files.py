@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,15 +17,13 @@ from pathlib import Path
 from mcp_notarium.errors import CacheFull, ConfigError, LockedError, Verdict
 from mcp_notarium.files import os_errors
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.system.common import closing_descriptor
+from mcp_notarium.system.common import DEEPEST, closing_descriptor
 
 StepHook = Callable[[str], None]
 """Called with the name of each step once it is done; tests crash in it."""
 
 _TRIES = 3
 _CHUNK = 1 << 20
-_DEEPEST = 200
-"""Folders, one in another, that are open at most while they are removed."""
 
 open_regular = SYSTEM.open_regular
 flush_file = SYSTEM.flush_file
@@ -108,11 +105,13 @@ def remove_unfinished(path: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether anything has this name, a broken link too."""
+    """Tell whether anything has this name, a broken link too. Raises ``OSError`` if that cannot be seen."""
     try:
         SYSTEM.look_at(path)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise  # defence: unseen-is-not-missing =False
     return True
 
 
@@ -124,7 +123,7 @@ def remove_tree(place: Path) -> None:
     if not is_there(place):
         return
     with closing_descriptor(SYSTEM.open_top(place.parent)) as above:
-        _remove_entry(above, place, _DEEPEST)
+        _remove_entry(above, place, DEEPEST)
 
 
 def _remove_entry(above: int, place: Path, deeper: int) -> None:
@@ -143,14 +142,10 @@ def _remove_entry(above: int, place: Path, deeper: int) -> None:
     SYSTEM.remove_empty(place)
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Yield what is below a folder and is none: files, and links, which are not followed."""
-    found = SYSTEM.walk(folder)
-    return (path for path, one in found if not one.is_dir(follow_symlinks=False))
-
-
 def copy_private(path: Path, to: Path) -> None:
     """Copy a file to a new one, and flush that. Raises ``OSError``, and ``FileExistsError`` if something is there."""
+    import shutil  # noqa: PLC0415 - brings three libraries that compress, and a start needs none
+
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     with (
         open_regular(path) as source,
@@ -190,6 +185,8 @@ def output_errors(path: Path, what: str) -> Iterator[None]:
 
 def require_free(folder: Path, needed: int, undone: str) -> None:
     """Check for so many free bytes. Raises ``CacheFull``; ``undone`` ends the sentence."""
+    import shutil  # noqa: PLC0415 - as above
+
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise CacheFull(

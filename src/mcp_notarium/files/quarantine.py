@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from mcp_notarium.errors import Unfinished
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.account_folder import DATABASE, AccountFolder
-from mcp_notarium.files.private_files import files_below, remove_tree, sync_folder
+from mcp_notarium.files.private_files import is_there, remove_tree, sync_folder
 from mcp_notarium.system import SYSTEM
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -23,7 +24,7 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 
 def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | None:
     """Move what exists of ``paths``, in this order; return the folder they went to, if any did."""
-    existing = [path for path in paths if path.exists()]
+    existing = [path for path in paths if is_there(path)]
     if not existing:
         return None
     target = create_folder(folder, now)
@@ -36,11 +37,11 @@ def move(folder: AccountFolder, paths: Iterable[Path], *, now: float) -> Path | 
 
 def move_all(folder: AccountFolder, *, now: float) -> Path | None:
     """Move the whole cache. Raises ``OSError`` with nothing moved, ``Unfinished`` with a part of it."""
-    existing = [path for path in list_files(folder) if path.exists()]
+    existing = [path for path in list_files(folder) if is_there(path)]
     try:
         return move(folder, existing, now=now)
     except OSError as error:
-        if all(path.exists() for path in existing):
+        if all(is_there(path) for path in existing):
             raise
         raise Unfinished(
             "the disk failed while the old cache was moved to the quarantine "
@@ -69,8 +70,13 @@ def find_last_use(folder: AccountFolder) -> float | None:
 
 
 def count_databases(folder: AccountFolder, *, since: float) -> int:
-    """Count the encrypted databases that were moved to the quarantine since then, in epoch seconds."""
-    times = (_epoch(path.name) for path in find_databases(folder))
+    """Count the encrypted databases that were moved to the quarantine since then, in epoch seconds.
+
+    A folder that cannot be listed counts as one.
+    """
+    found = find_databases(folder)
+    places = (*found.databases, *(one.folder for one in found.unlisted))
+    times = map(_epoch, {path.relative_to(folder.quarantine).parts[0] for path in places})
     return sum(at is not None and at >= since for at in times)
 
 
@@ -81,12 +87,50 @@ def _times(folder: AccountFolder) -> list[float]:
     return [at for at in times if at is not None]
 
 
-def find_databases(folder: AccountFolder) -> tuple[Path, ...]:
-    """List the quarantine's folders that hold an encrypted database: old keys may open it."""
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Name a folder that could not be listed: there may be a database in it."""
+
+    folder: Path
+    error: OSError
+
+    def describe(self) -> tuple[str, str]:
+        """Return which folder and why, and what to do."""
+        why = os_errors.describe_with_path(self.error)
+        return (
+            f"a folder cannot be listed and may hold a database ({why})",
+            "Move it to where you can look into it, or delete it if you need nothing in it.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDatabases:
+    """Hold the folders of the quarantine with an encrypted database, and those that may have one: old keys may open it."""
+
+    databases: tuple[Path, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
+
+
+def find_databases(folder: AccountFolder) -> FoundDatabases:
+    """List the quarantine's folders that hold an encrypted database, or cannot be listed.
+
+    Raises ``OSError`` if the quarantine itself cannot.
+    """
     if not folder.quarantine.is_dir():
-        return ()
-    found = files_below(folder.quarantine)
-    return tuple(sorted({path.parent for path in found if DATABASE.fullmatch(path.name)}))
+        return FoundDatabases()
+    unlisted: list[Unlisted] = []
+
+    def note(at: Path, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # defence: unlisted-quarantine-told
+            unlisted.append(Unlisted(at, error))
+
+    found = {
+        path.parent
+        for path, one in SYSTEM.walk(folder.quarantine, unseen=note)
+        if DATABASE.fullmatch(path.name) and path.parent != folder.quarantine
+        if not one.is_dir(follow_symlinks=False)
+    }
+    return FoundDatabases(tuple(sorted(found)), tuple(unlisted))
 
 
 def _epoch(name: str) -> float | None:

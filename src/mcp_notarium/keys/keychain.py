@@ -44,7 +44,6 @@ _ALLOWED = {
 _CHAINER = ("keyring.backends.chainer", "ChainerBackend")
 _NONE_HERE = ("keyring.backends.fail", "Keyring")
 _BUS_ADDRESS = "DBUS_SESSION_BUS_ADDRESS"
-_RUNTIME_DIR = "XDG_RUNTIME_DIR"
 _LOCKED = {"KeyringLocked", "LockedException", "PromptDismissedException"}
 
 

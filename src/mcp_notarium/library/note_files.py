@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 _KEEPING_SECONDS = 60.0
 """How long a call waits for another process that keeps a file."""
 _ASKED_SECONDS = 5.0
-"""For so long a service is asked for a file that no text shows."""
+"""For so long a service is asked for a file."""
+_UNREACHED_SECONDS = 1.0
+"""The same where sync does not reach it."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
@@ -160,8 +162,7 @@ class NoteFiles:
         if seconds:
             there = await self._asking.ask_attachments(base, seconds=seconds)
             # What an undo has taken is there for a while.
-            gone = {one.id for one in self._cache.sync_state.kept_files() if one.discarded}
-            gone -= {one.id for one in found}
+            gone = self._cache.sync_state.discarded_files() - {one.id for one in found}
             found = [one for one in there if one.id not in gone]
         seen = [one for one in found if self._has_file(note, one.id)]
         id_of = partial(self._attaching.id_of_link, note.id)
@@ -225,7 +226,7 @@ class NoteFiles:
         from mcp_notarium.attachments import decoding  # noqa: PLC0415 - seldom needed
 
         if self._store.traits.attachments:
-            data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
+            facts, data = await self._attaching.read_attachment(facts, largest=decoding.LARGEST)
             facts = facts if data is None else replace(facts, size=len(data))
         else:
             facts, data = await self._folders.read_file(facts.id, largest=decoding.LARGEST)
@@ -247,9 +248,10 @@ class NoteFiles:
         if self._store.traits.attachments:
             if (note := self._cache.notes.get(name.partition("/")[0])) is None:
                 return None
-            found = await self._find_files(note)
-            if self._store.traits.asks_attachments and all(one.id != name for one in found):
-                found = await self._find_files(note, seconds=_ASKED_SECONDS)
+            asks = self._store.traits.asks_attachments
+            # Asked once, for it is tried for seconds to read a file of a service that is not there.
+            seconds = _ASKED_SECONDS if self._is_reached() else _UNREACHED_SECONDS
+            found = await self._find_files(note, seconds=seconds if asks else 0)
             return next((one for one in found if one.id == name), None)
         return await self._find_linked_file(name) if self._store.traits.ids.paths else None
 
@@ -360,7 +362,7 @@ class NoteFiles:
             since = now - self._cache.versions.limits.days * DAY
             row = KeptFileRow(kept.id, digest, now)
             self._cache.sync_state.add_kept_file(row, since=since)
-        elif kept.id in {one.id for one in self._cache.sync_state.kept_files() if one.discarded}:
+        elif kept.id in self._cache.sync_state.discarded_files():
             # An undo has taken ours, and somebody has put the same bytes there since.
             self._cache.sync_state.forget_kept_file(kept.id)  # defence: foreign-twin-stays
         return kept

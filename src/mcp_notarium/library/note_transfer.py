@@ -46,6 +46,10 @@ class NoteTransfer:
             if (mark := page.next_mark) is None:
                 return
 
+    def discarded_files(self) -> frozenset[str]:
+        """Return the ids of the files that an undo has taken; the store may still have them."""
+        return self._cache.sync_state.discarded_files()
+
     async def change_text(
         self, note_id: str, change: Callable[[str], str], dates: tuple[float, float]
     ) -> None:

@@ -137,7 +137,8 @@ class Paths:
         What is still to follow of earlier renamings follows first. Raises ``CacheBusy`` if it cannot yet.
         """
         await self._writer.finish_links()
-        if any(write.after for write in self._cache.journal.in_flight()):
+        waiting = any(write.after for write in self._cache.journal.in_flight())
+        if waiting or self._cache.sync_state.card_moves():
             raise CacheBusy("links to a renamed note are still to be changed; nothing was moved")
         inside = note_lookup.find_in_folder(self._cache.database, old)
         found = note_links.MoveSurvey(inside)

@@ -10,6 +10,8 @@ from mcp_notarium.markup.obsidian_links import Link, Occurrence, find_links
 
 _PLAIN = "/!$&'*+,;=:@~"
 _MOST_ASCII = 127
+_BLOCK = "- "
+"""What may stand before a link in a line of its own."""
 _WIKI_ENDS = ("[[", "]]")
 
 
@@ -159,11 +161,9 @@ def says_the_same(held: str, given: str, *, leads: Callable[[Link], bool], more:
     )
     if not extra:
         return same and held_end == given_end
-    between = [words for words, _, _ in extra[1:]]
+    before, *between = (words.removesuffix(_BLOCK) for words, _, _ in extra)
     return (
-        same
-        and extra[0][0].strip() == given_end.strip()
-        and not "".join((*between, held_end)).strip()
+        same and before.strip() == given_end.strip() and not "".join((*between, held_end)).strip()
     )
 
 

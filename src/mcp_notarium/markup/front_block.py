@@ -24,22 +24,17 @@ def find_block(text: str) -> tuple[int, int, int] | None:
 
 def is_foreign(text: str) -> bool:
     """Tell whether a note begins with a block that no YAML can be put into: TOML, or one that is never closed."""
-    return text.startswith(STARTS) and find_block(text) is None and bool(_OPENED.match(text))
+    return looks_like_block(text) and find_block(text) is None
 
 
 def looks_like_block(text: str) -> bool:
-    """Tell whether a note begins as one with a block of YAML or TOML does, closed or not."""
+    """Tell whether a text begins as one with a block of YAML or TOML does, closed or not, also where it may be two lines across."""
     return text.startswith(STARTS) and bool(_OPENED.match(text))
 
 
 def is_unclosed(text: str) -> bool:
     """Tell whether a block begins at the top of a note, and never ends."""
     return is_foreign(text) and _TOML.match(text) is None
-
-
-def begins_with_key(text: str) -> bool:
-    """Tell whether a text begins with what only a block of properties begins with, also where it may be two lines across."""
-    return text.startswith(STARTS) and bool(_OPENED.match(text))
 
 
 def text_start(text: str) -> int:

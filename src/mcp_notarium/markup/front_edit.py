@@ -17,7 +17,7 @@ import yaml
 from mcp_notarium.domain.lines import LF, newline_of
 from mcp_notarium.markup.front_block import STARTS, is_foreign
 from mcp_notarium.markup.front_entries import Entry, FrontBlock, read_block
-from mcp_notarium.markup.front_matter import NotUnderstood
+from mcp_notarium.markup.front_matter import NotUnderstood, splice
 from mcp_notarium.markup.property_values import (
     OtherValue,
     PropertyValue,
@@ -163,12 +163,12 @@ def _add(text: str, block: FrontBlock, name: str, value: PropertyValue) -> str:
     if not block.flow:
         end, indent = newline_of(text), " " * block.column
         lines = "".join(indent + line + end for line in _lines(name, value))
-        return _with(text, block.end, block.end, lines)
+        return splice(text, block.end, block.end, lines)
     put = f"{write_quoted(name)}: {write_value(value, flow=True)}"
     if not block.entries:
-        return _with(text, block.start, block.start, put)
+        return splice(text, block.start, block.start, put)
     at = _end(block.entries[-1])
-    return _with(text, at, at, f", {put}")
+    return splice(text, at, at, f", {put}")
 
 
 def _replace(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -> str:
@@ -181,15 +181,15 @@ def _replace(text: str, block: FrontBlock, entry: Entry, value: PropertyValue) -
     below = entry.start > line_end
     if block.flow or (written and not below):
         if entry.end > entry.start:
-            return _with(text, entry.start, entry.end, written)
-        return _with(text, behind, behind, f" {written}")
+            return splice(text, entry.start, entry.end, written)
+        return splice(text, behind, behind, f" {written}")
     last = _line_end(text, _end(entry))
     rest = text[behind:line_end] if below else text[_end(entry) : last]
     added = "".join(
         f"{newline_of(text)}{' ' * (block.column + 2)}- {write_text(one)}"
         for one in (value if listed and isinstance(value, tuple) else ())
     )
-    return _with(text, behind, last, f" {written}".rstrip() + rest + added)
+    return splice(text, behind, last, f" {written}".rstrip() + rest + added)
 
 
 def _written(entry: Entry, value: PropertyValue, *, flow: bool) -> str:
@@ -219,7 +219,7 @@ def _replace_literal(
     rest = text[found.end() : _line_end(text, found.end())]
     chomping = "-" if not value.endswith(LF) else "+" if value.endswith(LF + LF) else ""
     lines = (found["indent"] + line if line else "" for line in value.rstrip(LF).split(LF))
-    return _with(
+    return splice(
         text, entry.start, entry.end, newline_of(text).join((f"|{chomping}{rest}", *lines))
     )
 
@@ -246,15 +246,15 @@ def _change_flow(text: str, entry: Entry, first: int, last: int, new: list[str])
     if len(middle) == len(new):
         return _put_each(text, middle, new)
     if middle and new:
-        return _with(text, middle[0][0], middle[-1][1], put)
+        return splice(text, middle[0][0], middle[-1][1], put)
     if new and first:
-        return _with(text, places[first - 1][1], places[first - 1][1], f", {put}")
+        return splice(text, places[first - 1][1], places[first - 1][1], f", {put}")
     if new:
         at = places[0][0] if places else entry.start + 1
-        return _with(text, at, at, f"{put}, " if places else put)
+        return splice(text, at, at, f"{put}, " if places else put)
     if last:
-        return _with(text, middle[0][0], places[len(places) - last][0], "")
-    return _with(text, places[first - 1][1], middle[-1][1], "")
+        return splice(text, middle[0][0], places[len(places) - last][0], "")
+    return splice(text, places[first - 1][1], middle[-1][1], "")
 
 
 def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]) -> str | None:
@@ -270,14 +270,14 @@ def _change_lines(text: str, entry: Entry, first: int, last: int, new: list[str]
     lines = "".join(dashes[0] + put + newline_of(text) for put in new)
     ends = [_next_line(text, end) for _, end in places]
     if middle:
-        return _with(text, starts[first], ends[len(places) - last - 1], lines)
+        return splice(text, starts[first], ends[len(places) - last - 1], lines)
     at = ends[first - 1] if first else starts[0]
-    return _with(text, at, at, lines)
+    return splice(text, at, at, lines)
 
 
 def _put_each(text: str, places: Sequence[tuple[int, int]], new: Sequence[str]) -> str:
     for (start, end), put in reversed([*zip(places, new, strict=True)]):
-        text = _with(text, start, end, put)
+        text = splice(text, start, end, put)
     return text
 
 
@@ -292,17 +292,17 @@ def _removals(text: str, block: FrontBlock, entry: Entry) -> Iterator[str]:
     if not block.flow:
         start = text.rfind("\n", 0, entry.name_start) + 1
         end = _next_line(text, _end(entry))
-        yield _with(text, start, end, "")
+        yield splice(text, start, end, "")
         blank = _BLANK_LINES.match(
             text, end
         )  # they would become part of a text above that keeps its last lines
-        yield _with(text, start, blank.end() if blank else end, "")
+        yield splice(text, start, blank.end() if blank else end, "")
         return
     at = block.entries.index(entry)
     if at + 1 < len(block.entries):
-        yield _with(text, entry.name_start, block.entries[at + 1].name_start, "")
+        yield splice(text, entry.name_start, block.entries[at + 1].name_start, "")
     else:
-        yield _with(text, _end(block.entries[at - 1]) if at else entry.name_start, _end(entry), "")
+        yield splice(text, _end(block.entries[at - 1]) if at else entry.name_start, _end(entry), "")
 
 
 def _end(entry: Entry) -> int:
@@ -317,10 +317,6 @@ def _line_end(text: str, at: int) -> int:
 
 def _next_line(text: str, at: int) -> int:
     return text.index("\n", at) + 1
-
-
-def _with(text: str, start: int, end: int, put: str) -> str:
-    return text[:start] + put + text[end:]
 
 
 def write_text(text: str, *, flow: bool = False) -> str:

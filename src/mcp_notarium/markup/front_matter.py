@@ -164,7 +164,7 @@ def _replace(text: str, key: str, new: str) -> str | None:
     for one in _read(text):
         for item in one.items:
             if [key] == [*map(tag_key, _tags_in(item.value))]:
-                return _with(text, item.start, item.end, _quoted(new))
+                return splice(text, item.start, item.end, _quoted(new))
     return None
 
 
@@ -188,17 +188,17 @@ def _without(text: str, one: TagList, number: int, key: str) -> str:
     item = one.items[number]
     left = [tag for tag in _tags_in(item.value) if tag_key(tag) != key]
     if left:
-        return _with(text, item.start, item.end, ", ".join(map(_quoted, left)))
+        return splice(text, item.start, item.end, ", ".join(map(_quoted, left)))
     if one.block is not None:
         start = text.rfind("\n", 0, item.start) + 1
-        text = _with(text, start, text.index("\n", item.end) + 1, "")
-        return text if len(one.items) > 1 else _with(text, one.colon + 1, one.colon + 1, " []")
+        text = splice(text, start, text.index("\n", item.end) + 1, "")
+        return text if len(one.items) > 1 else splice(text, one.colon + 1, one.colon + 1, " []")
     if not one.flow:
-        return _with(text, one.whole.start, one.whole.end, "[]")
+        return splice(text, one.whole.start, one.whole.end, "[]")
     if number + 1 < len(one.items):
-        return _with(text, item.start, one.items[number + 1].start, "")
+        return splice(text, item.start, one.items[number + 1].start, "")
     start = one.items[number - 1].end if number else item.start
-    return _with(text, start, item.end, "")
+    return splice(text, start, item.end, "")
 
 
 def _add(text: str, tag: str) -> str:
@@ -211,22 +211,23 @@ def _add(text: str, tag: str) -> str:
         return mark + end.join(lines) + text[len(mark) :]
     lists = _read(text)
     if not lists:
-        return _with(text, block[1], block[1], f"tags:{end}  - {_quoted(tag)}{end}")
+        return splice(text, block[1], block[1], f"tags:{end}  - {_quoted(tag)}{end}")
     one = lists[0]
     if one.block is not None:
         at = text.index("\n", one.items[-1].end) + 1
-        return _with(text, at, at, f"{' ' * one.block}- {_quoted(tag)}{end}")
+        return splice(text, at, at, f"{' ' * one.block}- {_quoted(tag)}{end}")
     if one.flow:
         at, comma = (one.items[-1].end, ", ") if one.items else (one.whole.start + 1, "")
-        return _with(text, at, at, comma + _quoted(tag))
+        return splice(text, at, at, comma + _quoted(tag))
     held = [name for item in one.items for name in _tags_in(item.value)]
     if held or one.whole.end > one.whole.start:
         put = f"[{', '.join(map(_quoted, [*held, tag]))}]"
-        return _with(text, one.whole.start, one.whole.end, put)
-    return _with(text, one.colon + 1, one.colon + 1, f"{end}  - {_quoted(tag)}")
+        return splice(text, one.whole.start, one.whole.end, put)
+    return splice(text, one.colon + 1, one.colon + 1, f"{end}  - {_quoted(tag)}")
 
 
-def _with(text: str, start: int, end: int, put: str) -> str:
+def splice(text: str, start: int, end: int, put: str) -> str:
+    """Return the text with ``put`` in place of what stands from ``start`` to ``end``."""
     return text[:start] + put + text[end:]
 
 

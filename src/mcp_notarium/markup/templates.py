@@ -32,7 +32,8 @@ _PROPERTY = re.compile(r"[ \t]*(?:-[ \t]+)?(?P<name>[\w-]+)::(?:[ \t]+(?P<value>
 _LEFT_OUT = {"id", "template", "template-including-parent"}
 """Properties that no block from a template has."""
 _LOGSEQ_CODE = re.compile(r"<%(?P<said>[^%].*?)%>")
-_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+"""Names of days, and how far they are from today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,8 @@ def fill(
 
 def _read_day(said: str, at: datetime) -> datetime | None:
     try:
-        if said in _DAYS:
-            return at + timedelta(days=_DAYS[said])
+        if said in DAYS:
+            return at + timedelta(days=DAYS[said])
         return datetime.combine(date.fromisoformat(said), at.timetz())
     except (ValueError, OverflowError):
         return None

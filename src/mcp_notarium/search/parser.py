@@ -35,7 +35,7 @@ from mcp_notarium.domain.characters import replace_surrogates, tag_key
 from mcp_notarium.errors import QueryError
 from mcp_notarium.search import property_filter
 from mcp_notarium.search.folding import is_searchable
-from mcp_notarium.search.property_filter import TASK_USAGE, joined, read_task_filter
+from mcp_notarium.search.property_filter import EPOCH, TASK_USAGE, joined, read_task_filter
 from mcp_notarium.search.query import (
     And,
     Condition,
@@ -60,7 +60,6 @@ MAX_TERMS = 64
 
 _DAY = 86_400
 _MONTHS = 12
-_EPOCH = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _PERIOD = re.compile(r"[0-9]{4}(?:-[0-9]{2}){0,2}")
 _TIMES = re.compile(r"(?P<sign>[<>]=?|)(?P<first>[0-9-]*)(?:(?P<range>\.\.)(?P<last>[0-9-]*))?")
@@ -409,7 +408,7 @@ def day_start(day: str) -> int | None:
         known = date(*map(int, found.groups())) if found else None
     except ValueError:
         return None
-    return None if known is None else (known.toordinal() - _EPOCH) * _DAY
+    return None if known is None else (known.toordinal() - EPOCH) * _DAY
 
 
 _USAGE = {

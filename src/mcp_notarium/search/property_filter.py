@@ -34,7 +34,7 @@ _NAMED_DAY = re.compile(
 _LINK = re.compile(r"\[\[(?P<target>[^\[\]|#]+)(?:[#|][^\[\]]*)?\]\]")
 _DAYS_OF = {"yesterday": -1, "today": 0, "tomorrow": 1, "d": 1, "w": 7}
 _YES_NO = {"yes": "true", "no": "false"}
-_EPOCH = date(1970, 1, 1).toordinal()
+EPOCH = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _MONTHS = 12
 
@@ -111,7 +111,7 @@ def value_key(value: str) -> str:
 
 def day_number(day: date) -> float:
     """Return the epoch seconds at which a day begins, as an index keeps dates."""
-    return float((day.toordinal() - _EPOCH) * _DAY)
+    return float((day.toordinal() - EPOCH) * _DAY)
 
 
 def _ends(text: str) -> dict[str, Bounds]:

@@ -14,7 +14,7 @@ until a few notes are left. A query with filters scores all notes that the filte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -64,6 +64,15 @@ WEIGHTS = {
     Kind.INSIDE: _INSIDE_WEIGHT,
     Kind.CORRECTED: _CORRECTED_WEIGHT,
 }
+
+
+class Grade(IntEnum):
+    """Name what puts a note before others, whatever it scores."""
+
+    OTHER = 0
+    WHOLE = 1
+    ALL_IN_TITLE = 2
+    IS_TITLE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,32 @@ class Plan:
     base: str = ""
     newest: bool = False
     """The notes of ``base`` are too many to be ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Hold what is known of a note that a part of the statement finds."""
+
+    has: int
+    """The numbers of the pieces that it has, as bits."""
+    grade: Grade = Grade.OTHER
+    weight: float = 1.0
+    """Of its score."""
+    adds: bool = False
+    """Its score is that of a piece and of ``base`` together."""
+
+
+@dataclass(slots=True)
+class Scored:
+    """Hold what is known of a note (pk) from all arms; the score that is less is better."""
+
+    pk: int
+    sorted: int
+    has: int = 0
+    grade: Grade = Grade.OTHER
+    score: float = 0.0
+    base: float = 0.0
+    added: int = 0
 
 
 def bare_words(query: Query) -> tuple[Word, ...]:
@@ -240,6 +275,36 @@ def _rarest(by_rarity: Sequence[_Numbered]) -> Iterator[_Numbered]:
         if total > MOST_RANKED:
             return
         yield number, piece
+
+
+def in_order(
+    rows: Iterable[tuple[int, int, int, float]], arms: Sequence[Arm], *, newest_first: bool
+) -> list[Scored]:
+    """Return each note once, the best first; ``rows``: its pk, its time, the number of an arm, the score there.
+
+    ``newest_first`` decides between equals.
+    """
+    notes: dict[int, Scored] = {}
+    for pk, time, number, score in rows:
+        arm = arms[number]
+        if (note := notes.get(pk)) is None:
+            note = notes[pk] = Scored(pk, time)
+        note.has |= arm.has
+        if arm.grade:
+            note.grade = max(note.grade, arm.grade)
+        note.score += score * arm.weight
+        if arm.adds:
+            note.added += 1
+        else:
+            note.base += score
+    for note in notes.values():
+        if note.added:
+            note.score -= note.added * note.base
+    sign = -1 if newest_first else 1
+    return sorted(
+        notes.values(),
+        key=lambda one: (-one.grade, one.score, sign * one.sorted, -sign * one.pk),
+    )
 
 
 def fuse(by_words: Sequence[int], by_meaning: Sequence[int]) -> list[int]:

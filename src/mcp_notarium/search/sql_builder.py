@@ -73,14 +73,14 @@ _IN_FOLDER = (
 )
 MATCHED = "m.pk IN (SELECT rowid FROM notes_fts WHERE notes_fts MATCH ?)"
 _FOUND = "notes_fts AS f CROSS JOIN notes AS m INDEXED BY notes_meta ON m.pk = f.rowid"
-_MATCHES = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
+MATCHES = "(SELECT count(*) FROM notes_fts WHERE notes_fts MATCH ?)"
 _TRASHED_MATCHES = (
     f"(SELECT count(*) FROM notes AS m INDEXED BY notes_listing WHERE m.trash = 1 AND {MATCHED})"  # noqa: S608 - constants only
 )
 _MATCH_COUNTS = {
-    "active": f"SELECT {_MATCHES} - {_TRASHED_MATCHES}",
+    "active": f"SELECT {MATCHES} - {_TRASHED_MATCHES}",
     "trashed": f"SELECT {_TRASHED_MATCHES}",
-    "any": f"SELECT {_MATCHES}",
+    "any": f"SELECT {MATCHES}",
 }
 """Numbers of notes that full-text search finds, by ``Query.trash``: eight times as fast as asking each
 note whether it is in the trash (10,000 hits of 50,000 notes)."""

@@ -11,13 +11,12 @@ stored one, so that a number never means another text after a restart.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
-from mcp_notarium.domain.note import Note, Revision, Tombstone
+from mcp_notarium.domain.note import Note, Revision, Tombstone, by_identity
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.markup.obsidian_links import Links
 from mcp_notarium.storage import database_opener
@@ -215,9 +214,9 @@ class ViewCache(Cache):
         if not lost:
             return set()
         identities = self.notes.names.identities()
-        was = _by_identity({one: identities[one] for one in lost if one in identities})
+        was = by_identity({one: identities[one] for one in lost if one in identities})
         new = {one: now[one] for one in visible if one not in seen}
-        found = _by_identity({one: it.identity for one, it in new.items() if it.identity})
+        found = by_identity({one: it.identity for one, it in new.items() if it.identity})
         renamed = {was[it]: found[it] for it in sorted(was.keys() & found.keys())}
         rows = {it.pk: one for one, it in new.items()}
         for old in sorted(lost - renamed.keys()):
@@ -327,12 +326,6 @@ class ViewCache(Cache):
 
     def _key(self, key: str) -> str:
         return f"profile.{self._profile}.{key}"
-
-
-def _by_identity(identities: Mapping[str, str]) -> dict[str, str]:
-    """Return identity to id of those that stand once."""
-    often = Counter(identities.values())
-    return {identity: one for one, identity in identities.items() if often[identity] == 1}
 
 
 def _snapshot(cache: Cache) -> AbstractContextManager[None]:

@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 from mcp_notarium.search import ranking as planning
 from mcp_notarium.search.query import Query, Word
 from mcp_notarium.search.ranking import (
+    Grade,
     Kind,
+    Scored,
     Sought,
     choose,
     counted,
     fuse,
+    in_order,
     is_inside,
     missing_words,
     significant_words,
     strict_conditions,
 )
 from mcp_notarium.search.ranking_sql import (
-    ALL_IN_TITLE,
-    IS_TITLE,
     counting,
     filtered_notes,
     frequencies,
@@ -33,7 +34,6 @@ from mcp_notarium.search.ranking_sql import (
     titled,
 )
 from mcp_notarium.search.sql_builder import Statement, build_newest, count_of, filters_of, in_scope
-from mcp_notarium.storage.authorizer import Row
 from mcp_notarium.storage.database import Database
 
 MOST_BY_MEANING = 10
@@ -135,10 +135,11 @@ def find_hits(
         if hits is not None:
             return hits
         plan = replace(plan, newest=False)
-    statement = ranking(query, plan, sought)
+    statement, arms = ranking(query, plan, sought)
     rows = database.rows(statement.sql, statement.parameters)
-    found = _hits(rows, sought, page if not near else replace(page, every=True))
-    return _fuse(rows, found, _permitted(database, query, near), page) if near else found
+    scored = in_order(rows, arms, newest_first=query.sort_order == "DESC")
+    found = _hits(scored, sought, page if not near else replace(page, every=True))
+    return _fuse(scored, found, _permitted(database, query, near), page) if near else found
 
 
 def is_filtered(query: Query) -> bool:
@@ -159,12 +160,12 @@ def _permitted(database: Database, query: Query, near: Sequence[int]) -> list[in
     return [pk for pk in near if pk in shown]
 
 
-def _fuse(rows: Sequence[Row], found: Hits, near: Sequence[int], page: Page) -> Hits:
+def _fuse(scored: Sequence[Scored], found: Hits, near: Sequence[int], page: Page) -> Hits:
     """Return a page of both rankings in one; a note with this very title stays before others."""
     by_words = {hit.pk: hit for hit in found.notes}
     only_near = [pk for pk in near if pk not in by_words][:MOST_BY_MEANING]
     ranked = [pk for pk in near if pk in by_words or pk in only_near]
-    titled_first = [row[0] for row in rows if row[2] == IS_TITLE]
+    titled_first = [one.pk for one in scored if one.grade is Grade.IS_TITLE]
     order = list(dict.fromkeys([*titled_first, *fuse(list(by_words), ranked)]))
     size = page.limit
     if page.short:
@@ -180,22 +181,21 @@ def _without_parts(one: Sought) -> Sought:
     return replace(one, pieces=tuple(whole))
 
 
-def _hits(rows: Sequence[Row], sought: Sequence[Sought], page: Page) -> Hits:
-    missing = {has: missing_words(sought, has) for has in {row[1] for row in rows}}
-    lacks = [() if grade >= ALL_IN_TITLE else missing[has] for _, has, grade, _ in rows]
-    have_all = sum(not words for words in lacks)
+def _hits(scored: Sequence[Scored], sought: Sequence[Sought], page: Page) -> Hits:
+    missing = {has: missing_words(sought, has) for has in {one.has for one in scored}}
+    lacks = [() if one.grade >= Grade.ALL_IN_TITLE else missing[one.has] for one in scored]
+    have_all = lacks.count(())
     size = page.limit
-    if page.short and have_all < len(rows):
-        scores = [row[3] for row in rows[:size]]
-        size = min(size, _count_close(scores, lacks))
+    if page.short and have_all < len(scored):
+        size = min(size, _count_close([one.score for one in scored[:size]], lacks))
     offset = page.offset if page.short is None else (page.short - 1) * size
     wanted = slice(None) if page.every else slice(offset, offset + size)
     notes = [
-        Hit(row[0], words, inside=is_inside(sought, row[1]))
-        for row, words in zip(rows[wanted], lacks[wanted], strict=True)
+        Hit(one.pk, words, inside=is_inside(sought, one.has))
+        for one, words in zip(scored[wanted], lacks[wanted], strict=True)
     ]
     unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(rows), have_all, size, unknown)
+    return Hits(notes, len(scored), have_all, size, unknown)
 
 
 def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:

@@ -205,6 +205,10 @@ class SyncState:
         rows = self._db.rows(_ALL_FILES)
         return [KeptFileRow(key.removeprefix(_KEPT_FILE), *json.loads(one)) for key, one in rows]
 
+    def discarded_files(self) -> frozenset[str]:
+        """Return the ids of those that an undo has taken; the store may still have them."""
+        return frozenset(one.id for one in self.kept_files() if one.discarded)
+
     def forget_kept_file(self, file_id: str) -> None:
         """Forget a file: it is not from here any more."""
         self.set(f"{_KEPT_FILE}{file_id}", None)

@@ -188,15 +188,14 @@ class AttachmentStore(Store, Protocol):
     async def list_attachments(self, revision: Revision) -> Sequence[Attachment]:
         """Return the files that the note shows, also those that another note has. It asks no network."""
 
-    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
-        """Return the bytes; None if there are more.
+    async def read_attachment(
+        self, attachment: Attachment, *, largest: int
+    ) -> tuple[Attachment, bytes | None]:
+        """Return the file, with name and kind as the app has them, not as a link says, and its bytes; None if there are more.
 
         Raises ``NoteNotFound``, also for a file of another note than its id says, and with the subcategory ``ELSEWHERE`` for an
         address of which the store has no bytes.
         """
-
-    async def find_name(self, attachment: Attachment) -> str:
-        """Ask what the app calls a file; '' if its id says it. Raises ``NoteNotFound``."""
 
     def id_of_link(self, note_id: str, target: str) -> str:
         """Return the id of the file to which a link in the text of a note leads; '' if it leads to none. Pure."""
@@ -231,6 +230,8 @@ class KeptFile:
     """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
     made: bool
     """It was not there before, with these bytes."""
+    before: str = ""
+    """What stands before the link in a line of its own: in an outline, what begins a block."""
 
 
 class Restored(Enum):

@@ -59,7 +59,9 @@ _HEADERS = {
     "user-agent": f"mcp-notarium/{__version__}",
     "accept-encoding": "gzip",
     "accept": "application/json",
+    "cache-control": "no-cache",
 }
+"""The last one: an answer that something on the way has kept may be yesterday's."""
 
 
 One = TypeVar("One")

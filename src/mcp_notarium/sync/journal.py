@@ -50,8 +50,8 @@ class Journal:
         self._traits = traits = store.traits
         self._keeps_ours = traits.versions is not Versions.BY_ETAG and not traits.in_database
         """The store keeps none, or not each: what is written from here becomes a version when another program replaces it."""
-        self._claimed: set[str] = set()
-        """Ids of the entries that this process finishes without a call that records an outcome."""
+        self._ends_flushed: set[str] = set()
+        """Ids of the entries whose end is flushed with its commit: no outcome of a call is recorded right after it."""
 
     def make(
         self,
@@ -136,6 +136,8 @@ class Journal:
             for entry in (write, *following):
                 made = replace(entry, client=act.client) if act else entry
                 self._cache.journal.add(made, flushed_next=True)
+        if following:
+            self._ends_flushed.add(write.write_id)
         return True
 
     async def flush(self) -> None:
@@ -181,7 +183,7 @@ class Journal:
         with self._cache.transaction(durable=True):
             entry = self._cache.journal.get(write.write_id)
             if entry is None or entry.owner != self._owner:
-                self._claimed.discard(write.write_id)
+                self._ends_flushed.discard(write.write_id)
                 return None
             self._cache.journal.drop(write.write_id)
             if base is not None and not in_part:
@@ -211,20 +213,21 @@ class Journal:
         The revision that the answer replaces is kept as a version, unless the store has not taken the
         write (``stored`` False). ``own``: see :meth:`KeptVersions.keep_replaced`.
 
-        The audit record of a call's outcome flushes the answer to it; none follows the end of a claimed entry.
+        The audit record of a call's outcome flushes the answer to it, unless links are written in between or no call waits for it.
         ``differs``: the store holds something else than was sent, which is counted for the user.
         False if another process has taken the entry over or finished it. While that process works
         on it, the answer is stored all the same, so that nobody is shown the old note.
         """
-        # A version that is shown must not be given again after a loss of power.
-        claimed = write.write_id in self._claimed
+        # A version that is shown must not be given again after a loss of power. The outcome of a call that writes
+        # links comes after the last of them: others read the note and the first ones long before.
+        alone = write.write_id in self._ends_flushed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
         with self._cache.transaction(
-            durable=bool(follow_ups) or storing is None or claimed or late
+            durable=bool(follow_ups or write.after) or storing is None or alone or late
         ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
-                self._claimed.discard(write.write_id)
+                self._ends_flushed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
             behind = self._cache.notes.etag(write.note_id) == write.base_etag
@@ -239,9 +242,9 @@ class Journal:
                     self._cache.sync_state.record_difference(at=self._cache.clock())
                 for follow_up in follow_ups:
                     self._cache.journal.add(replace(follow_up, client=entry.client))
-        if claimed:
-            self._claimed.update(follow_up.write_id for follow_up in follow_ups)
-        self._claimed.discard(write.write_id)
+        if alone:
+            self._ends_flushed.update(follow_up.write_id for follow_up in follow_ups)
+        self._ends_flushed.discard(write.write_id)
         return ours
 
     def _apply_answer(
@@ -262,7 +265,7 @@ class Journal:
 
     def reject(self, write: PendingWrite, reason: str) -> None:
         """Keep the entry as text that the store will never take; that of a link is none, and goes."""
-        self._claimed.discard(write.write_id)
+        self._ends_flushed.discard(write.write_id)
         with self._cache.transaction(durable=True):
             self._cache.journal.drop_following(write.write_id)
             if write.after:
@@ -304,7 +307,7 @@ class Journal:
 
         Others wait until the lease runs out if that cannot be recorded now.
         """
-        self._claimed.discard(write.write_id)
+        self._ends_flushed.discard(write.write_id)
         with suppress(CacheError):
             self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
@@ -321,7 +324,7 @@ class Journal:
         )
         if not claimed:
             return None
-        self._claimed.add(write.write_id)
+        self._ends_flushed.add(write.write_id)
         return self._cache.journal.get(write.write_id)
 
     def can_claim(self, write: PendingWrite) -> bool:

@@ -133,6 +133,7 @@ class CardMoves:
                 raise
             moved.waiting.update(move.canvases)  # a later cycle does it
             with suppress(StoreError, CacheError):
+                await self._cache.flush()  # others may read the note for as long as cards are moved
                 done = await self._settle(key, move)
                 if done is not None:
                     moved.canvases, moved.waiting = done.canvases, done.waiting

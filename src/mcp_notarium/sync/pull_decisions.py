@@ -7,14 +7,13 @@ ask the store or know how long anything takes; ``batch_apply`` carries the decis
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from mcp_notarium.domain.note import Content, Revision, Tombstone
+from mcp_notarium.domain.note import Content, Revision, Tombstone, by_identity
 from mcp_notarium.errors import RemoteVanished
 from mcp_notarium.stores.contract import Entry
 
@@ -261,8 +260,8 @@ def find_renamed(
     nothing: those notes are missing and new.
     """
     seen = {entry.id: entry for entry in listed}
-    new = _by_identity({i: e.identity for i, e in seen.items() if e.identity and i not in known})
-    old = _by_identity({i: one for i, one in identities.items() if i in known and i not in seen})
+    new = by_identity({i: e.identity for i, e in seen.items() if e.identity and i not in known})
+    old = by_identity({i: one for i, one in identities.items() if i in known and i not in seen})
     return {old[identity]: new[identity] for identity in sorted(old.keys() & new.keys())}
 
 
@@ -274,18 +273,12 @@ def find_moved(
     Unlike :func:`find_renamed` it does not matter which notes stand under both ids.
     """
     seen = {entry.id: entry for entry in listed}
-    new = _by_identity({i: e.identity for i, e in seen.items() if e.identity})
+    new = by_identity({i: e.identity for i, e in seen.items() if e.identity})
     return {
         old: new[identity]
         for old, identity in identities.items()
         if new.get(identity, old) != old and seen[new[identity]].etag == known[old]
     }
-
-
-def _by_identity(identities: Mapping[str, str]) -> dict[str, str]:
-    """Return identity to id of those that stand once."""
-    often = Counter(identities.values())
-    return {identity: i for i, identity in identities.items() if often[identity] == 1}
 
 
 def plan_sweep(

@@ -69,6 +69,8 @@ class WriteCommit:
         self._journal = journal
         self._on_step = on_step
         self._on_difference = on_difference
+        self._tag_changes: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
+        """Id of a repair to the tags before and after the save that it mends."""
 
     async def commit(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, *, repeated: bool
@@ -261,15 +263,16 @@ class WriteCommit:
     async def _read_again(self, stored: Revision) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
-        So is one that is not under its name: it may have been renamed, and the next listing tells.
+        So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
         with suppress(NotariumError):
             held = await get_newest(self._store, stored.id)
-        named = self._store.traits.ids.named
-        return stored if named and isinstance(held, Tombstone) else held
+        if isinstance(held, Tombstone):
+            return stored if self._store.traits.ids.named else held
+        return stored if self._journal.is_taken(held) else held
 
     async def _accept_as_ours(
         self, write: PendingWrite, base: Content, answer: Acknowledgement, held: Revision
@@ -373,11 +376,13 @@ class WriteCommit:
         if lost and answer.status is PushStatus.UNCHANGED:
             return _AGAIN
         plan, hidden = Repair(stored.content, stored_as is StoredAs.TEXT_LOST), False
+        change = self._tag_changes.pop(write.write_id, (base.tags, sent.tags))
         between = answer.before if answer.before != write.base_etag else None
         if write.repair and between is not None:  # of a repair only tags are put back: it ends
             earlier = await self._read_earlier(write, between)
             if earlier is not None and self._journal.sees(stored.id, earlier.content):
                 tags = merge_tags(base.tags, sent.tags, earlier.content.tags)
+                tags = merge_tags(*change, tags)  # what lacks our tags was made without them
                 lacking = not set(tags) <= set(stored.content.tags)
                 plan = plan.with_tags(tags) if lacking else plan
         elif not _mends(write) and (between or answer.status is PushStatus.STORED):
@@ -407,6 +412,8 @@ class WriteCommit:
             # Of a repeated write the store does not tell what it made: its number and its content do.
             own=answer.alone and stored.content == sent,
         )
+        if committed is not None and committed.repair is not None:
+            self._tag_changes[committed.repair.write_id] = change
         return committed or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:

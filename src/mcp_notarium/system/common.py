@@ -6,14 +6,16 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
 from mcp_notarium.system.port import Entry, FileState, System
 
-_DEEPEST = 200
-"""Folders, one in another, that a walk has open at most."""
+DEEPEST = 128
+"""Folders, one in another, that are open at most: far fewer than the 256 files that a process of macOS may open by default."""
+_Listed = tuple[bool, str, Entry]
 
 
 @contextmanager
@@ -53,10 +55,16 @@ class Common:
         return os.fdopen(file, "rb")
 
     def walk(
-        self: System, top: Path, *, enters: Callable[[Path], bool] = lambda _folder: True
+        self: System,
+        top: Path,
+        *,
+        enters: Callable[[Path], bool] = lambda _folder: True,
+        unseen: Callable[[Path, OSError], object] | None = None,
     ) -> Iterator[tuple[Path, Entry]]:
         """Open each folder below the open one above, so that nothing put in its place is followed."""
-        return _walk(self, self.open_top(top), top, enters, _DEEPEST)
+        walk = _Walk(self, enters, unseen or _pass_gone)
+        with closing_descriptor(self.open_top(top)) as folder:
+            yield from walk.below(folder, top, _list(self, folder), DEEPEST)
 
     def flush_below(self: System, folder: Path) -> None:
         """Flush each, and the names in each folder."""
@@ -111,20 +119,45 @@ class Common:
         raise OSError(errno.ENOTSUP, "no extended attributes")
 
 
-def _walk(
-    system: System, folder: int, path: Path, enters: Callable[[Path], bool], deeper: int
-) -> Iterator[tuple[Path, Entry]]:
-    try:
-        with system.scan(folder) as listed:
-            # defence: walk-follows-no-link False=True
-            found = [(one.is_dir(follow_symlinks=False), one.name, one) for one in listed]
-            for is_folder, name, one in sorted(found, key=lambda each: each[:2]):
-                yield path / name, one
-                if is_folder and enters(path / name):
-                    if not deeper:
-                        raise OSError(errno.ENAMETOOLONG, "too many folders in another", str(path))
-                    with suppress(FileNotFoundError):
-                        below = system.open_folder(folder, name)
-                        yield from _walk(system, below, path / name, enters, deeper - 1)
-    finally:
-        os.close(folder)
+def _pass_gone(_folder: Path, error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _list(system: System, folder: int) -> list[_Listed]:
+    with system.scan(folder) as listed:
+        # defence: walk-follows-no-link False=True
+        found = [(one.is_dir(follow_symlinks=False), one.name, one) for one in listed]
+        return sorted(found, key=lambda each: each[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    port: System
+    enters: Callable[[Path], bool]
+    unseen: Callable[[Path, OSError], object]
+
+    def below(
+        self, folder: int, path: Path, found: list[_Listed], deeper: int
+    ) -> Iterator[tuple[Path, Entry]]:
+        for is_folder, name, one in found:
+            yield path / name, one
+            if is_folder and self.enters(path / name):
+                yield from self._enter(folder, path / name, deeper)
+
+    def _enter(self, above: int, path: Path, deeper: int) -> Iterator[tuple[Path, Entry]]:
+        with ExitStack() as stack:
+            try:
+                folder = self._open(above, path.name, deeper)
+                stack.enter_context(closing_descriptor(folder))
+                found = _list(self.port, folder)
+            except OSError as error:
+                error.filename = str(path)
+                self.unseen(path, error)
+                return
+            yield from self.below(folder, path, found, deeper - 1)
+
+    def _open(self, above: int, name: str, deeper: int) -> int:
+        if not deeper:
+            raise OSError(errno.ENAMETOOLONG, "too many folders in another")
+        return self.port.open_folder(above, name)

@@ -1,7 +1,7 @@
 """Implement what only macOS has.
 
 Sources: Apple man pages fcntl(2) F_FULLFSYNC, fsync(2), ptrace(2) PT_DENY_ATTACH, getrusage(2), environ(7), rename(2)
-renameatx_np, getxattr(2), setxattr(2), copyfile(3), getattrlist(2), setattrlist(2), stat(2) st_birthtimespec; Apple's "File System Programming Guide" for the
+renameatx_np, getxattr(2), setxattr(2), copyfile(3), getattrlist(2), setattrlist(2), chflags(2), stat(2) st_birthtimespec; Apple's "File System Programming Guide" for the
 Application Support folder.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 assert sys.platform != "win32"  # noqa: S101 - for mypy, as in ``posix``
 
+from mcp_notarium.system.common import closing_descriptor  # noqa: E402 - the same
 from mcp_notarium.system.port import FileState, FolderEvents  # noqa: E402 - mypy stops above
 from mcp_notarium.system.posix import Posix  # noqa: E402 - the same
 
@@ -25,6 +26,9 @@ F_FULLFSYNC = 51
 _PT_DENY_ATTACH = 31
 RENAME_SWAP, RENAME_EXCL = 2, 4
 _DATALESS = 0x40000000
+_KEPT_FLAGS = (
+    0x1 | 0x8000
+)  # UF_NODUMP, UF_HIDDEN; a file that is locked is not replaced, and others are the system's
 _NO_FLAGS = (errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 _LONGEST_ATTRIBUTE = 1 << 12
 """Bytes of one of ours; others are not read here."""
@@ -73,6 +77,18 @@ class MacOS(Posix):
             if error.errno in _DISK_FAILED:  # defence: full-flush-failure-told =False
                 raise
             os.fsync(descriptor)
+
+    def flush_below(self, folder: Path) -> None:
+        """Give all files and names to the drive, which is asked once, at the end, to write its buffer.
+
+        No file is removed or replaced meanwhile, so their order on the platter does not matter.
+        """
+        for path, one in self.walk(folder):
+            if one.is_file(follow_symlinks=False) or one.is_dir(follow_symlinks=False):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                with closing_descriptor(descriptor):
+                    os.fsync(descriptor)
+        self.flush_folder(folder)  # defence: export-reaches-platter
 
     def rename(
         self,
@@ -123,7 +139,7 @@ class MacOS(Posix):
             raise OSError(number, os.strerror(number))
 
     def _copy_attributes(self, source: int, to: int) -> None:
-        """Copy extended attributes (Finder's tags and comments are some), time of creation and access list, each if it can be.
+        """Copy extended attributes (Finder's tags are some), flags, time of creation and access list, each if it can be.
 
         The list comes last: it may forbid to set the others. ``copyfile`` would copy the time of writing, too, with what
         POSIX has: that is not asked for.
@@ -137,6 +153,8 @@ class MacOS(Posix):
         if _declared(self._load().fgetattrlist, "ivvnu")(source, ask, told, len(told), 0) == 0:
             born = told.raw[_LENGTH:]
             _declared(self._load().fsetattrlist, "ivvnu")(to, ask, born, _TIME, 0)
+        if flags := getattr(os.fstat(source), "st_flags", 0) & _KEPT_FLAGS:
+            _declared(self._load().fchflags, "iu")(to, flags)
         copy(source, to, None, _COPY_LIST)
 
     def folder_events(self, root: Path) -> FolderEvents:

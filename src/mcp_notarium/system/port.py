@@ -65,12 +65,17 @@ class PrivateFiles(Protocol):
         ...
 
     def walk(
-        self, top: Path, *, enters: Callable[[Path], bool] = lambda _folder: True
+        self,
+        top: Path,
+        *,
+        enters: Callable[[Path], bool] = lambda _folder: True,
+        unseen: Callable[[Path, OSError], object] | None = None,
     ) -> Iterator[tuple[Path, Entry]]:
         """Yield what is below a folder: of each folder its files and links, then each folder and what it holds.
 
         No link below ``top`` is followed. ``enters`` decides before a folder is opened. Folders are open meanwhile.
-        Raises ``OSError``.
+        ``unseen`` is told which folder could not be opened or listed, and why; the walk goes on if it returns. Without it
+        a folder that has gone is passed over, and any other error is raised. Raises ``OSError`` also for ``top``.
         """
         ...
 
@@ -491,7 +496,7 @@ class Desktop(Protocol):
         ...
 
     def command_line(self, words: list[str]) -> list[str] | str:
-        """Return a command as ``subprocess`` is to start it."""
+        """Return a command as ``subprocess`` is to start it. Raises ``ValueError`` if it would get other words."""
         ...
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:

@@ -2,7 +2,7 @@
 
 Sources (Microsoft Learn): "OpenProcess function", "WaitForSingleObject function", "GetProcessMemoryInfo function", "SetErrorMode
 function", "WerSetFlags function", "SetConsoleMode function", "FlushConsoleInputBuffer function", "Maximum Path Length
-Limitation", "KNOWNFOLDERID". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may read this one's memory.
+Limitation", "KNOWNFOLDERID", "cmd". What is not offered: locks on /proc, Landlock, seccomp; a process of the same user may read this one's memory.
 """
 
 from __future__ import annotations
@@ -109,9 +109,16 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
         return [one.replace('"', "") for one in _WORD.findall(words)]
 
     def command_line(self, words: list[str]) -> list[str] | str:
-        """Quote each word for a script: ``cmd`` runs it, and would take `&` for the end of the command."""
+        """Quote each word for a script: ``cmd`` runs it, and would take `&` for the end of the command.
+
+        Nothing keeps ``cmd`` from reading a variable between two `%`, not even quotes. Raises ``ValueError`` for them.
+        """
         if Path(words[0]).suffix.lower() not in _SCRIPTS:
             return words
+        if "".join(words).count("%") > 1:  # defence: no-variable-in-script =False
+            raise ValueError(
+                "a .cmd or .bat file would read a variable between two % of its command"
+            )
         return " ".join(f'"{word}"' for word in words)
 
     def app_folder(self, environ: Mapping[str, str]) -> Path:

@@ -68,7 +68,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
         )
         with self.closed_on_error(handle):
             if above is not None:
-                self._demand_inside(above, handle)
+                self._demand_inside(above, handle, path.rpartition("\\")[2])
             # defence: windows-folder-no-link =False
             if not stat.S_ISDIR(self._state(handle).st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", path)
@@ -81,7 +81,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
             lambda: self.open_itself(path, GENERIC_READ, OPEN_EXISTING, None), FEW_TRIES
         )
         with self.closed_on_error(handle):
-            self._demand_inside(folder, handle)
+            self._demand_inside(folder, handle, name)
             return self._kernel.libraries.descriptor(handle, os.O_RDONLY | binary())
 
     def create_file(self, folder: int, name: str, *, private: bool) -> int:
@@ -94,7 +94,7 @@ class WindowsFiles(WindowsStates, WindowsMoves):
             handle = self.create(path, access, CREATE_NEW, NO_REPARSE)
         with self.closed_on_error(handle):
             try:
-                self._demand_inside(folder, handle)
+                self._demand_inside(folder, handle, name)
             except Elsewhere:
                 self._kernel.call("DeleteFileW", self._final_path(handle))
                 raise

@@ -1,6 +1,6 @@
 r"""Open files of Windows by handles, look at what was opened, and try again while another program has it.
 
-A link is opened itself and refused. Longer paths than Windows takes begin with ``\\?\``, behind which nothing is normalized.
+A link is opened itself and refused; what has a second, short name (``NOTES~1.MD``) is not found by that. Longer paths than Windows takes begin with ``\\?\``, behind which nothing is normalized.
 
 Sources (Microsoft Learn): "CreateFileW function", "GetFinalPathNameByHandleW function", "GetFileType function",
 "GetFileInformationByHandleEx function", "FILE_ATTRIBUTE_TAG_INFO structure", "FILE_ID_INFO structure", "Reparse Point Tags",
@@ -57,6 +57,8 @@ BUSY = {errno.EBUSY, errno.EAGAIN}
 HELD = BUSY | {errno.EACCES}
 """Errors while an antivirus, a backup or an indexer has a file for a moment; a lack of rights looks the same."""
 
+_DEVICES_AS_DRIVES = "\\\\.\\"
+"""Behind it stands the same as behind the prefix of long paths, but normalized."""
 _LONGEST_NAME = 255
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _DEVICES = re.compile(
@@ -94,12 +96,16 @@ class WindowsHandles:
             raise FileNotFoundError(errno.ENOENT, "no file has such a name", name)
         return f"{self._final_path(self._kernel.libraries.handle(folder))}\\{name}"
 
-    def _demand_inside(self, folder: int, handle: int) -> None:
-        """Raise ``FileNotFoundError`` unless what was opened by a path below an open folder lies in it."""
+    def _demand_inside(self, folder: int, handle: int, name: str) -> None:
+        """Raise ``FileNotFoundError`` unless what was opened below an open folder lies in it, and has this name in some letter case."""
         path, above = map(self._final_path, (handle, self._kernel.libraries.handle(folder)))
+        found, _, own = path.rpartition("\\")
         # defence: windows-path-stays-inside =False
-        if path.rpartition("\\")[0] != above:
+        if found != above:
             raise Elsewhere(errno.ENOENT, "a folder has become a link", above)
+        # defence: short-name-is-no-name =False
+        if own.upper() != name.upper():
+            raise FileNotFoundError(errno.ENOENT, "it is the short name of another", name)
 
     def _descriptor(self, handle: int, flags: int) -> int:
         """Return a descriptor for a handle, which is closed if there is none left."""
@@ -235,6 +241,7 @@ def long_path(path: str | Path) -> str:
     if len(text.encode("utf-16-le", "surrogatepass")) < 2 * _ROOM or text.startswith("\\\\?\\"):
         return text
     text = os.path.abspath(text).replace("/", "\\")  # noqa: PTH100 - no link may be followed
+    text = text.removeprefix(_DEVICES_AS_DRIVES)
     return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
 
 

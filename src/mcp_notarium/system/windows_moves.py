@@ -65,10 +65,10 @@ class WindowsMoves(WindowsHandles):
         handle = self.create(old, LOOK, OPEN_EXISTING, LOOK_FLAGS)
         moved = False
         try:
-            self._demand_inside(old_folder, handle)
+            self._demand_inside(old_folder, handle, old.rpartition("\\")[2])
             self._move(old, new)
             moved = True
-            self._demand_inside(new_folder, handle)
+            self._demand_inside(new_folder, handle, new.rpartition("\\")[2])
         except Elsewhere as error:
             if moved:
                 self._move(self._final_path(handle), old)

@@ -112,7 +112,7 @@ class WindowsStates(WindowsHandles):
                 return self._listed(folder, name)
             raise
         try:
-            self._demand_inside(folder, handle)
+            self._demand_inside(folder, handle, name)
             return self._state(handle)
         finally:
             self._kernel.call("CloseHandle", handle)

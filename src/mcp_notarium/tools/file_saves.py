@@ -184,7 +184,7 @@ async def _keep_and_link(
 ) -> SavedAnswer:
     kept = await app.library.files.keep_file(note, file.name, file.kind, file.data, act=call.act)
     note = app.library.get(note.id) or note
-    change: dict[str, Any] = {"id": note.id, "append": kept.link}
+    change: dict[str, Any] = {"id": note.id, "append": kept.before + kept.link}
     if (
         not kept.link or kept.link in note.text
     ):  # a repeated call, or the note shows it without a link

@@ -8,11 +8,13 @@ because that is what is sent.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +65,7 @@ CUT_LINE = (
     "The last line here is longer than an answer may be and goes on: "
     "give both `next_…` fields as `range_line_start` and `range_char_start`."
 )
+FEWER_FILES = "`files` are not all of them: `get` this note alone for the rest."
 MOST_LINKS = 50
 """Links of a note, and links to it, that an answer names."""
 RESERVED_BYTES = 1_000
@@ -163,17 +166,22 @@ async def read_notes(app: App, asked: Sequence[str]) -> NotesAnswer:
     left = app.usage_limits.bytes_left
     room = min(ANSWER_BYTES, ANSWER_BYTES if left is None else left - RESERVED_BYTES)
     beside = [_link_fields(app, note) | _app_fields(app, note) for note in notes]
+    if app.library.shows_files:
+        files = await asyncio.gather(*(attachments.list_rows(app, note) for note in notes))
+        beside = [one | more for one, more in zip(beside, files, strict=True)]
     if json_bytes(repr(beside)) * 2 > room:
         beside = [_without_links(one) for one in beside]
+        shares = share_out([_files_bytes(one) for one in beside], room // 2)
+        beside = [_fewer_files(one, most) for one, most in zip(beside, shares, strict=True)]
     rows = [
         AppNoteAnswer(**note_fields(note, app.config.policy), **fields, text="")
         for note, fields in zip(notes, beside, strict=True)
     ]
     frames = [_size(row) + _ROW_BYTES // 4 for row in rows]
     room -= sum(frames) + sum(_size(one) for one in found if isinstance(one, NoteNotRead))
-    shares = iter(share_out([json_bytes(note.text) for note in notes], room))
+    room_of = iter(share_out([json_bytes(note.text) for note in notes], room))
     filled = iter(
-        row.model_copy(update=_portion(app, note, most=next(shares)))
+        row.model_copy(update=_joined(row, _portion(app, note, most=next(room_of))))
         for note, row in zip(notes, rows, strict=True)
     )
     return NotesAnswer(notes=[next(filled) if isinstance(one, Note) else one for one in found])
@@ -203,6 +211,24 @@ def _without_links(fields: dict[str, Any]) -> dict[str, Any]:
     count = sum(map(len, rows)) + (fields.get("links_left_out") or 0)
     kept = {name: one for name, one in fields.items() if name not in ("links", "linked_from")}
     return kept | {"links_left_out": count or None}
+
+
+def _files_bytes(fields: Mapping[str, Any]) -> int:
+    return sum(map(_size, fields.get("files", ())))
+
+
+def _fewer_files(fields: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return the fields with as many of the files as fit into so many bytes."""
+    if _files_bytes(fields) <= most:
+        return fields
+    ends = accumulate(map(_size, fields["files"]))
+    kept = fields["files"][: sum(end <= most for end in ends)]
+    return fields | {"files": kept or None, "note": FEWER_FILES}
+
+
+def _joined(row: NoteAnswer, part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a text with what is said of it and of the row."""
+    return part | {"note": " ".join(filter(None, (row.note, part.get("note")))) or None}
 
 
 def _size(row: Answer) -> int:

@@ -30,6 +30,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
+from mcp_notarium.markup.templates import DAYS
 from mcp_notarium.tools.requests import DAY_PREFIX, is_day
 from mcp_notarium.tools.sync_notice import still_loading
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _ID_SHOWN = 80
 
 
-_NAMED = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FORMS = "Write `daily:today`, `daily:yesterday`, `daily:tomorrow` or a day of the calendar like `daily:2026-11-28`."
 
@@ -207,9 +207,9 @@ def read_day(note_id: str, *, now: float) -> date:
     """Return the day that such an id names. Raises ``InvalidRequest`` for a day that there is not."""
     named = note_id.strip()[len(DAY_PREFIX) :].strip().lower()
     try:
-        if named in _NAMED:
+        if named in DAYS:
             today = datetime.fromtimestamp(now, UTC).astimezone().date()
-            return today + timedelta(days=_NAMED[named])
+            return today + timedelta(days=DAYS[named])
         if _DAY.fullmatch(named):
             return date.fromisoformat(named)
     except (ValueError, OverflowError):

@@ -32,12 +32,10 @@ from mcp_notarium.markup.file_links import (
 )
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
-from mcp_notarium.stores.extensions import ELSEWHERE, Room
+from mcp_notarium.stores.extensions import ELSEWHERE, KeptFile, Room
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
-from mcp_notarium.transfer.store_attachments import ShownFile, StoreFiles
+from mcp_notarium.transfer.store_attachments import MOST_FAILURES, SILENT, ShownFile, StoreFiles
 
-_TRIES = 3
-"""Files one after another that the store does not answer for, before no more are asked for."""
 NO_FILES = "this store keeps no files"
 FILE_TOO_LARGE = "larger than this store keeps"
 FILE_MISSING = "not in the export"
@@ -94,8 +92,8 @@ async def take_out(
 
     async def take(file: ShownFile, modified_at: float) -> NoteFile | str:
         nonlocal unanswered
-        if unanswered == _TRIES:
-            return "the note store does not answer"
+        if unanswered == MOST_FAILURES:
+            return SILENT
         try:
             found = await StoreFiles(transfer).read_file(file, largest=LARGEST_FILE)
         except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
@@ -198,10 +196,13 @@ class FileSorter:
         return 0 if file.path in self._brought else file.size or 0
 
 
-async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: NoteTransfer) -> bool:
-    """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not shown."""
+async def lacks_files(new: NewNote, held: Revision, would: Content, store: StoreFiles) -> bool:
+    """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not there.
+
+    Raises what the store raises.
+    """
     files, links = new.files, new.links
-    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
+    shown = (await store.find_files([held], whole=True)).get(held.id, ())
     leads = {(link, one.facts.size) for one in shown for link in one.links}
     unchanged = find_unchanged(held.content.text, would.text)
     written = {link_key(one.link) for one in unchanged}
@@ -212,11 +213,14 @@ async def lacks_files(new: NewNote, held: Revision, would: Content, transfer: No
     return any(one.path not in linked for one in files) and len(shown) < len(files)
 
 
-async def find_lacking(new: NewNote, held: Revision, transfer: NoteTransfer) -> list[NoteFile]:
-    """Return the files of a note that the one that is there, whose text differs, does not show: by their sizes."""
+async def find_lacking(new: NewNote, held: Revision, store: StoreFiles) -> list[NoteFile]:
+    """Return the files of a note that the one that is there, whose text differs, does not have: by their sizes.
+
+    Raises what the store raises.
+    """
     if not new.files:
         return []
-    shown = (await StoreFiles(transfer).find_files([held])).get(held.id, ())
+    shown = (await store.find_files([held], whole=True)).get(held.id, ())
     sizes = Counter(one.facts.size for one in shown)
     unknown = sizes.pop(None, 0)
     lacking = [one for one in new.files if not _take(sizes, one.size)]
@@ -234,7 +238,7 @@ async def bring_in(
     """Keep the files of a note that is written, and let its links lead to them. Return those that were refused, and why."""
     refused: list[tuple[NoteFile, str]] = []
     wanted: dict[Link, FileLink] = {}
-    added: list[str] = []
+    added: list[KeptFile] = []
     # A store may hold a picture that it does not serve as a link.
     links = find_whole_links(new.content.text)
     embedded = {link_key(one.link) for one in links if one.embeds}
@@ -251,13 +255,13 @@ async def bring_in(
                 key: replace(link, embeds=link.embeds and key in embedded) for key in leading
             }
         if kept.link and not leading:
-            added.append(kept.link)
+            added.append(kept)
 
     given = transfer.preview(new.id, new.content, now=0.0).content.text
 
     def change(text: str) -> str:
         text = relink(text, wanted, given=given)
-        more = [link for link in added if link not in text]
+        more = [one.before + one.link for one in added if one.link not in text]
         return (
             "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
             if more

@@ -458,8 +458,16 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
             raise unreadable(f"it has more than {DEEPEST} folders, one in another")
         return not folder.name.startswith(".")
 
+    def refuse(folder: Path, error: OSError) -> None:
+        name = folder.relative_to(root).as_posix()
+        raise InvalidRequest(
+            f"the folder {name!r} cannot be read ({os_errors.describe(error)}); nothing was imported",
+            resolution_hint="If it was moved or removed meanwhile, run the import again.",
+        )
+
     left = LARGEST_FOLDER
-    for at, entry in SYSTEM.walk(root, enters=enters):
+    # defence: import-misses-no-folder -unseen
+    for at, entry in SYSTEM.walk(root, enters=enters, unseen=refuse):
         # defence: import-follows-no-link
         if at.name.startswith(".") or not entry.is_file(follow_symlinks=False):
             continue

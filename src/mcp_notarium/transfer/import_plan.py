@@ -193,9 +193,9 @@ async def plan(
                 planned.there += 1
                 if not attachments.is_same(new, held.content, would.content):
                     planned.differ.append(held.id)
-                    for one in await attachments.find_lacking(new, held, transfer):
+                    for one in await attachments.find_lacking(new, held, store):
                         sorter.leave_out(note, one, attachments.NOTE_DIFFERS)
-                elif files and await attachments.lacks_files(new, held, would.content, transfer):
+                elif files and await attachments.lacks_files(new, held, would.content, store):
                     planned.new.append(new)
                 continue
             lost += _find_losses(note, draft.content, would, transfer.store.traits)

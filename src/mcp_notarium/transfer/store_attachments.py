@@ -18,20 +18,28 @@ from mcp_notarium.domain.file_names import (
     split_ending,
 )
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.errors import NoteNotFound
+from mcp_notarium.errors import LoginRequired, NoteNotFound, StoreError
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.markup.file_links import WholeLink, find_whole_links, link_key
 from mcp_notarium.stores.extensions import Room
+from mcp_notarium.stores.http import each
 
 if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Link
     from mcp_notarium.stores.extensions import (
+        AskingStore,
         Attachment,
         AttachmentStore,
         FolderStore,
         KeepingStore,
         KeptFile,
     )
+
+
+MOST_FAILURES = 3
+"""Requests one after another that the store does not answer, before no more are sent."""
+SILENT = "the note store does not answer"
+_ASKED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +58,20 @@ class StoreFiles:
 
     def __init__(self, transfer: NoteTransfer) -> None:
         self._transfer = transfer
+        self.unasked: list[tuple[str, str]] = []
+        """The notes of which the service did not tell all files, and why; see :meth:`find_files`."""
+        self._failed = 0
+        """How many of the last requests had no answer."""
 
-    async def find_files(self, held: Sequence[Revision]) -> Mapping[str, list[ShownFile]]:
-        """Return the files that each of these notes shows, by the id of the note; hidden files too."""
-        listed, there = await self._list_files(held)
+    async def find_files(
+        self, held: Sequence[Revision], *, whole: bool = False
+    ) -> Mapping[str, list[ShownFile]]:
+        """Return the files that each of these notes shows or has, by the id of the note; hidden files too.
+
+        A service that alone knows them all is asked, a few notes at a time. ``whole``: raise what it raises. Otherwise a note of which
+        it does not tell is among ``unasked``, with the files that its text shows, and after a few failures in a row it is asked no more.
+        """
+        listed, there = await self._list_files(held, whole=whole)
         having = {
             *(note_id for note_id, files in listed.items() if files),
             *(to for _, to in there),
@@ -61,12 +79,14 @@ class StoreFiles:
         return {one.id: [*_join(one, listed[one.id], there)] for one in held if one.id in having}
 
     async def _list_files(
-        self, held: Sequence[Revision]
+        self, held: Sequence[Revision], *, whole: bool
     ) -> tuple[Mapping[str, Sequence[Attachment]], Mapping[tuple[str, str], Attachment]]:
         """Return the files that notes have by themselves, and those to which a target in a note leads."""
         if self._transfer.store.traits.attachments:
             store = cast("AttachmentStore", self._transfer.store)
             listed = {one.id: await store.list_attachments(one) for one in held}
+            if store.traits.asks_attachments:
+                listed |= await self._ask_files(held, listed, whole=whole)
             there = {
                 (target, one.id): facts
                 for one in held
@@ -87,26 +107,56 @@ class StoreFiles:
         folders = cast("FolderStore", self._transfer.store)
         return defaultdict(list), await folders.resolve_files(links) if links else {}
 
+    async def _ask_files(
+        self, held: Sequence[Revision], listed: Mapping[str, Sequence[Attachment]], *, whole: bool
+    ) -> Mapping[str, Sequence[Attachment]]:
+        store = cast("AskingStore", self._transfer.store)
+        discarded = self._transfer.discarded_files()
+
+        async def ask(one: Revision) -> tuple[str, Sequence[Attachment]] | None:
+            if self._failed == MOST_FAILURES:
+                self.unasked.append((one.id, SILENT))
+                return None
+            try:
+                found = await store.ask_attachments(one, seconds=_ASKED_SECONDS)
+            except NoteNotFound as error:
+                if whole:
+                    raise
+                self.unasked.append((one.id, error.message))
+                return None
+            except (StoreError, LoginRequired) as error:
+                if whole:
+                    raise
+                self._failed = min(self._failed + 1, MOST_FAILURES)
+                self.unasked.append((one.id, error.message))
+                return None
+            self._failed = 0
+            shown, there = listed[one.id], {file.id for file in found}
+            gone = discarded - {file.id for file in shown}
+            missing = [file for file in shown if file.id not in there]
+            return one.id, [*missing, *(file for file in found if file.id not in gone)]
+
+        return dict(await each(held, ask))
+
     async def read_file(self, file: ShownFile, *, largest: int) -> tuple[str, bytes] | None:
         """Return the name of a file, with an ending where that is known, and its bytes; None if these are more.
 
         Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
         """
-        facts = file.facts
         if self._transfer.store.traits.attachments:
-            data = await cast("AttachmentStore", self._transfer.store).read_attachment(
-                facts, largest=largest
+            facts, data = await cast("AttachmentStore", self._transfer.store).read_attachment(
+                file.facts, largest=largest
             )
         else:
-            _, data = await cast("FolderStore", self._transfer.store).read_file(
-                facts.id, largest=largest
+            facts, data = await cast("FolderStore", self._transfer.store).read_file(
+                file.facts.id, largest=largest
             )
         if data is None:
             return None
-        name = file.name
-        if self._transfer.store.traits.attachments and not split_ending(name)[1]:
-            name = await cast("AttachmentStore", self._transfer.store).find_name(facts) or name
         kind = kind_of(data[:HEAD], facts.kind)
+        name = facts.name or file.name
+        if not split_ending(name)[1] and kind == UNKNOWN:
+            name = file.name
         named = split_ending(name)[1] or kind == UNKNOWN
         return name if named else name + any_ending_of(kind), data
 

@@ -173,6 +173,21 @@ def test_only_databases_in_the_quarantine_count_against_a_repair(copy):
         require_all_state(opened)
 
 
+@pytest.mark.parametrize("many", [1, repair.MOST_A_DAY])
+def test_a_folder_of_the_quarantine_that_cannot_be_listed_counts_as_a_repair(copy, many):
+    for _ in range(many):
+        target = quarantine.create_folder(folder_of(copy), time.time())
+        (target / "/".join("d" * 130)).mkdir(parents=True)
+    spoil(copy, 4)
+    if many < repair.MOST_A_DAY:
+        with closing(open_cheaply(copy, heal=True)) as opened:
+            require_all_state(opened)
+        return
+    with pytest.raises(LockedError) as refused:
+        open_cheaply(copy, heal=True)
+    assert refused.value.verdict is Verdict.DATABASE_DAMAGED
+
+
 @pytest.mark.slow("waits two seconds for the lock of a running server")
 def test_under_a_running_server_nothing_is_repaired_until_it_ends(copy):
     running = open_cheaply(copy)

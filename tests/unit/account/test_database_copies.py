@@ -1,6 +1,7 @@
 """Copies of the local notebook: made after changes, verified, rotated, restored; never made by two at once."""
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +21,6 @@ from mcp_notarium.errors import (
     LockedError,
     Verdict,
 )
-from mcp_notarium.files import private_files
 from mcp_notarium.files.locks import hold_lock
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
@@ -165,13 +165,11 @@ def test_a_full_disk_and_a_killed_copy_leave_the_older_ones(config, monkeypatch)
     before = change(config, n1="x")
     (folder_of(config).copies / ".new-00").write_bytes(b"of a killed process")
     with monkeypatch.context() as patch:
-        patch.setattr(private_files.shutil, "disk_usage", lambda _: FULL)
+        patch.setattr(shutil, "disk_usage", lambda _: FULL)
         with pytest.raises(CacheFull):
             change(config, n1="y")
         size = database_of(config).stat().st_size
-        patch.setattr(
-            private_files.shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2)
-        )
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=size + size // 2))
         with pytest.raises(CacheFull):
             change(config, n1="z")
     assert list(folder_of(config).copies.iterdir()) == [before]

@@ -75,7 +75,10 @@ def test_it_can_be_cut_short_and_run_again(tmp_path):
 def test_a_folder_that_cannot_be_listed_keeps_no_key_and_is_told(tmp_path):
     config = made(tmp_path)
     top = config.account_dir / "other"
-    (top / "/".join("d" * 201)).mkdir(parents=True)
+    (top / "/".join("d" * 130)).mkdir(parents=True)
+    later = config.account_dir / "zzz"
+    later.mkdir()
+    (later / "notarium_keys.json").touch()
     with pytest.raises(Unfinished, match="too many folders") as told:
         purge.purge_account(config, None, options=GIVEN)
     assert "the keys are gone" in told.value.message

@@ -19,6 +19,7 @@ from mcp_notarium.crypto.kdf import KdfPolicy
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.domain.note import Content, Revision, Tombstone
 from mcp_notarium.errors import CacheDamaged, CacheFull, LockedError, NotariumError, Verdict
+from mcp_notarium.files.quarantine import FoundDatabases
 from mcp_notarium.keys import keychain
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import table_copy
@@ -346,14 +347,35 @@ def test_files_beside_a_database_that_was_never_created_are_quarantined_too(tmp_
 
 def test_databases_in_the_quarantine_are_named(tmp_path):
     config = filled(tmp_path)
-    assert reencrypted(config).quarantined == ()
+    assert reencrypted(config).quarantined == FoundDatabases()
     purge.reset_account(config)
     open_cheaply(config).close()
-    (place,) = reencrypted(config).quarantined
+    (place,) = reencrypted(config).quarantined.databases
     assert place.parent == folder_of(config).quarantine
     (seen,) = [one for one in doctor_checks.check_folder(config) if one.name == "quarantine"]
     assert f"encrypted databases in {place.name}" in seen.seen
     assert "may still open" in seen.hint
+
+
+def test_a_folder_of_the_quarantine_that_cannot_be_listed_is_named_and_hinders_nothing(tmp_path):
+    config = filled(tmp_path)
+    purge.reset_account(config)
+    open_cheaply(config).close()
+    quarantined = folder_of(config).quarantine
+    deep = quarantined / "20200101T000000Z"  # listed before the other one
+    (deep / "/".join("d" * 130)).mkdir(parents=True)
+    found = reencrypted(config).quarantined
+    (unlisted,) = found.unlisted
+    assert len(found.databases) == 1
+    assert str(deep) in " ".join(unlisted.describe())
+    seen = [one for one in doctor_checks.check_folder(config) if one.name == "quarantine"]
+    assert [one.state for one in seen] == ["ok", "warn"]
+    assert str(deep) in seen[1].seen
+    assert any(
+        "cannot be listed" in one.seen
+        for one in doctor_checks.check_folder(config)
+        if one.name == "permissions"
+    )
 
 
 @pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])

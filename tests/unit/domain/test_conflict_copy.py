@@ -120,6 +120,25 @@ def test_what_two_repairs_add_stands_there_once(repair, theirs, merged):
     assert (made and made.text) == merged
 
 
+def block(*tags):
+    return "".join(["---\ntags:\n", *(f"  - {tag}\n" for tag in tags), "---\n"])
+
+
+@pytest.mark.parametrize(
+    ("base", "repair", "theirs", "merged"),
+    [
+        ("", block("x") + "mine\n", block("y"), block("y", "x") + "mine\n"),
+        ("", block("x") + "A\n", block("x") + "A\nB\n", block("x") + "A\nB\n"),
+        ("", block("x", "y"), block("y", "x"), block("y", "x")),
+        ("---\na: 1\n---\n", "---\na: 1\ntags:\n  - x\n---\n", "---\ntags:\n  - y\na: 1\n---\n", None),
+    ],
+    ids=["another block", "the same block", "another order", "a key at two places"],
+)  # fmt: skip
+def test_what_two_repairs_add_to_front_matter_stays_front_matter(base, repair, theirs, merged):
+    made = merge_repair(*(Content(one + LINES) for one in (base, repair, theirs)))
+    assert (made and made.text) == (merged and merged + LINES)
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "stored", "mending"),
     [

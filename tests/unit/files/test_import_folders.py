@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,11 @@ def read(path: Path, folder: Path, *closed: Path) -> bytes:
     return import_folders.read_file(str(path), folders, closed=closed, largest=LARGEST)
 
 
-@pytest.mark.parametrize("system", [nullcontext, on_windows], ids=["here", "windows"])
+@pytest.mark.parametrize(
+    "system",
+    [nullcontext, partial(on_windows, package="mcp_notarium.files")],
+    ids=["here", "windows"],
+)
 def test_a_file_is_read_and_a_closed_place_is_not(
     tmp_path: Path, system: type[AbstractContextManager[object]]
 ) -> None:
@@ -43,6 +48,17 @@ def test_a_file_is_read_and_a_closed_place_is_not(
             read(tmp_path / "in" / "large.png", tmp_path / "in")
         with pytest.raises(InvalidRequest, match="no such file"):
             read(tmp_path / "in" / "none.png", tmp_path / "in")
+
+
+def test_a_hidden_folder_is_not_opened_by_its_short_name(tmp_path: Path) -> None:
+    hidden = tmp_path / "in" / ".obsidian"
+    hidden.mkdir(parents=True)
+    (hidden / "a.png").write_bytes(b"data")
+    with on_windows(package="mcp_notarium.files") as windows:
+        short = tmp_path / "in" / "OBSIDI~1" / "a.png"
+        assert windows.model.find(str(short)).exists
+        with pytest.raises(InvalidRequest, match="no such file"):
+            read(short, tmp_path / "in")
 
 
 def test_of_two_layers_the_inner_folders_are_left(tmp_path: Path) -> None:

@@ -32,6 +32,14 @@ def test_nothing_to_move_makes_no_folder(mine):
     assert not mine.quarantine.exists()
 
 
+@needs.POSIX
+def test_a_link_that_leads_nowhere_moves_as_well(mine):
+    mine.key_file.symlink_to("nowhere")
+    target = quarantine.move_all(mine, now=NOW)
+    assert (target / mine.key_file.name).is_symlink()
+    assert not mine.key_file.is_symlink()
+
+
 def test_two_moves_in_one_second_never_meet(mine):
     for content in (b"one", b"two"):
         mine.key_file.write_bytes(content)

@@ -42,6 +42,25 @@ def test_more_and_rarer_words_come_first(cache):
     assert lacks(found)["n3"] == ["rare"]
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [(None, ["new", "a", "b", "old"]), ("ASC", ["old", "b", "a", "new"])],
+)
+def test_equals_follow_by_time_and_then_as_they_came(cache, order, expected):
+    times = {"old": 1, "a": 5, "b": 5, "new": 9}
+    store(cache, [note(name, f"note\nsaffron{FILLER}", at=at) for name, at in times.items()])
+    store(cache, [note(f"x{n}", f"note\n{FILLER}") for n in range(5)])
+    query = parse("saffron rice", sort_order=order)
+    assert ids(look(cache, query, limit=50, corrects=False)) == expected
+
+
+def test_a_word_counts_more_than_one_that_it_is_inside(cache):
+    store(cache, [note("inside", f"note\nschifffahrt{FILLER}", at=9)])
+    store(cache, [note("whole", f"note\nfahrt{FILLER}", at=1)])
+    store(cache, [note(f"x{n}", f"note\n{FILLER}") for n in range(5)])
+    assert ids(find(cache, "fahrt nowhere")) == ["whole", "inside"]
+
+
 def test_title_then_tag_then_text(cache):
     store(
         cache,
@@ -208,7 +227,7 @@ def test_rows_and_totals_are_of_one_moment(cache, monkeypatch):
 
     def change_after(database, sql, parameters=()):
         found = rows(database, sql, parameters)
-        if database is cache.database and "GROUP BY pk" in sql:
+        if database is cache.database and " UNION ALL " in sql:
             store(other, [Tombstone(f"n{n}") for n in range(8)])
         return found
 

@@ -355,10 +355,11 @@ def test_cookies_are_not_kept() -> None:
     assert [request.headers.get("cookie") for request in script.seen] == [None] * 3
 
 
-def test_program_names_itself_and_its_version() -> None:
+def test_a_request_names_the_program_and_asks_for_a_fresh_answer() -> None:
     script = Script(ok())
     script.send(READ)
     assert script.seen[0].headers["user-agent"].startswith("mcp-notarium/")
+    assert script.seen[0].headers["cache-control"] == "no-cache"
 
 
 async def answer_nothing(writer: asyncio.StreamWriter) -> None:

@@ -436,14 +436,6 @@ async def test_content_and_date_of_a_note_are_of_one_moment(sim, store):
     assert found.etag == (await store.get(ID)).etag
 
 
-async def test_no_proxy_is_asked_for_what_it_has_kept(sim, store):
-    sim.write(ID, "Plan", "<p>a</p>")
-    asked = []
-    sim.before_request = lambda request: asked.append(request.headers.get("cache-control"))
-    await store.get(ID)
-    assert asked == ["no-cache", "no-cache"]
-
-
 @pytest.mark.parametrize(
     ("status", "body"),
     [(204, b""), (200, b""), (200, b"<form>Sign in</form>"), (200, b"<p>another note</p>")],

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -583,6 +583,44 @@ def test_a_note_that_another_program_moves_with_an_edit_while_it_is_deleted_is_t
     ours = {aside: "one\n"} if moment == "once it is taken" else {}
     assert everything(place) == {now: THEIRS} | ours, "what is told as kept is there"
     asyncio.run(store.close())
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_note_that_another_process_has_set_aside_counts_as_gone_when_that_has_removed_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """It puts the note back if another program has changed it meanwhile."""
+    note, told, waits = place / ".trash" / "Note.md", list[str](), threading.Event()
+    put(note, "one\n")
+    first, second = VaultStore(place), VaultStore(place)
+    base, find = first._get("Note.md"), file_writer.find_set_aside
+
+    def remove_too() -> None:
+        try:
+            second._writer.delete("Note.md", base.etag)
+            told.append("gone")
+        except VersionConflict:
+            told.append("changed")
+
+    def found(parent: int) -> set[str]:
+        waits.set()
+        return find(parent)
+
+    def is_replaced(*_given: object) -> bool:
+        other.start()
+        waits.wait(2)
+        return changed
+
+    other = threading.Thread(target=remove_too)
+    monkeypatch.setattr(file_writer, "find_set_aside", found)
+    monkeypatch.setattr(first._writer, "_has_file", is_replaced)
+    with pytest.raises(VersionConflict) if changed else nullcontext():
+        first._writer.delete("Note.md", base.etag)
+    other.join()
+    assert waits.is_set()
+    assert (told, note.exists()) == ((["changed"], True) if changed else (["gone"], False))
+    for store in (first, second):
+        asyncio.run(store.close())
 
 
 @needs.POSIX

@@ -235,7 +235,7 @@ def test_nothing_is_remembered_of_a_claimed_write_that_has_ended_in_whatever_way
         assert await first.writer.replay.finish_all() == {ended.get(ends, WriteOutcome.STORED): 1}
 
     asyncio.run(scenario())
-    assert first.writer._journal._claimed == set()
+    assert first.writer._journal._ends_flushed == set()
 
 
 def test_what_the_store_refuses_for_good_is_kept_as_rejected_and_not_sent_again(client, store):

@@ -156,6 +156,34 @@ def test_a_merge_that_another_process_finishes_before_somebody_edits_it_is_made_
     assert settled(first, store)
 
 
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.LOST_ANSWER])
+def test_a_write_that_another_process_begins_after_the_look_is_finished_first(
+    clients, store, fault
+):
+    """A note has one entry at a time: two of them would be repeated over each other."""
+    first, second = clients(), clients()
+    entries, push = [], first.remote.push
+
+    async def begin():
+        await unanswered(second, second.note("n1"), Content(f"{BASE}theirs\n"), fault)
+
+    async def counted(write):
+        entries.append([one.write_id for one in first.cache.journal.all()] == [write.write_id])
+        return await push(write)
+
+    async def scenario():
+        note = await open_note(first, store)
+        behind(first, "get", 1, begin)
+        first.remote.push = counted
+        await first.change(note, BASE.replace("Title", "Title\nmine"))
+
+    asyncio.run(scenario())
+    assert entries
+    assert all(entries)
+    assert texts(store) == ["Title\nmine\none\ntwo\nthree\ntheirs\n"]
+    assert settled(first, store)
+
+
 @pytest.mark.parametrize("stays", [True, False], ids=["there", "removed since"])
 def test_a_repeated_creation_that_another_process_finishes_first_gets_that_note(
     clients, store, time, stays

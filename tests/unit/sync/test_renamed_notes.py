@@ -451,6 +451,17 @@ def test_another_note_that_takes_the_name_right_before_the_push_is_put_back(alik
     assert alike.contents() == store.contents()
 
 
+def test_another_note_that_takes_the_name_right_after_the_push_stays_as_it_is(alike, store):
+    note = alike.note("a.md")
+    raced(alike, lambda: None, after=lambda: store.exchange("a.md", "b.md"))
+    saved = asyncio.run(alike.change(note, edited(note.text)))
+    assert (saved.note.text, saved.merged) == (edited(note.text), False)
+    asyncio.run(alike.run_cycles(2))
+    assert store.text("a.md") == f"{ALIKE}of b\n"
+    assert store.text("b.md") == edited(note.text)
+    assert settled(alike, store)
+
+
 def test_what_is_to_be_put_back_becomes_a_copy_if_it_meets_another_edit(alike, store):
     note, push = alike.note("a.md"), alike.remote.push
 

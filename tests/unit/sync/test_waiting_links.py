@@ -203,10 +203,10 @@ def cards(places):
     return node["file"], text["text"]
 
 
-async def rename_with_cards(client, old, title):
+async def rename_with_cards(client, old, title, *, links=False):
     board = {BOARD: {("Plan", False): title}}
     async with client.writer.cards.following(old, f"{title}.md", board) as moved:
-        await rename(client, old, title, links=False)
+        await rename(client, old, title, links=links)
     return moved
 
 
@@ -228,6 +228,38 @@ def test_a_card_shows_its_note_that_was_renamed_once_more(open_client, places, t
     later = open_client(owner_ended=lambda _owner: True)
     assert cards(places) == (f"{title}.md", f"[[{title}]]")
     assert later.cache.sync_state.card_moves() == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_renaming_and_each_link_are_on_the_disk_before_the_next_is_written(
+    open_client, places, links
+):
+    """Others read the note long before the call ends: after a loss of power its version must not be another text's."""
+    put_cards(places)
+    (places[1] / "more.md").write_text("[[Plan]]\n")
+    unflushed, steps = [], []
+
+    def on_step(step):
+        if step in ("recorded", "cards"):
+            assert unflushed == [], step
+            steps.append(step)
+
+    client = open_client(on_step=on_step)
+    transaction, flush = client.cache.transaction, client.cache.flush
+
+    def begins(*, durable=False):
+        unflushed.append(1)
+        if durable:
+            unflushed.clear()
+        return transaction(durable=durable)
+
+    async def flushed():
+        unflushed.clear()
+        await flush()
+
+    client.cache.transaction, client.cache.flush = begins, flushed
+    asyncio.run(rename_with_cards(client, "Plan.md", "New", links=links))
+    assert steps == ["recorded"] * (3 if links else 1) + ["cards"]
 
 
 @pytest.mark.parametrize("often", [1, 1000])

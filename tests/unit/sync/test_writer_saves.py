@@ -254,6 +254,44 @@ def test_a_note_that_is_hidden_right_before_the_push_stays_hidden(clients, store
     assert client.cache.journal.all() == []
 
 
+def tags_after_races(client, store, mine, *others):
+    """Return the tags after one save, whose pushes come over those of others: the store keeps the last list of tags."""
+    later, push = list(others), client.remote.push
+
+    async def raced_push(write):
+        if later:
+            store.put(write.note_id, "x\n", tags=later.pop(0))
+        return await push(write)
+
+    async def scenario():
+        note = await client.create("x\n", "old", "t")
+        client.remote.push = raced_push
+        await client.writer.save(note=note, content=Content("x\n", mine))
+        return note
+
+    note = asyncio.run(scenario())
+    assert not later
+    assert client.cache.journal.all() == []
+    return set(store.contents()[note.id].tags)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "left"),
+    [
+        (("old", "t", "mine"), [("old", "t", "a"), ("old", "t", "b")], {"t"}),
+        (("old", "mine"), [("old", "t", "a"), ("old", "t", "b")], set()),
+        (("old", "t", "mine"), [("old", "a"), ("old", "b")], set()),
+        (("old", "t", "mine"), [("old", "t", "a"), ("old", "t", "mine", "b")], {"t"}),
+    ],
+    ids=["added", "removed", "removed elsewhere", "seen"],
+)
+def test_a_tag_of_a_save_is_there_whatever_others_make_of_its_repair(
+    client, store, mine, others, left
+):
+    tags = tags_after_races(client, store, mine, *others)
+    assert tags == left | {"old", "mine", "a", "b"}
+
+
 def test_tags_that_the_store_dropped_in_a_merge_are_put_back(client, store):
     async def scenario():
         note = await client.create("x\n", "old")

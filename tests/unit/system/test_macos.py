@@ -31,14 +31,17 @@ def test_each_flush_reaches_the_platter_or_else_the_drive(tmp_path, monkeypatch,
         getattr(MacOS(fail), act)(place)
 
 
-def test_an_export_is_flushed_with_the_names_in_its_folders(tmp_path):
+def test_an_export_is_flushed_with_the_names_in_its_folders_and_the_drive_once(
+    tmp_path, monkeypatch
+):
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner/file").touch()
     flushed = []
-    system = MacOS(lambda file, _command: flushed.append(os.fstat(file).st_ino) or 0)
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append((os.fstat(file).st_ino, "")))
+    system = MacOS(lambda file, _command: flushed.append((os.fstat(file).st_ino, "drive")) or 0)
     system.flush_below(tmp_path)
-    places = (tmp_path / "inner", tmp_path / "inner/file", tmp_path)
-    assert flushed == [one.stat().st_ino for one in places]
+    places = {tmp_path / "inner": "", tmp_path / "inner/file": "", tmp_path: "drive"}
+    assert flushed == [(one.stat().st_ino, how) for one, how in places.items()]
 
 
 def test_debuggers_are_denied_with_the_arguments_of_the_manual():

@@ -246,6 +246,9 @@ def test_long_paths_have_the_prefix_that_lifts_the_limit():
         ("\\\\?\\C:\\", "\\\\?\\C:\\"),
         ("\\\\?\\UNC\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
         ("C:\\x\\..\\", "\\\\?\\C:\\"),
+        ("\\\\.\\C:\\", "\\\\?\\C:\\"),
+        ("//./C:/x/../", "\\\\?\\C:\\"),
+        ("\\\\.\\UNC\\server\\share\\", "\\\\?\\UNC\\server\\share\\"),
     ],
 )
 def test_a_long_path_on_a_server_or_with_a_prefix_leads_to_the_same_place(
@@ -269,6 +272,11 @@ def test_the_shell_that_runs_a_script_takes_no_word_for_a_command(windows):
     assert windows.command_line(script) == '"C:\\code.CMD" "C:\\R&D\\my note.md"'
     program = ["C:\\ed.exe", script[1]]
     assert windows.command_line(program) == program
+    assert windows.command_line([script[0], "C:\\100%"]) == '"C:\\code.CMD" "C:\\100%"'
+    for name in ("%USERNAME%", "a%b\\c%d"):
+        assert windows.command_line([program[0], name]) == [program[0], name]
+        with pytest.raises(ValueError, match="between two %"):
+            windows.command_line([script[0], name])
 
 
 def test_nothing_of_ours_is_below_appdata(windows, monkeypatch):

@@ -406,6 +406,26 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
     subprocess.run(["rm", "-rf", tmp_path / "deepest"], check=True)  # deeper than Python removes
 
 
+@pytest.mark.parametrize("becomes", ["nothing", "a link"])
+def test_a_folder_that_goes_before_it_is_read_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    root = tmp_path / "in"
+    (root / "sub").mkdir(parents=True)
+    (root / "First.md").write_text("first")
+    (root / "sub" / "Second.md").write_text("second")
+    open_below = formats.SYSTEM.open_below
+
+    def go(top: Path, path: str) -> io.BufferedReader:
+        (root / "sub").rename(tmp_path / "was")
+        if becomes == "a link":
+            (root / "sub").symlink_to(tmp_path / "was")
+        return open_below(top, path)
+
+    monkeypatch.setattr(formats.SYSTEM, "open_below", go)
+    assert "the folder 'sub' cannot be read" in refusal(root)
+
+
 def with_files(path: Path, name: str, *files: tuple[str, bytes]) -> Path:
     """An export of a note that links to these files."""
     with formats.writing(name, path) as export:

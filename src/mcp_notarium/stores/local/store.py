@@ -198,13 +198,11 @@ class LocalStore:
         """See ``AttachmentStore.list_attachments``."""
         return self._files.list_shown(revision) if "](" in revision.content.text else []
 
-    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+    async def read_attachment(
+        self, attachment: Attachment, *, largest: int
+    ) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
-        return self._files.read(attachment.id, largest=largest)
-
-    async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
-        """See ``AttachmentStore.find_name``."""
-        return ""
+        return attachment, self._files.read(attachment.id, largest=largest)
 
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - a link names the note as well
         """See ``AttachmentStore.id_of_link``."""

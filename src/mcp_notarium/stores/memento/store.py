@@ -105,7 +105,9 @@ class MementoStore:
         return _list_pictures(revision.id, self._images(revision.id)) if has_any else []
 
     @in_thread
-    def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+    def read_attachment(
+        self, attachment: Attachment, *, largest: int
+    ) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
         note_id, _, number = attachment.id.partition("/")
         data = _read_picture(images := self._images(note_id), number)
@@ -115,11 +117,7 @@ class MementoStore:
                 subcategory=ELSEWHERE if _is_elsewhere(images, number) else None,
                 resolution_hint="It can be seen in Memento only; say so.",
             )
-        return data if len(data) <= largest else None
-
-    async def find_name(self, attachment: Attachment) -> str:  # noqa: ARG002 - ids have names, or numbers
-        """See ``AttachmentStore.find_name``."""
-        return ""
+        return attachment, data if len(data) <= largest else None
 
     def id_of_link(self, note_id: str, target: str) -> str:  # noqa: ARG002 - no text shows a picture
         """See ``AttachmentStore.id_of_link``."""

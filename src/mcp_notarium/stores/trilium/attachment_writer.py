@@ -154,7 +154,7 @@ class AttachmentWriter:
 
     async def _find_digest(self, note_id: str, attachment_id: str) -> str:
         """Return the SHA-256 of the bytes; '' if there are more than are kept. Raises ``NoteNotFound``."""
-        data = await self._reader.read(note_id, attachment_id, largest=LARGEST)
+        _, data = await self._reader.read(f"{note_id}/{attachment_id}", largest=LARGEST)
         return "" if data is None else hashlib.sha256(data).hexdigest()
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from urllib.parse import unquote
 
-from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name
+from mcp_notarium.domain.file_names import UNKNOWN, kind_of_name, split_ending
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request, each
 from mcp_notarium.stores.json_answers import AnswerTooLarge
+from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.revisions import Attachment as Held
 from mcp_notarium.stores.trilium.revisions import attachment, attachments, named_in
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
@@ -27,6 +29,13 @@ CONTENT = "content"
 """Stands for an attachment where the note itself is the picture or file."""
 _FILES = ("image", "file")
 """Types of notes that are a picture or file themselves."""
+_DRAWN = {
+    "canvas": "canvas-export.svg",
+    "mermaid": "mermaid-export.svg",
+    "mindMap": "mindmap-export.svg",
+    "spreadsheet": "spreadsheet-export.png",
+}
+"""Types of notes of which the app keeps a picture -> the title of that attachment."""
 _MOST = 1000
 _ROLES = frozenset({"file", "image"})
 """Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
@@ -101,10 +110,14 @@ def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
 
 
 def _known(file_id: str, held: Held) -> Attachment:
-    kind = kind_of_name(held.title)
-    kind = held.mime if kind == UNKNOWN and _MIME.fullmatch(held.mime) else kind
     size = None if is_kept_as_text(held.mime) else held.length
-    return Attachment(file_id, kind, size, name=" ".join(held.title.split()))
+    return replace(_facts(file_id, held.title, held.mime), size=size)
+
+
+def _facts(file_id: str, title: str, mime: str) -> Attachment:
+    """Return what the server says of a file; its name says the kind where the server says none."""
+    known = mime != UNKNOWN and _MIME.fullmatch(mime)
+    return Attachment(file_id, mime if known else kind_of_name(title), name=" ".join(title.split()))
 
 
 def id_of_link(note_id: str, target: str) -> str:
@@ -122,9 +135,10 @@ def _id_of(note_id: str, shown: re.Match[str]) -> str:
 class AttachmentReader:
     """Read the bytes of attachments from one server."""
 
-    def __init__(self, session: TriliumSession, urls: Urls) -> None:
+    def __init__(self, session: TriliumSession, urls: Urls, notes: NoteReader) -> None:
         self._session = session
         self._urls = urls
+        self._notes = notes
 
     async def ask(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
         """See ``AskingStore.ask_attachments``."""
@@ -146,19 +160,33 @@ class AttachmentReader:
             return ""
         return attachment(row).owner
 
-    async def read(self, note_id: str, name: str, *, largest: int) -> bytes | None:
+    async def read(self, file_id: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
+        note_id, _, name = file_id.partition("/")
         if name == CONTENT:
-            return await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
-        await self._find(note_id, name)
-        return await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+            return await self._read_note(file_id, note_id, largest)
+        held = await self._find(note_id, name)
+        data = await self._bytes(self._urls.api("attachments", name, CONTENT), largest)
+        return _facts(file_id, held.title, held.mime), data
 
-    async def find_title(self, note_id: str, name: str) -> str:
-        """Return the title of an attachment, or of a note that is a picture or file. Raises ``NoteNotFound``."""
-        if name != CONTENT:
-            return (await self._find(note_id, name)).title
-        note = value_of(await self._get(self._urls.api("notes", note_id)))
-        return str(note.get("title", "")) if isinstance(note, dict) else ""
+    async def _read_note(
+        self, file_id: str, note_id: str, largest: int
+    ) -> tuple[Attachment, bytes | None]:
+        """Read what the app shows where a text shows a note as a picture: of a drawing the picture that the app has made of it."""
+        note = await self._notes.note(note_id)
+        if note.protected:
+            raise _missing()
+        if note.kind in _FILES:
+            facts = _facts(file_id, note.title, note.mime)
+            return facts, await self._bytes(self._urls.api("notes", note_id, CONTENT), largest)
+        title = _DRAWN.get(note.kind, "")
+        held = attachments(await self._get(self._urls.api("notes", note_id, "attachments")))
+        drawn = next((one for one in held if (one.owner, one.title) == (note_id, title)), None)
+        if drawn is None:
+            raise NoteNotFound("Trilium has no picture of this note")
+        ending = split_ending(title)[1]
+        facts = _facts(file_id, note.title.removesuffix(ending) + ending, drawn.mime)
+        return facts, await self._bytes(self._urls.api("attachments", drawn.id, CONTENT), largest)
 
     async def _find(self, note_id: str, name: str) -> Held:
         found = attachment(value_of(await self._get(self._urls.api("attachments", name))))

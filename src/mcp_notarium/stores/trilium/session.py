@@ -41,8 +41,6 @@ _NEW_TOKEN = (
     f"Put another token (Trilium: Options > ETAPI) into {TOKEN} in the client's configuration, or remove {TOKEN} there "
     "and run `mcp-notarium login` in a terminal."
 )
-_FRESH = {"cache-control": "no-cache"}
-"""An answer that a proxy has kept may be yesterday's."""
 
 
 class TriliumSession:
@@ -78,7 +76,7 @@ class TriliumSession:
 
     async def _send_with(self, token: Secret, request: Request) -> Reply:
         # The form that every version knows: the oldest does not know "Bearer".
-        headers = {**request.headers, **_FRESH, "authorization": token.reveal_text()}
+        headers = {**request.headers, "authorization": token.reveal_text()}
         reply = await self._session.send(replace(request, headers=headers))
         if reply.in_doubt and not reply.ok:
             raise OutcomeUnknown("the write was sent and no answer came back")

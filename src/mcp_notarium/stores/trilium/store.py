@@ -120,7 +120,7 @@ class TriliumStore:
         self._moves = Moves(self._session, urls, self._reader)
         self._sharing = Sharing(self._reader, urls, self._moves)
         self._writes = NoteWrites(self._session, urls, self._reader, self._moves, sleep)
-        self._attachments = AttachmentReader(self._session, urls)
+        self._attachments = AttachmentReader(self._session, urls, self._reader)
         self._files = AttachmentWriter(self._session, urls, self._reader, self._attachments)
         self._revisions = Revisions(self._session, urls, self._reader)
         self._listed: dict[str, tuple[tuple[NoteObject, ...], int]] = {}
@@ -219,15 +219,11 @@ class TriliumStore:
         is_new = body["type"] == note_codec.HTML and body["edited"]
         return await self._attachments.find_owners(before, body["content"] if is_new else "")
 
-    async def read_attachment(self, attachment: Attachment, *, largest: int) -> bytes | None:
+    async def read_attachment(
+        self, attachment: Attachment, *, largest: int
+    ) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
-        note_id, _, name = attachment.id.partition("/")
-        return await self._attachments.read(note_id, name, largest=largest)
-
-    async def find_name(self, attachment: Attachment) -> str:
-        """See ``AttachmentStore.find_name``."""
-        note_id, _, name = attachment.id.partition("/")
-        return await self._attachments.find_title(note_id, name)
+        return await self._attachments.read(attachment.id, largest=largest)
 
     def id_of_link(self, note_id: str, target: str) -> str:
         """See ``AttachmentStore.id_of_link``."""

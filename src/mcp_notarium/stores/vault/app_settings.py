@@ -87,6 +87,8 @@ class AttachmentSettings:
     """A link shows the name of the file."""
     embeds_all: bool
     """Whether it also embeds what is no picture."""
+    outline: bool = False
+    """Whether every line belongs to a block, as in Logseq."""
 
 
 def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
@@ -99,7 +101,7 @@ def read_attachment_settings(root: int, note: str) -> AttachmentSettings:
     if app is None and not _has_folder(root, OBSIDIAN):
         logseq = _read_logseq(root) is not None
         folder = _ASSETS if logseq else beside
-        return AttachmentSettings(folder, False, "relative", True, logseq)  # noqa: FBT003 - named above
+        return AttachmentSettings(folder, False, "relative", True, logseq, logseq)  # noqa: FBT003 - named above
     said = _text(app, "attachmentFolderPath")
     below = _join(beside, said[2:]) if said.startswith("./") or said == "." else _join("", said)
     if below and split_path(f"{below}/any{_MARKDOWN}") is None:

@@ -69,7 +69,8 @@ def keep(
         free, made = _create(parent, name, data)
         file_writer.flush(parent)
     path = f"{settings.folder}/{free}".lstrip("/")
-    return KeptFile(path, _link(path, note, settings, files), made)
+    before = "- " if settings.outline else ""
+    return KeptFile(path, _link(path, note, settings, files), made, before)
 
 
 def _create(parent: int, name: str, data: bytes) -> tuple[str, bool]:

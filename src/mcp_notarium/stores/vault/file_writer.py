@@ -349,6 +349,14 @@ def remove_file(
     return False
 
 
+def find_set_aside(parent: int) -> set[str]:
+    """Return the hashes of what :func:`remove_file` is about to remove from a folder, in any process."""
+    nothing = digest_of(b"")
+    with SYSTEM.scan(parent) as entries:
+        found = [_TEMPORARY.fullmatch(one.name) for one in entries]
+    return {one["read"] for one in found if one and one["ours"] == nothing}
+
+
 def _put_back(parent: int, temporary: str, name: str) -> None:
     """Give a file its name again, or another one if that is taken."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +25,8 @@ from mcp_notarium.stores.contract import Acknowledgement, PushStatus, check_not_
 from mcp_notarium.stores.vault import file_writer, note_codec
 from mcp_notarium.stores.vault.file_writer import NoteFile
 from mcp_notarium.stores.vault.folder import (
+    LONGEST_WAIT,
+    SETTLED,
     Evicted,
     NotANote,
     OtherSpelling,
@@ -68,6 +71,7 @@ class NoteWriter:
             try:
                 self._remove(root, path, etag)
             except NoteNotFound:
+                _wait_for_remover(root, path, etag)  # defence: set-aside-may-come-back
                 # It may be on its way from one to the other.
                 if self._has_file(root, path) or self._has_file(root, path):
                     raise _changed_error(path) from None
@@ -304,6 +308,17 @@ class NoteWriter:
                 file_writer.flush(parent)
         except (OSError, NoteNotFound) as error:
             raise OutcomeUnknown("the folder of the note could not be flushed") from error
+
+
+def _wait_for_remover(root: int, path: str, etag: str) -> None:
+    """Wait while another process has set the note aside: it removes the note, or puts it back if that has changed."""
+    deadline = time.monotonic() + LONGEST_WAIT
+    with suppress(OSError, NoteNotFound), open_parent(root, path, trash=True) as (parent, _):
+        while time.monotonic() < deadline:
+            aside = file_writer.find_set_aside(parent)
+            if etag not in {note_codec.etag_of(one, path, trash=True) for one in aside}:
+                return
+            time.sleep(SETTLED)
 
 
 def _is_read_only(root: int, path: str) -> bool:
