@@ -456,25 +456,34 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
             own = sim.document.notes["Trip0000000a"]
             made = sim.document.attach(own.id, "image", "image/png", "plan.png", PLAN)
             paper = sim.document.attach(own.id, "file", "application/pdf", "a paper.pdf", PAPER)
+            # Names that a vault takes for those of notes.
+            rules = sim.document.attach(own.id, "file", "application/x-own", "Makefile", b"all:")
+            read_me = sim.document.attach(own.id, "file", "text/markdown", "README.MD", b"# Me")
             own.content = (
                 f'<p><img src="api/attachments/{made.id}/image/plan.png"> and '
                 f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={paper.id}">a paper.pdf</a> '
                 f'<img src="api/attachments/gone00000000/image/gone.png"></p>'
+                + "".join(
+                    f'<p><a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={one.id}">this</a></p>'
+                    for one in (rules, read_me)
+                )
             ).encode()
             async with served(sim, tmp_path) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
-            assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 2)
+            assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 4)
         text = (tmp_path / "out" / "Trip.md").read_text()
         assert (
             "![](files/plan.png) and [a paper.pdf](files/a%20paper.pdf) ![](api/attachments/gone"
             in text
         )
+        assert text.endswith("\n\n[this](files/Makefile.bin)\n\n[this](files/README.txt)")
         with formats.reading(tmp_path / "out") as found:
             async with opened("vault", tmp_path) as vault:
                 _, done = await bring(vault, "vault", found)
-                assert done.files == 2
-                assert await shown_by(vault, "vault") == {"Trip": sorted((PLAN, PAPER))}
+                assert done.files == 4
+                four = sorted((PLAN, PAPER, b"all:", b"# Me"))
+                assert await shown_by(vault, "vault") == {"Trip": four}
 
     asyncio.run(work())
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.file_names import (
     HEAD,
-    UNKNOWN,
     UNNAMED,
     any_ending_of,
     clean_file_name,
@@ -139,7 +138,7 @@ class StoreFiles:
         return dict(await each(held, ask))
 
     async def read_file(self, file: ShownFile, *, largest: int) -> tuple[str, bytes] | None:
-        """Return the name of a file, with an ending where that is known, and its bytes; None if these are more.
+        """Return the name of a file, with an ending, and its bytes; None if these are more.
 
         Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
         """
@@ -153,12 +152,13 @@ class StoreFiles:
             )
         if data is None:
             return None
-        kind = kind_of(data[:HEAD], facts.kind)
-        name = facts.name or file.name
-        if not split_ending(name)[1] and kind == UNKNOWN:
-            name = file.name
-        named = split_ending(name)[1] or kind == UNKNOWN
-        return name if named else name + any_ending_of(kind), data
+        names = [clean_file_name(one) for one in (facts.name, file.name) if one]
+        if name := next((one for one in names if split_ending(one)[1]), ""):
+            return name, data
+        ending = any_ending_of(
+            kind_of(data[:HEAD], facts.kind)
+        )  # without one, a vault's link means a note
+        return names[0] + ending, data
 
     @property
     def largest_file(self) -> int:
