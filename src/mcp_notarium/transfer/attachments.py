@@ -262,11 +262,7 @@ async def bring_in(
     def change(text: str) -> str:
         text = relink(text, wanted, given=given)
         more = [one.before + one.link for one in added if one.link not in text]
-        return (
-            "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
-            if more
-            else text
-        )
+        return "\n\n".join(filter(None, (text.rstrip("\n"), *more))) + "\n" if more else text
 
     dates = new.source.created_at, new.source.modified_at
     try:
