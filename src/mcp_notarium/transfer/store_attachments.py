@@ -39,6 +39,7 @@ MOST_FAILURES = 3
 """Requests one after another that the store does not answer, before no more are sent."""
 SILENT = "the note store does not answer"
 _ASKED_SECONDS = 10.0
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class StoreFiles:
                 self.unasked.append((one.id, SILENT))
                 return None
             try:
-                found = await store.ask_attachments(one, seconds=_ASKED_SECONDS)
+                found = await store.ask_attachments(one, seconds=_ASKED_SECONDS, tries=_TRIES)
             except NoteNotFound as error:
                 if whole:
                     raise
