@@ -594,6 +594,15 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
             sim.write("Shows0000001", "Shows", html)
             async with served(sim, tmp_path) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
+        with formats.reading(tmp_path / "out") as found:
+            async with opened("trilium", tmp_path / "back") as client:
+                assert (await bring(client, "trilium", found))[1].files == 4
+        (shows,) = [
+            one
+            for one in TRILIUMS[tmp_path / "back"].document.notes.values()
+            if one.title == "Shows"
+        ]
+        assert shows.content.decode().count('alt=""') == 3  # no address became words
         left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
         assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
 
