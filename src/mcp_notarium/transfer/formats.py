@@ -363,10 +363,7 @@ def reading(path: Path) -> Iterator[FoundExport]:
 
 
 def _read(path: Path, stack: ExitStack) -> FoundExport:
-    try:
-        return _read_folder(path)
-    except NotADirectoryError:
-        return _read_document(path, stack)
+    return _read_folder(path) if path.is_dir() else _read_document(path, stack)
 
 
 def _read_document(path: Path, stack: ExitStack) -> FoundExport:
