@@ -511,12 +511,13 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:
             own = put_four(sim)
+            sim.document.attach(own, "file", "text/csv", "numbers.csv", NUMBERS)  # a twin
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
             async with served(sim, tmp_path / "0") as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
                 client.cache.sync_state.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
-                assert (taken.files, taken.left_out) == (4, [])
+                assert (taken.files, taken.size, taken.left_out) == (4, sum(map(len, four)), [])
         for number, store in enumerate(("local", "trilium", "vault", "trilium"), 1):
             with formats.reading(tmp_path / f"{number - 1}.zip") as found:
                 async with opened(store, tmp_path / str(number)) as client:
