@@ -87,14 +87,12 @@ class StoreFiles:
             listed = {one.id: await store.list_attachments(one) for one in held}
             if store.traits.asks_attachments:
                 listed |= await self._ask_files(held, listed, whole=whole)
-            there = {
-                (target, one.id): facts
-                for one in held
-                if listed[one.id]
-                for target in map(_target_of, find_whole_links(one.content.text))
-                for facts in listed[one.id]
-                if facts.id == store.id_of_link(one.id, target)
-            }
+            there: dict[tuple[str, str], Attachment] = {}
+            for one in held:
+                by_id = {facts.id: facts for facts in listed[one.id]}
+                for target in map(_target_of, find_whole_links(one.content.text)) if by_id else ():
+                    if (facts := by_id.get(store.id_of_link(one.id, target))) is not None:
+                        there[target, one.id] = facts
             return listed, there
         if not self._transfer.store.traits.ids.paths:
             return defaultdict(list), {}

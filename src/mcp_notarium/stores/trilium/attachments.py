@@ -106,7 +106,7 @@ def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
         elif one.id.endswith(f"/{CONTENT}"):
             shown.append(one)
     beside = (_known(each, one) for each, one in there.items() if one.role in _ROLES)
-    return [*shown, *beside][:_MOST]
+    return [*shown, *beside]
 
 
 def _known(file_id: str, held: Held) -> Attachment:
