@@ -168,7 +168,7 @@ def test_files_go_with_the_notes_through_a_rotated_notebook_its_backup_and_trili
             assert (again["new"], again["there"], again["files"]) == (0, 1, 0)
             if env is trilium:
                 assert output(env, "export", str(tmp_path / "trilium"))["files"] == 2
-                service.faults.status(500, path="/etapi/notes/*/attachments", times=1)
+                service.faults.status(404, path="/etapi/notes/*/attachments", times=1)
                 unasked = run(env, "export", str(tmp_path / "unasked"))
                 assert unasked.returncode == 1
                 assert "1 note may have files that no text shows" in unasked.stdout

@@ -456,36 +456,46 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
             own = sim.document.notes["Trip0000000a"]
             made = sim.document.attach(own.id, "image", "image/png", "plan.png", PLAN)
             paper = sim.document.attach(own.id, "file", "application/pdf", "a paper.pdf", PAPER)
+            # Names that a vault takes for those of notes.
+            rules = sim.document.attach(own.id, "file", "application/x-own", "Makefile", b"all:")
+            read_me = sim.document.attach(own.id, "file", "text/markdown", "README.MD", b"# Me")
             own.content = (
                 f'<p><img src="api/attachments/{made.id}/image/plan.png"> and '
                 f'<a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={paper.id}">a paper.pdf</a> '
                 f'<img src="api/attachments/gone00000000/image/gone.png"></p>'
+                + "".join(
+                    f'<p><a href="#root/{own.id}?viewMode=attachments&amp;attachmentId={one.id}">this</a></p>'
+                    for one in (rules, read_me)
+                )
             ).encode()
             async with served(sim, tmp_path) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
-            assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 2)
+            assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 4)
         text = (tmp_path / "out" / "Trip.md").read_text()
         assert (
             "![](files/plan.png) and [a paper.pdf](files/a%20paper.pdf) ![](api/attachments/gone"
             in text
         )
+        assert text.endswith("\n\n[this](files/Makefile.bin)\n\n[this](files/README.txt)")
         with formats.reading(tmp_path / "out") as found:
             async with opened("vault", tmp_path) as vault:
                 _, done = await bring(vault, "vault", found)
-                assert done.files == 2
-                assert await shown_by(vault, "vault") == {"Trip": sorted((PLAN, PAPER))}
+                assert done.files == 4
+                four = sorted((PLAN, PAPER, b"all:", b"# Me"))
+                assert await shown_by(vault, "vault") == {"Trip": four}
 
     asyncio.run(work())
 
 
-def put_three(sim: TriliumSimulator) -> str:
-    """A note with three files: its text shows one, links to one, and says nothing of the last."""
+def put_four(sim: TriliumSimulator) -> str:
+    """A note with four files: its text shows one, links to one, and says nothing of the others."""
     sim.write("Trip0000000a", "Trip", "x")
     own = sim.document.notes["Trip0000000a"]
     shown = sim.document.attach(own.id, "image", "image/png", "plan.png", PLAN)
     linked = sim.document.attach(own.id, "file", "application/pdf", "a paper.pdf", PAPER)
     sim.document.attach(own.id, "file", "text/csv", "numbers.csv", NUMBERS)
+    sim.document.attach(own.id, "image", "image/svg+xml", "drawn.svg", SVG)
     sim.document.attach(own.id, "viewConfig", "application/json", "viewConfig.json", b"{}")
     own.content = (
         f'<p><img src="api/attachments/{shown.id}/image/plan.png"> '
@@ -495,37 +505,40 @@ def put_three(sim: TriliumSimulator) -> str:
 
 
 def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path: Path) -> None:
-    three = sorted((PLAN, PAPER, NUMBERS))
+    four = sorted((PLAN, PAPER, NUMBERS, SVG))
     (tmp_path / "0").mkdir()
 
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:
-            own = put_three(sim)
+            own = put_four(sim)
+            sim.document.attach(own, "file", "text/csv", "numbers.csv", NUMBERS)  # a twin
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
             async with served(sim, tmp_path / "0") as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
                 client.cache.sync_state.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
-                assert (taken.files, taken.left_out) == (3, [])
+                assert (taken.files, taken.size, taken.left_out) == (4, sum(map(len, four)), [])
         for number, store in enumerate(("local", "trilium", "vault", "trilium"), 1):
             with formats.reading(tmp_path / f"{number - 1}.zip") as found:
                 async with opened(store, tmp_path / str(number)) as client:
                     for _ in range(2):
                         planned, done = await bring(client, store, found)
                         assert (planned.lost_files, done.refused_files) == ({}, [])
-                        assert await shown_by(client, store) == {"Trip": three}
-                    assert planned.new == []
+                        assert await shown_by(client, store) == {"Trip": four}
+                    assert (planned.new, planned.differ) == ([], [])
                     await export(client, store, tmp_path / f"{number}.zip")
         with formats.reading(tmp_path / "0.zip") as found:
-            for new in (3, 0):  # an outline
+            for new in (4, 0):  # an outline
                 async with opened("vault", tmp_path / "outline") as client:
                     planned, _ = await bring(client, "vault", found)
                     assert (len(planned.files), planned.differ) == (new, [])
             async with opened("trilium", tmp_path / "again") as client:
-                await bring(client, "trilium", found)
+                for new in (1, 0):
+                    planned, _ = await bring(client, "trilium", found)
+                    assert (len(planned.new), planned.differ) == (new, [])
             sim = TRILIUMS[tmp_path / "again"]
             (note,) = [one for one in sim.document.notes.values() if one.title == "Trip"]
-            assert len(sim.document.attachments_of(note.id)) == 3
+            assert len(sim.document.attachments_of(note.id)) == 4
             # A person removes the link that the import has made, and then changes the text.
             unlinked = re.sub("<p><a [^>]*>numbers.csv</a></p>", "", note.content.decode())
             for text, differ in ((unlinked, []), (f"{unlinked}<p>more</p>", [note.id])):
@@ -543,29 +556,27 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
 def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Path) -> None:
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:
-            own = put_three(sim)
+            own = put_four(sim)
             for number in range(9):
                 sim.write(f"Note0000000{number}", f"{number}", "x")
             async with served(sim, tmp_path) as client:
                 held = [one async for one in transfer(client).read_all()]
                 files = StoreFiles(transfer(client))
                 for number in range(1, 4):  # they do not count together
-                    sim.faults.status(500, path=f"/etapi/notes/{own}/attachments", times=1)
+                    sim.faults.status(500, path=f"/etapi/notes/{own}/attachments", times=3)
                     assert len((await files.find_files(held))[own]) == 2
                     assert [note for note, _ in files.unasked] == [own] * number
-                assert len((await files.find_files(held))[own]) == 3
+                sim.faults.status(500, path=f"/etapi/notes/{own}/attachments", times=2)
+                assert len((await files.find_files(held, whole=True))[own]) == 4
                 sim.faults.status(500, path="/etapi/notes/*/attachments", times=99)
-                with pytest.raises(StoreUnavailable):
-                    await files.find_files(held, whole=True)
                 files, before = StoreFiles(transfer(client)), len(sim.requests)
                 for one in held:
                     await files.find_files([one])
                 reasons = [why for _, why in files.unasked]
-                assert (len(reasons), reasons.count(SILENT), len(sim.requests) - before) == (
-                    10,
-                    7,
-                    3,
-                )
+                asked = len(sim.requests) - before
+                assert (len(reasons), reasons.count(SILENT), asked) == (10, 7, 9)
+                with pytest.raises(StoreUnavailable):
+                    await StoreFiles(transfer(client)).find_files(held, whole=True)
 
     asyncio.run(work())
 
@@ -584,6 +595,15 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
             sim.write("Shows0000001", "Shows", html)
             async with served(sim, tmp_path) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
+        with formats.reading(tmp_path / "out") as found:
+            async with opened("trilium", tmp_path / "back") as client:
+                assert (await bring(client, "trilium", found))[1].files == 4
+        (shows,) = [
+            one
+            for one in TRILIUMS[tmp_path / "back"].document.notes.values()
+            if one.title == "Shows"
+        ]
+        assert shows.content.decode().count('alt=""') == 3  # no address became words
         left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
         assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
 

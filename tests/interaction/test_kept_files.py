@@ -147,6 +147,13 @@ def account(folder: Path, store: str) -> dict[str, str]:
     servers = {
         "notes": {"command": "mcp-notarium", "args": ["serve"], "env": third},
         "more": {"command": "mcp-notarium", "args": fourth},
+        "fifth": {
+            "command": "mcp-notarium",
+            "args": 5,
+            "env": {"XDG_DATA_HOME": f"{folder}/Pictures/fifth", "ELSE": f"{folder}/Pictures"},
+        },
+        "nowhere": {"command": "mcp-notarium", "args": ["--env-file", "/a\0b"]},
+        "half": {"command": "mcp-notarium", "env": {"LOG_FILE_PATH": "/\ud800"}},
         "broken": {
             "command": "mcp-notarium",
             "env": {"NOTARIUM_STORE": "trilium", "TRILIUM_URL": "x"},
@@ -156,8 +163,10 @@ def account(folder: Path, store: str) -> dict[str, str]:
     (settings / "Claude" / "claude_desktop_config.json").write_text(
         json.dumps({"mcpServers": servers})
     )
-    for place in ("third", "fourth"):
-        (folder / "Pictures" / place).mkdir()
+    (folder / ".cursor").mkdir()
+    (folder / ".cursor" / "mcp.json").write_text('{"mcpServers":' * 9999 + "0" + "}" * 9999)
+    for place in ("third", "fourth", "fifth/mcp-notarium"):
+        (folder / "Pictures" / place).mkdir(parents=True)
         (folder / "Pictures" / place / "note.jpg").write_bytes(PNG)
     (settings / "mcp-notarium").mkdir(mode=0o700)
     accounts = settings / "mcp-notarium" / "accounts.toml"
@@ -201,7 +210,7 @@ async def test_an_agent_keeps_a_photo_sees_it_and_takes_it_back(tmp_path, store)
             "~/Pictures/settings/Claude/its.json",
             "~/Pictures/other/note.jpg",
             *("~/Pictures/third/note.jpg", "~/Pictures/fourth/note.jpg", "~/Pictures/fourth.env"),
-            "~/Pictures/other.txt",
+            *("~/Pictures/fifth/mcp-notarium/note.jpg", "~/Pictures/other.txt"),
             "~/Pictures/m/memento.db-wal",
             *(["~/vault/own.jpg"] if store == "vault" else []),
         ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_notarium.clients import json_members
-from mcp_notarium.clients.known_clients import Client
+from mcp_notarium.clients.known_clients import Client, arguments_of
 from mcp_notarium.errors import ConfigError, NotariumError
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.os_errors import display_path
@@ -76,7 +76,7 @@ def profile_of(entry: Mapping[str, Any]) -> str:
 
 
 def _option(entry: Mapping[str, Any], option: str) -> str:
-    words = [part for one in entry.get("args") or () for part in str(one).split("=", 1)]
+    words = [part for one in arguments_of(entry) for part in one.split("=", 1)]
     return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
@@ -161,7 +161,7 @@ def _parse(client: Client, text: str, path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text) if client.format == "TOML" else json_members.read(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _error(path, f"cannot be read: {error}") from None
 
 

@@ -60,7 +60,7 @@ class Client:
 
     def own_words(self, entry: Mapping[str, Any]) -> list[str]:
         """Return the command of an entry that starts a program of this side; [] for another one."""
-        words = [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
+        words = [str(entry.get("command", "")), *arguments_of(entry)]
         if self.side:
             return self.side.own_words(words)
         return [] if words[0].endswith(".exe") and platform_here() != "win32" else words
@@ -212,6 +212,12 @@ CLIENTS = (
         reload="Start a new session",
     ),
 )
+
+
+def arguments_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of an entry, whatever a person has written there."""
+    given = entry.get("args")
+    return [*map(str, given)] if isinstance(given, list) else []
 
 
 def client_names(environ: Mapping[str, str]) -> list[str]:

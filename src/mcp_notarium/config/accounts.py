@@ -180,10 +180,10 @@ def find_places(variables: Mapping[str, str]) -> Iterator[Path]:
     """Yield the files and folders that the settings of an account name: of its keys, secrets, notes and data."""
     texts, named = dict(variables), set[Path]()
     for name, text in variables.items():
-        with suppress(RuntimeError):  # the home folder of nobody
-            if (path := Path(text).expanduser()).is_absolute() and "\0" not in text:
-                texts[name] = str(path)
+        with suppress(RuntimeError, ValueError):  # the home folder of nobody, or no path
+            if (path := Path(text).expanduser()).is_absolute():
                 named |= {path, *path.resolve().parents, path.resolve()}
+                texts[name] = str(path)
                 yield path
     if (store := variables.get(STORE, registry.DEFAULT)) in registry.names():
         with suppress(ConfigError, ValueError):  # nothing starts with these settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcp_notarium.config import accounts
 from mcp_notarium.config.settings import Config
-from mcp_notarium.config.sources import read_env_file
+from mcp_notarium.config.sources import known_names, read_env_file
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.system import SYSTEM
 
@@ -31,15 +31,16 @@ def find_other_accounts(environ: Mapping[str, str]) -> Iterator[Path]:
     from mcp_notarium.clients.client_files import find_entries  # noqa: PLC0415 - seldom needed
     from mcp_notarium.clients.known_clients import CLIENTS  # noqa: PLC0415 - the same
 
-    folder = accounts.config_dir(environ)
+    folder, known = accounts.config_dir(environ), known_names()
     for account in accounts.read_accounts(folder).values():
         yield from accounts.find_places(account.variables)
     for entry in find_entries(environ, folder / "clients", CLIENTS):
-        given = dict(entry.variables)
-        if entry.env_file:
-            with suppress(ConfigError, RuntimeError):
-                yield (path := Path(entry.env_file).expanduser())
-                given = {**read_env_file(path), **given}
+        # Of other variables one may name the home folder.
+        given = {name: text for name, text in entry.variables.items() if name in known}
+        given["--env-file"] = entry.env_file
+        with suppress(ConfigError, RuntimeError):
+            yield SYSTEM.user_folder("data", entry.variables)
+            given = {**read_env_file(Path(entry.env_file).expanduser()), **given}
         yield from accounts.find_places(given)  # defence: client-accounts-closed -given
 
 

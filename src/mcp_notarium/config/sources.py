@@ -125,11 +125,12 @@ def warn_unknown(environ: Mapping[str, str], chosen: Sequence[Variable]) -> tupl
     return tuple(
         f"{name} is not a variable of MCP Notarium; see --print-config-vars."
         for name in sorted(environ)
-        if name.startswith(prefixes) and name not in _known_names()
+        if name.startswith(prefixes) and name not in known_names()
     )
 
 
-def _known_names() -> set[str]:
+def known_names() -> set[str]:
+    """Return the names of all variables of ours, and of those that name a file instead."""
     known = known_variables()
     return {one.name for one in known} | {one.file_name for one in known if one.has_file}
 
@@ -179,7 +180,7 @@ def _parse_lines(opened: TextFile, *, label: str) -> tuple[dict[str, str], list[
 
     values: dict[str, str] = {}
     warnings: list[str] = []
-    known = _known_names()
+    known = known_names()
     for binding in parse_stream(io.StringIO(opened.text)):
         if binding.error:
             warnings.append(f"line {binding.original.line} of {label} is not understood.")

@@ -204,8 +204,10 @@ class AttachmentStore(Store, Protocol):
 class AskingStore(AttachmentStore, Protocol):
     """Reach a store with the trait ``asks_attachments``: no text shows some of its files, or how large one is."""
 
-    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
-        """Ask the service once for the files that a note shows or has, for at most so many seconds.
+    async def ask_attachments(
+        self, revision: Revision, *, seconds: float, tries: int = 1
+    ) -> Sequence[Attachment]:
+        """Ask the service for the files that a note shows or has, for at most so many seconds.
 
         Raises ``NoteNotFound``, and what a request raises.
         """

@@ -63,13 +63,22 @@ class NewNote:
 class TakenFiles:
     """Count the files that an export has."""
 
-    files: int = 0
-    size: int = 0
-    """Bytes of all of them."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Their bytes, by path: equal ones of one name are there once."""
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     """Note, file and reason of each that it has not."""
     unread: bool = False
     """Some of these could not be read, though the store has them."""
+
+    @property
+    def files(self) -> int:
+        """Return how many there are."""
+        return len(self.sizes)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all of them."""
+        return sum(self.sizes.values())
 
 
 def leave_out(shown: Mapping[str, Sequence[ShownFile]], why: str) -> TakenFiles:
@@ -107,7 +116,7 @@ async def take_out(
             taken.unread = True
             return f"it has more than {LARGEST_FILE >> 20} MB"
         put = export.put_file(*found, file.facts.modified_at or modified_at)
-        taken.files, taken.size = taken.files + 1, taken.size + len(found[1])
+        taken.sizes[put.path] = len(found[1])
         return put
 
     archived: list[ArchivedNote] = []
@@ -262,11 +271,7 @@ async def bring_in(
     def change(text: str) -> str:
         text = relink(text, wanted, given=given)
         more = [one.before + one.link for one in added if one.link not in text]
-        return (
-            "\n\n".join((*filter(None, (text.rstrip("\n"),)), "\n".join(more))) + "\n"
-            if more
-            else text
-        )
+        return "\n\n".join(filter(None, (text.rstrip("\n"), *more))) + "\n" if more else text
 
     dates = new.source.created_at, new.source.modified_at
     try:

@@ -51,6 +51,8 @@ from mcp_notarium.system import SYSTEM
 from mcp_notarium.transfer import markdown_folder
 
 _VERSION = 1
+_NOTES = (".md", ".markdown")
+"""Endings of notes in a folder, in lower case."""
 
 
 def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
@@ -173,8 +175,9 @@ class Export:
     def put_file(self, name: str, data: bytes, modified_at: float) -> NoteFile:
         """Write a file, unless it is there under this name, and return what notes say of it."""
         name = clean_file_name(name)
-        if name.lower().endswith(markdown_folder.ENDING):  # else it would be a note
-            name += ".txt"
+        stem, ending = split_ending(name)
+        if ending.lower() in _NOTES:  # else it would be a note
+            name = f"{stem}.txt"
         digest = hashlib.sha256(data).hexdigest()
         if (digest, name) not in self._files:
             stem, ending = split_ending(name)
@@ -360,10 +363,7 @@ def reading(path: Path) -> Iterator[FoundExport]:
 
 
 def _read(path: Path, stack: ExitStack) -> FoundExport:
-    try:
-        return _read_folder(path)
-    except NotADirectoryError:
-        return _read_document(path, stack)
+    return _read_folder(path) if path.is_dir() else _read_document(path, stack)
 
 
 def _read_document(path: Path, stack: ExitStack) -> FoundExport:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.file_names import (
     HEAD,
-    UNKNOWN,
     UNNAMED,
     any_ending_of,
     clean_file_name,
@@ -40,6 +39,7 @@ MOST_FAILURES = 3
 """Requests one after another that the store does not answer, before no more are sent."""
 SILENT = "the note store does not answer"
 _ASKED_SECONDS = 10.0
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,12 @@ class StoreFiles:
             listed = {one.id: await store.list_attachments(one) for one in held}
             if store.traits.asks_attachments:
                 listed |= await self._ask_files(held, listed, whole=whole)
-            there = {
-                (target, one.id): facts
-                for one in held
-                if listed[one.id]
-                for target in map(_target_of, find_whole_links(one.content.text))
-                for facts in listed[one.id]
-                if facts.id == store.id_of_link(one.id, target)
-            }
+            there: dict[tuple[str, str], Attachment] = {}
+            for one in held:
+                by_id = {facts.id: facts for facts in listed[one.id]}
+                for target in map(_target_of, find_whole_links(one.content.text)) if by_id else ():
+                    if (facts := by_id.get(store.id_of_link(one.id, target))) is not None:
+                        there[target, one.id] = facts
             return listed, there
         if not self._transfer.store.traits.ids.paths:
             return defaultdict(list), {}
@@ -118,7 +116,7 @@ class StoreFiles:
                 self.unasked.append((one.id, SILENT))
                 return None
             try:
-                found = await store.ask_attachments(one, seconds=_ASKED_SECONDS)
+                found = await store.ask_attachments(one, seconds=_ASKED_SECONDS, tries=_TRIES)
             except NoteNotFound as error:
                 if whole:
                     raise
@@ -139,7 +137,7 @@ class StoreFiles:
         return dict(await each(held, ask))
 
     async def read_file(self, file: ShownFile, *, largest: int) -> tuple[str, bytes] | None:
-        """Return the name of a file, with an ending where that is known, and its bytes; None if these are more.
+        """Return the name of a file, with an ending, and its bytes; None if these are more.
 
         Raises ``NoteNotFound``, ``NoteUnreadable``, and what the store raises.
         """
@@ -153,12 +151,13 @@ class StoreFiles:
             )
         if data is None:
             return None
-        kind = kind_of(data[:HEAD], facts.kind)
-        name = facts.name or file.name
-        if not split_ending(name)[1] and kind == UNKNOWN:
-            name = file.name
-        named = split_ending(name)[1] or kind == UNKNOWN
-        return name if named else name + any_ending_of(kind), data
+        names = [clean_file_name(one) for one in (facts.name, file.name) if one]
+        if name := next((one for one in names if split_ending(one)[1]), ""):
+            return name, data
+        ending = any_ending_of(
+            kind_of(data[:HEAD], facts.kind)
+        )  # without one, a vault's link means a note
+        return names[0] + ending, data
 
     @property
     def largest_file(self) -> int:

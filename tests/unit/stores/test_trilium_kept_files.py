@@ -163,3 +163,9 @@ async def test_files_of_another_note_are_not_listed(sim, store):
     # A proxy may answer with what it has kept of another address.
     rows = [one | {"ownerId": "Other0000001"} for one in sim.etapi.parts.attachments_of(ID)]
     assert with_held(revision, [attachment(one) for one in rows]) == []
+
+
+async def test_all_files_of_a_note_are_told(sim, store):
+    made = [sim.document.attach(ID, "file", "text/plain", f"{at}", b"") for at in range(1001)]
+    told = await store.ask_attachments(await store.get(ID), seconds=5)
+    assert [one.id for one in told] == [f"{ID}/{one.id}" for one in made]

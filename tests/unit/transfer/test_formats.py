@@ -455,7 +455,7 @@ def test_files_are_private_named_for_every_system_and_found_again(
         (note,) = export.notes
         read = {one.path: export.read_file(one) for one in note.files}
         assert read == {
-            "files/Plan.png": b"1", "files/plan 2.PNG": b"2", "files/plan.md.txt": b"3", "files/x": b"",
+            "files/Plan.png": b"1", "files/plan 2.PNG": b"2", "files/plan 3.txt": b"3", "files/x": b"",
         }  # fmt: skip
         assert all(one.links for one in note.files)
     if name == "markdown":

@@ -19,7 +19,7 @@ from mcp_notarium.errors import NoteNotFound, StoreProtocolError
 from mcp_notarium.stores.extensions import Attachment
 from mcp_notarium.stores.http import LARGEST_ANSWER, Reply, Request, each
 from mcp_notarium.stores.json_answers import AnswerTooLarge
-from mcp_notarium.stores.trilium.note_reader import NoteReader
+from mcp_notarium.stores.trilium.note_reader import NoteReader, missing_error
 from mcp_notarium.stores.trilium.revisions import Attachment as Held
 from mcp_notarium.stores.trilium.revisions import attachment, attachments, named_in
 from mcp_notarium.stores.trilium.session import TriliumSession, value_of
@@ -106,7 +106,7 @@ def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
         elif one.id.endswith(f"/{CONTENT}"):
             shown.append(one)
     beside = (_known(each, one) for each, one in there.items() if one.role in _ROLES)
-    return [*shown, *beside][:_MOST]
+    return [*shown, *beside]
 
 
 def _known(file_id: str, held: Held) -> Attachment:
@@ -140,12 +140,12 @@ class AttachmentReader:
         self._urls = urls
         self._notes = notes
 
-    async def ask(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+    async def ask(self, revision: Revision, *, seconds: float, tries: int) -> Sequence[Attachment]:
         """See ``AskingStore.ask_attachments``."""
         url = self._urls.api("notes", revision.id, "attachments")
-        reply = await self._session.send(Request("GET", url, tries=1, deadline=seconds))
+        reply = await self._session.send(Request("GET", url, tries=tries, deadline=seconds))
         if reply.status == _GONE:
-            raise _missing()
+            raise missing_error(revision.id)
         return with_held(revision, attachments(reply))
 
     async def find_owners(self, before: str, html: str) -> set[str]:

@@ -201,9 +201,11 @@ class TriliumStore:
         """See ``AttachmentStore.list_attachments``."""
         return list_attachments(revision)
 
-    async def ask_attachments(self, revision: Revision, *, seconds: float) -> Sequence[Attachment]:
+    async def ask_attachments(
+        self, revision: Revision, *, seconds: float, tries: int = 1
+    ) -> Sequence[Attachment]:
         """See ``AskingStore.ask_attachments``."""
-        return await self._attachments.ask(revision, seconds=seconds)
+        return await self._attachments.ask(revision, seconds=seconds, tries=tries)
 
     def is_file(self, revision: Revision) -> bool:
         """See ``AskingStore.is_file``."""
