@@ -608,9 +608,11 @@ class World:
         mine = [note_id for client, note_id in self.oracle.last if client == server.name]
         if not mine:
             return
-        note_id = mine[-1]
+        note_id, begun = mine[-1], server.done
+        word, certain = self.oracle.last[server.name, note_id][-1]
+        made = server.saves[-1] if server.saves else None
         self.oracle.tags.forget(note_id)
-        await self.guarded(
+        answer = await self.guarded(
             server,
             "manage",
             lambda: self.oracle.undone(server.name, note_id),
@@ -618,6 +620,9 @@ class World:
             id=note_id,
             confirm=True,
         )
+        alone = server.busy == 1 and server.done == begun
+        if answer.ok and certain and alone and made is not None and made.added(word):
+            self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
     async def _wait(self, server: Server) -> None:
         """Let news arrive, also where the store is asked once an interval."""
@@ -753,6 +758,13 @@ class World:
         self.note(f"another device: {name} {note_id} ({word})")
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
+
+    def set_clock_at(self, step: str) -> None:
+        """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
+        rate = self.chooser.rates.late
+        if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
+            self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
+            self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
 
     def forget_labels(self, note_id: str) -> None:
         """Expect any tags of a note: a write that nobody waits for changes them."""
