@@ -1,7 +1,7 @@
 """Explore schedules from a terminal, play one again, or play every order of a small world.
 
-The worlds take turns: each has played as many schedules as every other one, or one less. Exit code 1 and a story
-in words if something does not hold.
+The worlds take turns. Exit code 1 and a story in words if something does not hold; the others are played on, and each
+kind of fault is told of three worlds at most.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from explorer.run import Outcome, every_order, replayed, shorten, tell
 from explorer.shares import ALL_BREAKS, played_by_many, share
 from explorer.world import SMALL, WORLDS
 
+_MOST_OF_A_KIND = 3
+"""Worlds of which a fault of one kind is told."""
+
 
 def main() -> int:
     """Explore as the arguments say."""
@@ -35,31 +38,29 @@ def main() -> int:
         outcome = replayed(given["world"], given["schedule"])
         print(tell(outcome))
         return int(bool(outcome.fault))
-    began, counts = time.perf_counter(), Counter[str]()
+    began, counts, told = time.perf_counter(), Counter[str](), Counter[str]()
     scopes = _scopes(args)
     with _outcomes(args, scopes) as outcomes:
         for outcome in outcomes:
             counts[outcome.world] += 1
             if outcome.fault:
-                break
-            if args.digests:
+                _tell_fault(outcome, told, args.save)
+                if scopes:
+                    break
+            elif args.digests:
                 print(outcome.digest)
-        else:
-            outcome = None
     took = time.perf_counter() - began
-    if outcome is not None:
-        _report(outcome, args.save)
     for line in (*_tell_worlds(counts, args), *itertools.starmap(_tell_scope, scopes.items())):
         print(line)
     count, least = counts.total(), min(counts.values(), default=0)
-    ends = "something does not hold" if outcome else "everything holds"
+    ends = "something does not hold" if told else "everything holds"
     if args.exhaustive:
         ends = f"up to what differs in nothing, {ends}"
     print(
         f"{count} schedules in {took:.1f} s, {count / took:.0f} a second, "
         f"at least {least} in each of {len(counts)} worlds: {ends}"
     )
-    return int(outcome is not None)
+    return int(bool(told))
 
 
 def _scopes(args: argparse.Namespace) -> dict[str, Scope]:
@@ -92,15 +93,22 @@ def _outcomes(args: argparse.Namespace, scopes: Mapping[str, Scope]) -> Iterator
             yield outcomes
 
 
-def _report(outcome: Outcome, save: str | None) -> None:
+def _tell_fault(outcome: Outcome, told: Counter[str], save: str | None) -> None:
+    """Tell a fault unless its world, or worlds enough, have shown the same kind; keep the first schedule in ``save``."""
+    known = (f"{outcome.kind} in {outcome.world}", outcome.kind)
+    is_new, is_first = not told[known[0]] and told[known[1]] < _MOST_OF_A_KIND, not told
+    told.update(known)
+    if not is_new:
+        return
     shortest = outcome if outcome.orders else shorten(outcome)
     print(tell(shortest))
     if "explorer/oracle.py" not in shortest.trace:
         print(shortest.trace)
-    if save:
+    if save and is_first:
         facts = {"world": shortest.world, "schedule": shortest.schedule}
         Path(save).write_text(f"{json.dumps(facts, indent=1)}\n")
         print(f"Play it again: ./scripts/explore --replay {save}")
+    sys.stdout.flush()
 
 
 def _share(words: str) -> tuple[int, int]:

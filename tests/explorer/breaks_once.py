@@ -233,6 +233,9 @@ BREAKS: dict[str, Break] = {
     "the outcome is recorded after the answer": Break(
         "simplenote", _outcome_after_the_answer, ("audit chain",)
     ),
+    "what a write has replaced is kept by each that finishes it": Break(
+        "trilium over http", _kept_by_each, ("has replaced what it has made",)
+    ),
     "a server asks once whether it leads": Break(
         "simplenote", _leads_at_once_or_never, ("the store", "journal")
     ),
@@ -248,9 +251,6 @@ BREAKS: dict[str, Break] = {
 }
 """By what is broken."""
 RARE: dict[str, Break] = {
-    "what a write has replaced is kept by each that finishes it": Break(
-        "trilium over http, parts", _kept_by_each, ("is not what it was made",)
-    ),
     "tags that a repeated write has cost a note stay away": Break(
         "simplenote over http, apart",
         _lacking_tags_not_looked_for,

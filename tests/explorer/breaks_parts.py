@@ -115,6 +115,10 @@ def _properties_stay(set_attribute: Set) -> None:
     _undone_but_for(set_attribute, lambda then, now: replace(then, properties=now.properties))
 
 
+def _all_stays(set_attribute: Set) -> None:
+    _undone_but_for(set_attribute, lambda _then, now: now)
+
+
 def _undo_refused(set_attribute: Set) -> None:
     read = History.read_replaced
 
@@ -175,6 +179,7 @@ BREAKS: dict[str, Break] = {
         _properties_stay,
         ("does not give back",),
     ),
+    "an undo takes nothing back": ("simplenote", _all_stays, ("takes nothing back",)),
     "an undo of a property is refused": ("local files, parts", _undo_refused, ("is refused",)),
     "a hidden note is told from none": (VAULT, _hidden_notes_told, ("from none",)),
     "links in a folder that moves stay": (FOLDERS, _own_links_stay, ("leads to",)),

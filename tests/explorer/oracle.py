@@ -246,6 +246,29 @@ class Oracle:
                 f"an undo does not give back what was there: {server.name} has {now} of {then.id}, not {then.content}"
             )
 
+    def require_taken_back(self, server: Server, note_id: str, word: str) -> None:
+        """Demand that an undo which is answered as done has taken away what the client had added last."""
+        note = server.app.cache.notes.get(note_id)
+        if note is not None and word in words_of(note.text):
+            raise self.breaks(
+                f"an undo takes nothing back: {word} is still in {note_id} of {server.name}, {note.text!r}"
+            )
+
+    def require_replaced(self, server: Server, note_id: str) -> None:
+        """Demand that no version has been replaced by the same: an undo would bring back what is there."""
+        versions, note = server.app.cache.versions, server.app.cache.notes.get(note_id)
+        newer = None if note is None else note.content
+        for row in versions.of(note_id):
+            found = versions.get(note_id, row.local_version)
+            content = None if found is None else found[1]
+            same = newer is not None and content is not None and _whole(newer) == _whole(content)
+            if same and row.made == row.etag and row.replaced_by:
+                raise self.breaks(
+                    f"a write has replaced what it has made: {server.name} keeps {content} as version "
+                    f"{row.local_version} of {note_id}"
+                )
+            newer = content
+
     def require_can_undo(self, server: Server, note_id: str, answer: Answer) -> None:
         """Demand that an undo is not refused where nobody else has ever written, and nothing has failed."""
         if self.writers.get(note_id, set()) <= {server.name} and self.is_smooth():

@@ -98,6 +98,14 @@ class Made:
         """Tell whether it has made just what was asked for, of just that note."""
         return not (self.saved.merged or self.saved.differs or self.saved.copy_id)
 
+    def added(self, word: str) -> bool:
+        """Tell whether it has put the word there."""
+        return (
+            self.before is not None
+            and word not in self.before.text
+            and word in self.saved.note.text
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -262,6 +270,7 @@ class Server:
         if step == "recorded" and digest is not None and self._open_calls == 1:
             self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
+        self.world.set_clock_at(f"{self.process.name} {step}")
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
         """Call a tool as its client does."""
@@ -297,6 +306,7 @@ class Server:
             async with aclosing(self.app.library.history.walk(note_id)) as walk:
                 versions = [(one.made_by, one.content) async for one in walk]
         self.world.oracle.see_history(self, note_id, versions, made)
+        self.world.oracle.require_replaced(self, note_id)
 
     async def sync(self) -> None:
         """Run one cycle now."""

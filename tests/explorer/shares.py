@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty
 from typing import Any
@@ -20,7 +20,7 @@ from explorer.breaks_once import RARE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
 from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
 from explorer.run import Outcome, seeded
-from explorer.world import WORLDS
+from explorer.world import SMALL, WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | RARE | BREAKS_SUBTLE
@@ -31,13 +31,20 @@ _END_SECONDS = 60
 
 def share(args: dict[str, Any], first: int, step: int) -> Iterator[Outcome]:
     """Play every so many-th schedule, in the order in which the worlds take turns."""
-    worlds = [args["world"]] if args["world"] else list(WORLDS)
-    turns = ((n, one) for n in range(args["first"], args["first"] + args["most"]) for one in worlds)
+    turns = _turns([args["world"]] if args["world"] else list(WORLDS), args["first"], args["most"])
     ends = time.perf_counter() + args["seconds"]
     for number, world in itertools.islice(turns, first, None, step):
         yield seeded(world, args["seed"], number)
         if time.perf_counter() > ends:
             return
+
+
+def _turns(worlds: Sequence[str], first: int, most: int) -> Iterator[tuple[int, str]]:
+    for turn in range(most):
+        for world in worlds:
+            size = (WORLDS | SMALL)[world].turns
+            for number in range(turn * size, min(most, turn * size + size)):
+                yield first + number, world
 
 
 @contextmanager

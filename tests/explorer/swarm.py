@@ -17,6 +17,8 @@ _SHARES = (1.0, 0.5, 0.2, 0.1)
 _SHARES_OF_OPTIONS = (1.0, 0.3, 0.2)
 _NEIGHBOURS = (2, 3, 4)
 """How many options that stand side by side a run has instead: those of a list are akin."""
+_SIDE_BY_SIDE = ("edit the top", "edit the end", "tag", "edit above front matter")
+"""Options that are akin, but stand apart in their list: schedules name options by number, so later ones come at its end."""
 _MOST = 0.5
 """How often a choice is not calm, at most, because others are left out."""
 _NAMES = re.compile(r"\b(?:[abmn]\d*|[0-9a-f]{32})\b|\d+")
@@ -41,6 +43,13 @@ def _family(label: str) -> str:
     """Return whose share of the kinds a choice belongs to."""
     before, _, after = label.partition(": ")
     return before if before == "kill" else after.rpartition(": ")[2]
+
+
+@lru_cache(maxsize=1_000)
+def _side_by_side(names: tuple[object, ...]) -> list[int]:
+    """Return the numbers of the options, but for the calm one, with those that are akin side by side."""
+    akin = [names.index(one) for one in _SIDE_BY_SIDE if one in names[1:]]
+    return [*akin, *(at for at in range(1, len(names)) if at not in akin)]
 
 
 class Swarm:
@@ -68,8 +77,8 @@ class Swarm:
         """Return the numbers of the options, but for the calm one, that a choice has in this run: one at least."""
         every, share, group = range(1, len(names)), self._share_of_options, _group(label)
         if self._neighbours:
-            first = int(self._draw(group) * len(every))
-            return [every[(first + at) % len(every)] for at in range(self._neighbours)]
+            first, akin = int(self._draw(group) * len(every)), _side_by_side(tuple(names))
+            return [akin[(first + at) % len(every)] for at in range(self._neighbours)]
         if share == 1.0:
             return every
         return [at for at in every if self._draw(f"{group} {names[at]}") < share] or every

@@ -15,6 +15,7 @@ QUICK = (
     "the key file is not flushed",
     "what is for a section goes to the end",
     "one note alone is undone",
+    "an undo takes nothing back",
 )
 MOST = 3000
 """Schedules in which a break has to be found; most are found in the first two hundred."""

@@ -122,6 +122,17 @@ def test_without_a_choice_nothing_goes_wrong() -> None:
         assert (calm.fault, calm.schedule) == ("", {})
 
 
+@pytest.mark.slow("shortens a schedule")
+def test_others_are_played_on_after_a_fault_and_its_kind_is_told_once(tmp_path: Path) -> None:
+    saved = tmp_path / "first.json"
+    broken = ("--break", "the outcome of an act is not recorded", "--world", "simplenote")
+    done = explore(*broken, "--seed", "breaks", "--most", "20", "--save", str(saved))
+    assert done.returncode == 1
+    assert done.stdout.count("Broken: a call was answered") == 1
+    assert "\n20 schedules in " in done.stdout
+    assert json.loads(saved.read_text())["world"] == "simplenote"
+
+
 def test_a_schedule_that_fails_is_written_and_played_again(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps({"world": "simplenote", "schedule": {"act 1 of a #1": 1}}))

@@ -83,6 +83,8 @@ class Plan:
     """What each does, where that is no choice."""
     only: tuple[str, ...] = ()
     """Names of the acts of servers, where they are not all."""
+    turns: int = 1
+    """Schedules in a row, where the worlds take turns."""
 
 
 class World:
@@ -608,9 +610,11 @@ class World:
         mine = [note_id for client, note_id in self.oracle.last if client == server.name]
         if not mine:
             return
-        note_id = mine[-1]
+        note_id, begun = mine[-1], server.done
+        word, certain = self.oracle.last[server.name, note_id][-1]
+        made = server.saves[-1] if server.saves else None
         self.oracle.tags.forget(note_id)
-        await self.guarded(
+        answer = await self.guarded(
             server,
             "manage",
             lambda: self.oracle.undone(server.name, note_id),
@@ -618,6 +622,9 @@ class World:
             id=note_id,
             confirm=True,
         )
+        alone = server.busy == 1 and server.done == begun
+        if answer.ok and certain and alone and made is not None and made.added(word):
+            self.oracle.require_taken_back(server, str(answer.value.get("id") or note_id), word)
 
     async def _wait(self, server: Server) -> None:
         """Let news arrive, also where the store is asked once an interval."""
@@ -754,6 +761,13 @@ class World:
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
 
+    def set_clock_at(self, step: str) -> None:
+        """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
+        rate = self.chooser.rates.late
+        if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
+            self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
+            self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
+
     def forget_labels(self, note_id: str) -> None:
         """Expect any tags of a note: a write that nobody waits for changes them."""
         self.oracle.tags.forget(note_id)
@@ -826,6 +840,8 @@ _HTTP: dict[str, Callable[[World], Place]] = {
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
     "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
 }
+_TURNS = {"simplenote over http": 6}
+"""Its store has as much code as others, of which more worlds are."""
 WORLDS: dict[str, Plan] = {
     **{row: Plan(memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(memory(traits), apart=True) for row, traits in ROWS.items()},
@@ -838,8 +854,11 @@ WORLDS: dict[str, Plan] = {
     "vault files": Plan(VaultPlace),
     "vault files, apart": Plan(VaultPlace, apart=True),
     "vault files, hidden": Plan(VaultPlace, hides=True),
-    **{name: Plan(place) for name, place in _HTTP.items()},
-    **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
+    **{name: Plan(place, turns=_TURNS.get(name, 1)) for name, place in _HTTP.items()},
+    **{
+        f"{name}, apart": Plan(place, apart=True, turns=_TURNS.get(name, 1))
+        for name, place in _HTTP.items()
+    },
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
     **{
         f"{row}, {changes} changes": Plan(memory(ROWS[row]), world=_account, changes=changes)
