@@ -667,3 +667,23 @@ def test_what_may_not_be_looked_at_is_not_taken_for_missing(
     with pytest.raises((PermissionError, ConfigError)):
         act(path)
     assert path.read_bytes() == b"theirs"
+
+
+def test_rights_that_cannot_be_read_are_told_beside_those_that_can(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    aside = folder_of(config).quarantine / "20260101T000000Z"
+    for name in ("closed.txt", "open.txt"):
+        aside.mkdir(parents=True, exist_ok=True)
+        (aside / name).touch()
+    windows.model.lists[str(aside / "open.txt")] = f"O:{USER}(A;;FA;;;WD)"
+
+    def deny(call: str) -> None:
+        if call == "CreateFileW" and str(windows.model.calls[-1][1][0]).endswith("closed.txt"):
+            raise Refused(DENIED)
+
+    windows.model.before = deny
+    _, said = run("doctor", "--offline")
+    assert f"what is in {aside} cannot be checked (permission denied" in said
+    assert "1 can be read by others" in said
+    assert "open.txt" in said
