@@ -188,6 +188,18 @@ def test_doctor_looks_at_nothing_behind_a_junction(
     assert (code, "theirs.txt" in said) == (0, False)
 
 
+def test_a_junction_is_moved_itself_and_replaces_nothing(windows: Windows, tmp_path: Path) -> None:
+    junction, free, file = tmp_path / "junction", tmp_path / "free", tmp_path / "file.txt"
+    junction.mkdir()
+    file.write_bytes(b"mine")
+    windows.model.links[str(junction)] = (str(tmp_path), JUNCTION)
+    with pytest.raises(FileExistsError):
+        private_files.SYSTEM.move(junction, file)
+    private_files.SYSTEM.move(junction, free)
+    assert windows.model.links == {str(free): (str(tmp_path), JUNCTION)}
+    assert file.read_bytes() == b"mine"
+
+
 @pytest.mark.rule("longest path", "prefix is literal")
 def test_an_export_has_paths_that_are_longer_than_those_of_old_programs(
     windows: Windows, config: Config, run: Run, tmp_path: Path
