@@ -183,7 +183,8 @@ def _lock(path: Path) -> int:
         try:
             SYSTEM.lock(descriptor, exclusive=True)
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                ours, there = SYSTEM.look_at_open(descriptor), SYSTEM.look_at(path)
+                if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
                     return descriptor
         except BlockingIOError:
             os.close(descriptor)
