@@ -110,9 +110,9 @@ def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check
                 seen.append(path)
         except OSError as error:  # its folder may be listed, and no more
             note(path.parent, error)
-    for folder, error in unseen.items():
-        said = f"what is in {display_path(folder)} cannot be checked ({os_errors.describe(error)})"
-        yield Check("permissions", WARN, said, os_errors.suggest_fix(error, place=folder))
+    for folder, why in unseen.items():
+        said = f"what is in {display_path(folder)} cannot be checked ({os_errors.describe(why)})"
+        yield Check("permissions", WARN, said, os_errors.suggest_fix(why, place=folder))
     if seen:
         commands = "; ".join(map(_private_command, seen[:3]))
         yield Check("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")

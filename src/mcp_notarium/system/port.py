@@ -473,11 +473,6 @@ class Desktop(Protocol):
         ...
 
     @property
-    def pager(self) -> str:
-        """Return the command of the usual pager."""
-        ...
-
-    @property
     def can_pass_descriptors(self) -> bool:
         """Tell whether a program that is started can inherit an open file by its number."""
         ...

@@ -41,7 +41,6 @@ class Posix(Common):
     program_suffix = ""
     move_program = "mv"
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
-    pager = "less -R"
     can_pass_descriptors = True
     can_select_streams = True
 

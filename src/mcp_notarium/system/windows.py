@@ -40,7 +40,6 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
     program_suffix = ".exe"
     move_program = "move"
     editors = ("notepad",)
-    pager = "more"
     can_pass_descriptors = False
     can_select_streams = False
     longest_path = 259
