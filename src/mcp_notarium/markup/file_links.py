@@ -124,7 +124,9 @@ def _write(text: str, whole: WholeLink, wanted: FileLink) -> str:
     if link.form != "wiki":  # Obsidian finds a target in such a link as it does in its own
         begin = link.start if link.target else link.part_start - 1
         before = text[whole.start + whole.embeds : begin]
-        if mark and not whole.embeds and whole.shown == link.target:  # what stands for no words
+        written = text[begin : link.end]
+        # What stands for no words.
+        if mark and not whole.embeds and whole.shown in (link.target, written):
             before = f"[{before[1 + len(whole.shown) :]}"
         if whole.embeds and not mark and not whole.shown:  # nothing of it would be seen
             before = f"[{link.target.rpartition('/')[2]}{before[1:]}"
