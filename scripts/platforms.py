@@ -35,6 +35,8 @@ _CHANGES = re.compile(
     r"|(path|file|folder|copy|temporary|unfinished)\.rename\("
     # Python may tell other numbers of an open file of Windows than of its path.
     r"|\bsame(stat|file|openfile)\("
+    # On Windows it begins with the working folder.
+    r"|\bshutil\.which\("
 )
 
 PAST_THE_PORT = {

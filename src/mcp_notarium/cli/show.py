@@ -154,7 +154,8 @@ def _pager() -> list[str]:
         return []
     with suppress(ValueError):
         words = SYSTEM.split_command(_PAGER if named is None else named)
-        return [] if words[:1] == ["cat"] else words
+        found = SYSTEM.find_program(words[0]) if words and words != ["cat"] else None
+        return [found, *words[1:]] if found else []
     return []
 
 

@@ -490,6 +490,10 @@ class Desktop(Protocol):
         """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
         ...
 
+    def find_program(self, name: str, *, path: str | None = None) -> str | None:
+        """Return where a program is, None if it is nowhere on ``path`` (that of the environment). The working folder is not searched."""
+        ...
+
     def command_line(self, words: list[str]) -> list[str] | str:
         """Return a command as ``subprocess`` is to start it. Raises ``ValueError`` if it would get other words."""
         ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -193,6 +194,10 @@ class Posix(Common):
         import shlex  # noqa: PLC0415 - a server needs none
 
         return shlex.split(words)
+
+    def find_program(self, name: str, *, path: str | None = None) -> str | None:
+        """Search as a shell does."""
+        return shutil.which(name, path=path)
 
     def command_line(self, words: list[str]) -> list[str] | str:
         """Return it as it is."""
