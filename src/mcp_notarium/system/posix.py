@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -197,6 +196,8 @@ class Posix(Common):
 
     def find_program(self, name: str, *, path: str | None = None) -> str | None:
         """Search as a shell does."""
+        import shutil  # noqa: PLC0415 - a server needs none
+
         return shutil.which(name, path=path)
 
     def command_line(self, words: list[str]) -> list[str] | str:
