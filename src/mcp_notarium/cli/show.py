@@ -154,7 +154,7 @@ def _pager() -> list[str]:
         return []
     with suppress(ValueError):
         words = SYSTEM.split_command(_PAGER if named is None else named)
-        found = SYSTEM.find_program(words[0]) if words and words != ["cat"] else None
+        found = SYSTEM.find_program(words[0]) if words and words[0] != "cat" else None
         return [found, *words[1:]] if found else []
     return []
 
