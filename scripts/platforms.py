@@ -33,6 +33,10 @@ _CHANGES = re.compile(
     r"\bos\.(open|remove|unlink|rename|renames|replace|link|truncate|chmod)\(|\bshutil\.(copy(2|file|tree)?|move|rmtree)\("
     r"|(?<!SYSTEM)\.(unlink|touch|write_bytes|write_text|hardlink_to|symlink_to|chmod)\(|(?<![\w.])(?<!def )open\(|\.open\(\"[rwax+]"
     r"|(path|file|folder|copy|temporary|unfinished)\.rename\("
+    # Python may tell other numbers of an open file of Windows than of its path.
+    r"|\bsame(stat|file|openfile)\("
+    # On Windows it begins with the working folder.
+    r"|\bshutil\.which\("
 )
 
 PAST_THE_PORT = {

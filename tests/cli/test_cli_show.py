@@ -78,7 +78,8 @@ def test_a_long_note_opens_in_the_pager_and_a_short_one_does_not(env: dict[str, 
     pager.write_text("#!/bin/sh\ncat > ~/paged\necho LEFT $LESS\n")
     pager.chmod(0o700)
     env = env | {"PAGER": str(pager)}
-    assert "LEFT -R" in screen(env, "show", "long", width=80)
+    for kind, paged in (("xterm", True), ("", True), ("dumb", False)):
+        assert ("LEFT -R" in screen(env, "show", "long", width=80, kind=kind)) == paged
     assert "line 299" in (Path(env["HOME"]) / "paged").read_text()
     assert "LEFT" not in screen(env, "show", "hiding", width=80)
     for settings in ({"PAGER": "cat"}, {"PAGER": "no-such-pager"}):

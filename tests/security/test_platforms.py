@@ -56,6 +56,8 @@ def test_each_way_to_ask_is_found_outside_the_package_alone(rule, line):
         'with path.open("rb") as file:',
         "with open(path) as file:",
         "temporary.rename(path)",
+        "if os.path.samestat(os.fstat(file), path.stat()):",
+        "program = shutil.which(name)",
     ],
 )
 def test_files_are_changed_through_the_port(rule, line):

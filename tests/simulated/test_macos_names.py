@@ -105,7 +105,8 @@ def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Pa
     os.setxattr(path, "user.finder-tag", b"red")
     old, born = path.stat().st_ino, born_of(mac, path)
     mac.model.access_lists[old] = LIST
-    mac.model.flags[old] = 0x8000 | 0x40  # UF_HIDDEN, and UF_TRACKED, which is the system's
+    mac.model.own_flags = 0x40  # UF_TRACKED is the system's
+    mac.model.flags[old] = 0x8000 | 0x20  # UF_HIDDEN; UF_COMPRESSED is the system's too
     mac.model.attributes[old] = {"com.apple.ResourceFork": bytes(1 << 21)}
     with opened(tmp_path / "vault") as store:
         base = store._get("Note.md")
@@ -116,7 +117,7 @@ def test_a_save_keeps_what_the_file_has_beside_its_text(mac: MacOS, tmp_path: Pa
     new = path.stat().st_ino
     assert new != old
     assert mac.model.access_lists[new] == LIST
-    assert mac.model.flags[new] == 0x8000
+    assert mac.model.flags[new] == 0x8000 | 0x40
     assert mac.model.attributes[new] == {"com.apple.ResourceFork": bytes(1 << 21)}
     assert born_of(mac, path) == born
     assert path.stat().st_mtime > OLD

@@ -188,6 +188,18 @@ def test_doctor_looks_at_nothing_behind_a_junction(
     assert (code, "theirs.txt" in said) == (0, False)
 
 
+def test_a_junction_is_moved_itself_and_replaces_nothing(windows: Windows, tmp_path: Path) -> None:
+    junction, free, file = tmp_path / "junction", tmp_path / "free", tmp_path / "file.txt"
+    junction.mkdir()
+    file.write_bytes(b"mine")
+    windows.model.links[str(junction)] = (str(tmp_path), JUNCTION)
+    with pytest.raises(FileExistsError):
+        private_files.SYSTEM.move(junction, file)
+    private_files.SYSTEM.move(junction, free)
+    assert windows.model.links == {str(free): (str(tmp_path), JUNCTION)}
+    assert file.read_bytes() == b"mine"
+
+
 @pytest.mark.rule("longest path", "prefix is literal")
 def test_an_export_has_paths_that_are_longer_than_those_of_old_programs(
     windows: Windows, config: Config, run: Run, tmp_path: Path
@@ -667,3 +679,23 @@ def test_what_may_not_be_looked_at_is_not_taken_for_missing(
     with pytest.raises((PermissionError, ConfigError)):
         act(path)
     assert path.read_bytes() == b"theirs"
+
+
+def test_rights_that_cannot_be_read_are_told_beside_those_that_can(
+    windows: Windows, config: Config, run: Run
+) -> None:
+    aside = folder_of(config).quarantine / "20260101T000000Z"
+    for name in ("closed.txt", "open.txt"):
+        aside.mkdir(parents=True, exist_ok=True)
+        (aside / name).touch()
+    windows.model.lists[str(aside / "open.txt")] = f"O:{USER}(A;;FA;;;WD)"
+
+    def deny(call: str) -> None:
+        if call == "CreateFileW" and str(windows.model.calls[-1][1][0]).endswith("closed.txt"):
+            raise Refused(DENIED)
+
+    windows.model.before = deny
+    _, said = run("doctor", "--offline")
+    assert f"what is in {aside} cannot be checked (permission denied" in said
+    assert "1 can be read by others" in said
+    assert "open.txt" in said

@@ -242,8 +242,9 @@ def test_a_move_replaces_a_file_that_nobody_has_open(call: Caller) -> None:
         assert call("MoveFileExW", "a.md", "b.md", flags) == code
     call("CloseHandle", handle)
     assert [
-        call("MoveFileExW", old, new, 1) for old, new in (("a.md", "sub"), ("sub", "a.md"))
-    ] == [5, 5]
+        call("MoveFileExW", old, new, 1)
+        for old, new in (("a.md", "sub"), ("sub", "a.md"), ("sub", "free"))
+    ] == [5, 5, 5]
     assert call("MoveFileExW", "a.md", "none/a.md", 1) == 3
     assert call("MoveFileExW", "a.md", "b.md", 1) == 0
     assert (call.names(), call.text("b.md")) == (["b.md", "sub"], "a.md")

@@ -92,6 +92,8 @@ class MacOSModel:
         self.dataless: set[int] = set()
         self.fetched: list[str] = []
         self.flags: dict[int, int] = {}
+        self.own_flags = 0
+        """Those that the system gives to each file."""
         self.fired: set[str] = set()
         self.renameatx_np = _Call(self._rename)
         self.fgetxattr = _Call(self._get)
@@ -193,7 +195,7 @@ class MacOSModel:
 
     def shown(self, real: os.stat_result) -> Any:
         """Return what ``stat`` says here."""
-        flags = self.flags.get(real.st_ino, 0)
+        flags = self.flags.get(real.st_ino, self.own_flags)
         flags |= DATALESS if real.st_ino in self.dataless else 0
         return _Stat(real, flags) if flags else real
 

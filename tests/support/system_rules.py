@@ -48,7 +48,7 @@ RULES = {
     "deletion is pending": _windows("the name of a deleted file that is open stays, and cannot be opened: 5 or 303", "DeleteFileW function"),
     "deleted at the last close": _windows("it is gone when its last handle is closed", "DeleteFileW function"),
     "a move replaces only if asked": _windows("a move without MOVEFILE_REPLACE_EXISTING to a name that is taken: 183", _MOVE),
-    "folders are not replaced": _windows("a move replaces no folder, and a folder replaces nothing: 5", _MOVE),
+    "folders are not replaced": _windows("a move replaces no folder, and a folder is not moved with MOVEFILE_REPLACE_EXISTING: 5", _MOVE),
     "an open file is not replaced": _windows("a move over a file that is open: 5", "FileRenameInformation ([MS-FSCC] 2.4.42)"),
     "a folder in use is not renamed": _windows("a folder is not renamed while something below it is open: 5", "FileRenameInformation ([MS-FSA] 2.1.5.15.11)"),
     "a replacement is opened alone": _windows("ReplaceFileW opens the replacement without sharing it", _REPLACE),

@@ -34,7 +34,7 @@ CTRL_D = "\x04"
 class Terminal:
     """``screen`` is everything shown so far; ``program`` is run at it, ours unless told.
 
-    It is wide, so that lines are found whole. ``kind`` is what ``TERM`` says of it.
+    It is wide, so that lines are found whole. ``kind`` is what ``TERM`` says of it; '' sets none.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Terminal:
         self.screen = ""
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (50, width))
-        env = env | {"TERM": kind}
+        env = env | ({"TERM": kind} if kind else {})
         words = arguments if program is SERVE else arguments_of([*program, *arguments])
         if words is not None and possible(env):
             self.process: Any = Preloaded(words, env=env, terminal=theirs)

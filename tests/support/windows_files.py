@@ -524,6 +524,9 @@ class Files:
         if own is None:
             self._require_shared(key, _DELETE, ALL_SHARED)
         is_folder = self.attributes_of(source.real, key) & DIRECTORY
+        if is_folder and replace:
+            self.rule("folders are not replaced")
+            raise Refused(DENIED)
         if is_folder and not self.tag_of(source.real):
             self._require_nothing_open_below(source.real)
         if target.exists and self.key_of(target.real) != key:

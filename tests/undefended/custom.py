@@ -70,8 +70,8 @@ CUSTOM: dict[str, tuple[str, str, str]] = {
     ),
     "reading-changes-nothing": (
         "tools/get.py",
-        "    if app.library.shows_files:\n",
-        '    app.cache.sync_state.set("last_read", note.id)\n    if app.library.shows_files:\n',
+        "    _check_version(note, request.local_version)\n",
+        '    _check_version(note, request.local_version)\n    app.cache.sync_state.set("last_read", note.id)\n',
     ),
     "new-note-judged-by-place": (
         "library/library.py",

@@ -141,8 +141,7 @@ def _remove_all(folder: AccountFolder, options: ChangeOptions) -> int:
         raise Unfinished(
             f"not everything is destroyed ({os_errors.describe_with_path(error)}): "
             f"{_describe_remains(folder, options)}",
-            resolution_hint="Run `mcp-notarium purge` again when the disk works again: it goes on "
-            "where it stopped.",
+            resolution_hint="Run `mcp-notarium purge` again when the cause is mended: it goes on where it stopped.",
         ) from error
     return removed
 

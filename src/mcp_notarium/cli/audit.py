@@ -28,7 +28,7 @@ from mcp_notarium.audit import export
 from mcp_notarium.audit.chain import ActName, AuditEntry, Head, Record
 from mcp_notarium.audit.verification import Fault, FaultKind, Verification
 from mcp_notarium.cli import activity_feed, command_context, console
-from mcp_notarium.cli.terminal import ask_yes, print_data, talk
+from mcp_notarium.cli.terminal import ask_yes, print_data, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheDamaged, ConfigError, InvalidRequest, LockedError, Verdict
 from mcp_notarium.files import os_errors
@@ -63,16 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tail.add_argument("--json", action="store_true", help="print JSON, one record a line")
     out = actions.add_parser("export", help="print all records as JSON Lines")
     out.add_argument("--since", metavar="DATE", help="only from this day on (2026-01-31, UTC)")
-    out.add_argument("--out", type=Path, metavar="FILE", help="write a new file instead")
+    out.add_argument("--out", type=typed_path, metavar="FILE", help="write a new file instead")
     out.add_argument(
         "--sign",
-        type=Path,
+        type=typed_path,
         metavar="KEYFILE",
         help="sign it with this Ed25519 key (PEM); the signature goes to FILE.sig",
     )
     check = actions.add_parser("verify-export", help="check an exported file")
-    check.add_argument("file", type=Path, metavar="FILE")
-    check.add_argument("--public", type=Path, metavar="KEYFILE", help="who must have signed it")
+    check.add_argument("file", type=typed_path, metavar="FILE")
+    check.add_argument(
+        "--public", type=typed_path, metavar="KEYFILE", help="who must have signed it"
+    )
     check.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -7,7 +7,6 @@ import asyncio
 import time
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from mcp_notarium.account import backup, copies, key_changes, opener, repair
 from mcp_notarium.account.key_changes import ChangeOptions
@@ -15,7 +14,7 @@ from mcp_notarium.app import open_app
 from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.cache import INDEX_AGAIN, confirm
 from mcp_notarium.cli.keys import find_key
-from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk
+from mcp_notarium.cli.terminal import ask_secret, print_data, say_unless_copied, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.files.account_folder import AccountFolder
@@ -146,18 +145,18 @@ def _options_of(config: Config) -> str:
 
 
 def _add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="the new file")
+    parser.add_argument("path", type=typed_path, metavar="PATH", help="the new file")
     command_context.options("--json")(parser)
 
 
 def _add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--backup", type=Path, metavar="PATH", help="restore a file that `backup` has written"
+        "--backup", type=typed_path, metavar="PATH", help="restore a file that `backup` has written"
     )
     source.add_argument(
         "--key-file",
-        type=Path,
+        type=typed_path,
         nargs="?",
         default=False,
         metavar="PATH",

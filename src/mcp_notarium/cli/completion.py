@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
 from mcp_notarium.cli import main
+from mcp_notarium.cli.terminal import typed_path
 from mcp_notarium.config import accounts
 from mcp_notarium.errors import NotariumError
 
@@ -69,7 +69,7 @@ def _complete_values(parser: argparse.ArgumentParser) -> None:
                 _complete_values(inner)
         elif action.dest in {"account", "account_name"}:
             action.completer = _account_names  # type: ignore[attr-defined]
-        elif action.type is not Path and not action.choices:
+        elif action.type is not typed_path and not action.choices:
             action.completer = _nothing  # type: ignore[attr-defined]
 
 

@@ -19,7 +19,7 @@ from mcp_notarium.config import Config, Sandbox
 from mcp_notarium.config.policy_file import READ_ONLY_VARIABLE, FoundPolicy
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import ConfigError, LockedError
-from mcp_notarium.files import quarantine
+from mcp_notarium.files import os_errors, quarantine
 from mcp_notarium.files.account_folder import AccountFolder, find_problem
 from mcp_notarium.files.locks import find_holders
 from mcp_notarium.files.os_errors import display_path
@@ -90,31 +90,35 @@ def _check_databases(folder: AccountFolder, generation: str) -> Check:
 
 def _check_permissions(config: Config, _folder: AccountFolder) -> Iterator[Check]:
     """Check the rest of the files too: start-up only refuses what it opens itself."""
-    unseen: list[Path] = []
-    below = SYSTEM.walk(config.account_dir, unseen=lambda path, _error: unseen.append(path))
+    unseen: dict[Path, OSError] = {}
+
+    def note(folder: Path, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            unseen.setdefault(folder, error)
+
     places = [config.account_dir]
     places += [
         path  # a link has no rights of its own
-        for path, one in below
+        for path, one in SYSTEM.walk(config.account_dir, unseen=note)
         if one.is_dir(follow_symlinks=False) or one.is_file(follow_symlinks=False)
     ]
     places += [config.log_file] if config.log_file is not None else []
-    seen = [
-        path
-        for path in places
-        if path.exists() and not SYSTEM.access(path, path.lstat()).is_private
-    ]
-    for path in filter(Path.exists, unseen):
-        yield Check("permissions", WARN, f"what is in {display_path(path)} cannot be listed")
-    if not seen:
-        yield Check(
-            "permissions",
-            OK,
-            f"{counted(len(places), 'file or folder', 'files and folders')}, for you alone",
-        )
-        return
-    commands = "; ".join(map(_private_command, seen[:3]))
-    yield Check("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
+    seen: list[Path] = []
+    for path in places:
+        try:
+            if not SYSTEM.access(path, path.lstat()).is_private:
+                seen.append(path)
+        except OSError as error:  # its folder may be listed, and no more
+            note(path.parent, error)
+    for folder, why in unseen.items():
+        said = f"what is in {display_path(folder)} cannot be checked ({os_errors.describe(why)})"
+        yield Check("permissions", WARN, said, os_errors.suggest_fix(why, place=folder))
+    if seen:
+        commands = "; ".join(map(_private_command, seen[:3]))
+        yield Check("permissions", WARN, f"{len(seen)} can be read by others", f"Run {commands}")
+    elif not unseen:
+        count = counted(len(places), "file or folder", "files and folders")
+        yield Check("permissions", OK, f"{count}, for you alone")
 
 
 def _private_command(path: Path) -> str:

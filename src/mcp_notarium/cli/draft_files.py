@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -183,7 +182,8 @@ def _lock(path: Path) -> int:
         try:
             SYSTEM.lock(descriptor, exclusive=True)
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                ours, there = SYSTEM.look_at_open(descriptor), SYSTEM.look_at(path)
+                if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
                     return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -236,7 +236,7 @@ def editor_command() -> list[str]:
         if words := os.environ.get(name, "").strip():
             return _split(name, words)
     for name in SYSTEM.editors:
-        if found := shutil.which(name):
+        if found := SYSTEM.find_program(name):
             return [found]
     raise ConfigError("no editor is set, and none was found", resolution_hint=_HOW)
 
@@ -247,7 +247,7 @@ def _split(name: str, words: str) -> list[str]:
         command = SYSTEM.split_command(words)
     except ValueError as error:
         raise ConfigError(f"{name} is no command: {error}", resolution_hint=_HOW) from None
-    found = shutil.which(os.path.expanduser(command[0])) if command else None  # noqa: PTH111 - '~' alone is a name
+    found = SYSTEM.find_program(os.path.expanduser(command[0])) if command else None  # noqa: PTH111 - '~' alone is a name
     if found is None:
         raise ConfigError(
             f"there is no editor `{one_line(words)}`, which {name} names", resolution_hint=_HOW

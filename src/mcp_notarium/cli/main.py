@@ -16,7 +16,6 @@ import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from mcp_notarium import __version__, config, logs
@@ -335,7 +334,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where the settings come from, to a command and to each of its actions."""
     parser.add_argument(
         "--env-file",
-        type=Path,
+        type=terminal.typed_path,
         default=argparse.SUPPRESS,
         metavar="PATH",
         help="file with variables, read instead of a .env in the working folder",

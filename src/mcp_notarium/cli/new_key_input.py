@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mcp_notarium.account.key_changes import require_strong
 from mcp_notarium.cli import command_context
-from mcp_notarium.cli.terminal import ask_secret, talk
+from mcp_notarium.cli.terminal import ask_secret, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.crypto import user_key
 from mcp_notarium.crypto.key_slots import KeyChangeStep
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rotating: bool = False) ->
     """Add the sources of a new key; ``rotating`` adds those that only a key change has."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--new-key-file", type=Path, metavar="PATH", help="read the new key from a file"
+        "--new-key-file", type=typed_path, metavar="PATH", help="read the new key from a file"
     )
     source.add_argument(
         "--new-key-stdin", action="store_true", help="read the new key from standard input"
@@ -143,7 +143,7 @@ def read(args: argparse.Namespace, *, account: str) -> NewKey:
 
 def read_secret(path: str, option: str) -> Secret:
     """Return the secret in a file, or with ``-`` on standard input. Raises ``ConfigError``."""
-    found = _read_stdin() if path == "-" else _read_file(Path(path).expanduser(), option)
+    found = _read_stdin() if path == "-" else _read_file(typed_path(path), option)
     try:
         empty = not found.reveal_text().strip()
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--file",
-        type=Path,
+        type=typed_path,
         metavar="PATH",
         help="write it to a new file that only you can read, for DB_ENCRYPTION_KEY_FILE",
     )
@@ -206,7 +206,7 @@ def generate(args: argparse.Namespace) -> int:
     if args.keychain:
         return _store_in_keychain(command_context.prepare(args))
     if args.file is not None:
-        return _write_file(args.file.expanduser().absolute())
+        return _write_file(args.file.absolute())
     sys.stdout.write(user_key.generate().reveal_text() + "\n")
     sys.stdout.flush()
     talk(f"Set this as DB_ENCRYPTION_KEY and keep a copy in a safe place. {_IF_LOST}")

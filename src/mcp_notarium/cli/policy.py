@@ -27,7 +27,7 @@ from mcp_notarium.cli.history import (
     same_title,
     with_trash_last,
 )
-from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.cli.terminal import print_data, typed_path
 from mcp_notarium.config import Config, accounts, inspect_here
 from mcp_notarium.config.closed_places import (
     find_app_places,
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check", help="whether a policy file is in order (exit code 0 or 1)"
     )
     checking.add_argument(
-        "file", type=Path, nargs="?", metavar="FILE", help="default: the one that holds"
+        "file", type=typed_path, nargs="?", metavar="FILE", help="default: the one that holds"
     )
     explaining = actions.add_parser(
         "explain",
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     """Show the rules, check the file, or explain a note."""
     try:
         if args.action == "check" and args.file is not None:
-            return _check_file(args, args.file.expanduser(), named=True)
+            return _check_file(args, args.file, named=True)
         if args.action == "check" and (shared := _shared_file(args)) is not None:
             return _check_file(args, shared, named=False)
         loaded = command_context.load(args)

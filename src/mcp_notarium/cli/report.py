@@ -19,7 +19,7 @@ from mcp_notarium.audit.chain import Head, Record
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.cli import command_context, console, doctor
 from mcp_notarium.cli.audit import BROKEN_EXIT, open_chain, read_titles
-from mcp_notarium.cli.terminal import print_data
+from mcp_notarium.cli.terminal import print_data, typed_path
 from mcp_notarium.config import Config, Loaded
 from mcp_notarium.errors import InvalidRequest, LockedError, Verdict
 from mcp_notarium.files.private_files import (
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file, the days, and what the page shows."""
     parser.add_argument(
         "path",
-        type=Path,
+        type=typed_path,
         nargs="?",
         default=_PATH,
         metavar="PATH",

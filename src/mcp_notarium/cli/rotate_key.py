@@ -335,7 +335,7 @@ def _tell_account(account: Account, args: argparse.Namespace) -> None:
     if args.keychain:
         moved = setup_key.moved(account, "keychain")
     elif args.new_key_file is not None and args.new_key_file.is_file() and not args.slot:
-        moved = setup_key.moved(account, "file", args.new_key_file.expanduser().absolute())
+        moved = setup_key.moved(account, "file", args.new_key_file.absolute())
     else:
         return
     setup_key.remember(moved)

@@ -32,6 +32,7 @@ from mcp_notarium.system import SYSTEM
 
 _BELOW = 1
 """Rows of a terminal that a prompt takes."""
+_PAGER = "less -R"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,12 +145,17 @@ def page(shown: list[RenderableType]) -> None:
 
 
 def _pager() -> list[str]:
-    """Return the command of the pager; nothing if the user or the terminal wants none."""
-    if os.environ.get("TERM", "dumb") == "dumb":
+    """Return the command of the pager; nothing if the user or the terminal wants none.
+
+    Windows sets no TERM and has no pager that reads UTF-8, so there it has to be named.
+    """
+    terminal, named = os.environ.get("TERM", ""), os.environ.get("PAGER")
+    if terminal == "dumb" or not (terminal or named):
         return []
     with suppress(ValueError):
-        words = SYSTEM.split_command(os.environ.get("PAGER", SYSTEM.pager))
-        return [] if words[:1] == ["cat"] else words
+        words = SYSTEM.split_command(_PAGER if named is None else named)
+        found = SYSTEM.find_program(words[0]) if words and words[0] != "cat" else None
+        return [found, *words[1:]] if found else []
     return []
 
 

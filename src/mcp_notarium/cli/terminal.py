@@ -16,6 +16,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from mcp_notarium.cli.signals import wait_for_input
@@ -31,6 +32,11 @@ _USUAL_WIDTH = 80
 _OF_AN_ACCOUNT = re.compile(r"\bmcp-notarium (?!setup|accounts|completion|generate-key)(?=[a-z])")
 account = ""
 """The account that commands of messages must name, if there are several."""
+
+
+def typed_path(text: str) -> Path:
+    """Return a path that was typed: not every shell of Windows puts the home folder in the place of `~`."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - there may be no home
 
 
 def talk(text: str) -> None:

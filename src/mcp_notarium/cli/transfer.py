@@ -13,13 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain, repeat
-from pathlib import Path
 from typing import Any
 
 from mcp_notarium.app import App, open_app
 from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.notes import sync_all
-from mcp_notarium.cli.terminal import ask_yes, print_data, talk
+from mcp_notarium.cli.terminal import ask_yes, print_data, talk, typed_path
 from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Revision
@@ -318,7 +317,7 @@ async def _open(config: Config, *, complete: bool = False) -> AsyncIterator[App]
 
 
 def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="the new folder or file")
+    parser.add_argument("path", type=typed_path, metavar="PATH", help="the new folder or file")
     parser.add_argument(
         "--format",
         choices=formats.names(),
@@ -328,7 +327,9 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="the folder or file of an export")
+    parser.add_argument(
+        "path", type=typed_path, metavar="PATH", help="the folder or file of an export"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     command_context.options("--yes", "--json")(parser)
 

@@ -10,7 +10,6 @@ Nothing is written here. The result of a search says in which files a key stands
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_notarium.files.private_files import open_regular
 from mcp_notarium.secret import Secret
-from mcp_notarium.system import PLATFORM
+from mcp_notarium.system import PLATFORM, SYSTEM
 
 if TYPE_CHECKING:
     from mcp_notarium.clients.wsl import Side
@@ -99,7 +98,7 @@ class Client:
         from mcp_notarium.clients import wsl  # noqa: PLC0415 - see all_clients
 
         programs = wsl.without_windows(environ).get("PATH")
-        return shutil.which(self.program, path=programs) is not None
+        return SYSTEM.find_program(self.program, path=programs) is not None
 
     def _is_own_folder(self, folder: Path) -> bool:
         return folder != self.home() and folder.is_dir()

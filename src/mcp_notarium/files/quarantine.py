@@ -46,7 +46,7 @@ def move_all(folder: AccountFolder, *, now: float) -> Path | None:
         raise Unfinished(
             "the disk failed while the old cache was moved to the quarantine "
             f"({os_errors.describe_with_path(error)}): it is in `quarantine/`, in whole or in part",
-            resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk is "
+            resolution_hint="Nothing is deleted. Run `mcp-notarium reset-cache` again when the disk "
             "works again: it moves the rest and goes on.",
         ) from error
 

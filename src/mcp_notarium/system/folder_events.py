@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -31,6 +32,8 @@ from watchdog.observers.api import BaseObserver
 _BATCH_SECONDS = 0.1
 """On Windows the library tells of events when none has come for so long."""
 _END_SECONDS = 2.0
+_SHORT = re.compile(r"~\d")
+"""What each short name of Windows has; "FILE_NOTIFY_INFORMATION structure" says that either name may be told."""
 _MOST = 10_000
 """Changed files after which anything may have changed."""
 _NO_NEWS = {EVENT_TYPE_OPENED, EVENT_TYPE_CLOSED, EVENT_TYPE_CLOSED_NO_WRITE}
@@ -102,7 +105,7 @@ class TreeEvents(FileSystemEventHandler):
                 self._waiting()
 
     def _note(self, path: str, *, is_folder: bool, come_or_gone: bool) -> None:
-        """Note one path. Windows does not say whether what has gone was a folder, and may use short names."""
+        """Note one path. Windows does not say whether what has gone was a folder, and may use short names of files and folders."""
         parts = [*Path(path).parts]
         above, below = parts[: len(self._above)], parts[len(self._above) :]
         folder = self._folders.get(_plain("/".join(below[:-1]))) if below else None
@@ -110,8 +113,10 @@ class TreeEvents(FileSystemEventHandler):
             lost = True
         elif is_folder or not below or _plain("/".join(below)) in self._folders:
             lost = come_or_gone and (folder is not None or not below)
+        elif any(map(_SHORT.search, below)):  # defence: event-of-short-name =False
+            lost = True
         elif folder is None:
-            lost = any("~" in one for one in below)
+            lost = False
         else:
             self._changed.add((folder, below[-1]))
             lost, self._has_news = len(self._changed) > _MOST, True

@@ -153,8 +153,9 @@ class MacOS(Posix):
         if _declared(self._load().fgetattrlist, "ivvnu")(source, ask, told, len(told), 0) == 0:
             born = told.raw[_LENGTH:]
             _declared(self._load().fsetattrlist, "ivvnu")(to, ask, born, _TIME, 0)
-        if flags := getattr(os.fstat(source), "st_flags", 0) & _KEPT_FLAGS:
-            _declared(self._load().fchflags, "iu")(to, flags)
+        had, has = (getattr(os.fstat(file), "st_flags", 0) for file in (source, to))
+        if flags := had & _KEPT_FLAGS:
+            _declared(self._load().fchflags, "iu")(to, has | flags)
         copy(source, to, None, _COPY_LIST)
 
     def folder_events(self, root: Path) -> FolderEvents:

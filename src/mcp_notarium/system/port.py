@@ -473,11 +473,6 @@ class Desktop(Protocol):
         ...
 
     @property
-    def pager(self) -> str:
-        """Return the command of the usual pager."""
-        ...
-
-    @property
     def can_pass_descriptors(self) -> bool:
         """Tell whether a program that is started can inherit an open file by its number."""
         ...
@@ -493,6 +488,10 @@ class Desktop(Protocol):
 
     def split_command(self, words: str) -> list[str]:
         """Split a command as the system's shell does. Raises ``ValueError`` if a quote is open."""
+        ...
+
+    def find_program(self, name: str, *, path: str | None = None) -> str | None:
+        """Return where a program is, None if it is nowhere on ``path`` (that of the environment). The working folder is not searched."""
         ...
 
     def command_line(self, words: list[str]) -> list[str] | str:

@@ -41,7 +41,6 @@ class Posix(Common):
     program_suffix = ""
     move_program = "mv"
     editors: tuple[str, ...] = ("sensible-editor", "editor", "nano", "vim", "vi")
-    pager = "less -R"
     can_pass_descriptors = True
     can_select_streams = True
 
@@ -194,6 +193,12 @@ class Posix(Common):
         import shlex  # noqa: PLC0415 - a server needs none
 
         return shlex.split(words)
+
+    def find_program(self, name: str, *, path: str | None = None) -> str | None:
+        """Search as a shell does."""
+        import shutil  # noqa: PLC0415 - a server needs none
+
+        return shutil.which(name, path=path)
 
     def command_line(self, words: list[str]) -> list[str] | str:
         """Return it as it is."""

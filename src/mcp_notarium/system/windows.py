@@ -30,6 +30,7 @@ _NO_HEAP = 0x1
 _ECHO = 0x4
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _SCRIPTS = {".bat", ".cmd"}
+_PROGRAMS = (".com", ".exe", *sorted(_SCRIPTS))
 
 
 class Windows(WindowsFiles, WindowsPrivateFiles):
@@ -40,7 +41,6 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
     program_suffix = ".exe"
     move_program = "move"
     editors = ("notepad",)
-    pager = "more"
     can_pass_descriptors = False
     can_select_streams = False
     longest_path = 259
@@ -107,6 +107,19 @@ class Windows(WindowsFiles, WindowsPrivateFiles):
         if words.count('"') % 2:
             raise ValueError("No closing quotation mark")
         return [one.replace('"', "") for one in _WORD.findall(words)]
+
+    def find_program(self, name: str, *, path: str | None = None) -> str | None:
+        """Search whole paths alone: Windows, and Python, begin with the working folder, where anybody may have put a program."""
+        listed = (os.environ.get("PATH", "") if path is None else path).split(os.pathsep)
+        # defence: no-program-from-here -is_absolute
+        folders = [folder for folder in map(Path, listed) if folder.is_absolute()]
+        if Path(name).name != name:
+            folders = [Path()]
+        endings = os.environ.get("PATHEXT", os.pathsep.join(_PROGRAMS)).lower().split(os.pathsep)
+        if Path(name).suffix.lower() in endings:
+            endings = [""]
+        places = (folder / f"{name}{ending}" for folder in folders for ending in endings)
+        return next((str(place) for place in places if place.is_file()), None)
 
     def command_line(self, words: list[str]) -> list[str] | str:
         """Quote each word for a script: ``cmd`` runs it, and would take `&` for the end of the command.

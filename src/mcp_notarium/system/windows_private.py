@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -175,10 +174,11 @@ class WindowsPrivateFiles(WindowsStates, WindowsMoves, Common):
     def move(self, old: Path, new: Path) -> None:
         """Use ``MoveFileEx``; try again for a second while another program has one of them open.
 
-        It changes nothing unless it succeeds. A folder has to go where nothing is.
+        It changes nothing unless it succeeds. A folder, and a link to one, has to go where nothing is.
         """
         one, other = long_path(old), long_path(new)
-        replaces = not stat.S_ISDIR(self.look_at(old).st_mode)
+        with self._looked_at(old, LOOK) as handle:
+            replaces = not self._tag(handle, old).FileAttributes & DIRECTORY
         with self._holder_named(new, old):
             self._patiently(lambda: self._move(one, other, replaces=replaces))
 

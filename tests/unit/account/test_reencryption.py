@@ -372,7 +372,7 @@ def test_a_folder_of_the_quarantine_that_cannot_be_listed_is_named_and_hinders_n
     assert [one.state for one in seen] == ["ok", "warn"]
     assert str(deep) in seen[1].seen
     assert any(
-        "cannot be listed" in one.seen
+        "cannot be checked" in one.seen
         for one in doctor_checks.check_folder(config)
         if one.name == "permissions"
     )

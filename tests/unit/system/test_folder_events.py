@@ -183,6 +183,9 @@ def test_the_library_watches_the_folder_that_has_taken_the_roots_place(
         (lambda root: FileDeletedEvent(f"{root}/Work"), None),
         (lambda root: FileMovedEvent("", f"{root}/Work/Plan.md"), None),
         (lambda root: FileModifiedEvent(f"{root}/WORK~1/Plan.md"), None),
+        (lambda root: FileModifiedEvent(f"{root}/Work/PLANOF~1.MD"), None),
+        (lambda root: FileDeletedEvent(f"{root}/Work/PLANOF~1.MAR"), None),
+        (lambda root: FileModifiedEvent(f"{root}/Work/~$Plan.md"), {("Work", "~$Plan.md")}),
         (lambda root: FileModifiedEvent(f"{root}/WORK/Plan.md"), {("Work", "Plan.md")}),
         # Each change of a file changes its folder, and so may each look at it.
         (lambda root: DirModifiedEvent(f"{root}/Work"), set()),

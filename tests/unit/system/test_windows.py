@@ -279,6 +279,24 @@ def test_the_shell_that_runs_a_script_takes_no_word_for_a_command(windows):
             windows.command_line([script[0], name])
 
 
+def test_a_program_is_found_on_path_by_its_endings_and_not_in_the_working_folder(
+    windows, tmp_path, monkeypatch
+):
+    for place in ("here/ed.exe", "here/bin/ed.exe", "one/ed", "two/ed.cmd", "two/ed.txt"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).touch()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("PATHEXT", raising=False)
+    folders = ["", ".", "bin", str(tmp_path / "one"), str(tmp_path / "two")]
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
+    program = str(tmp_path / "two" / "ed.cmd")
+    assert [windows.find_program(name) for name in ("ed", "ed.cmd")] == [program, program]
+    assert windows.find_program("ed", path=os.pathsep.join(folders[:4])) is None
+    assert windows.find_program(str(tmp_path / "here" / "ed")) == str(tmp_path / "here" / "ed.exe")
+    monkeypatch.setenv("PATHEXT", os.pathsep.join((".COM", ".EXE")))
+    assert windows.find_program("ed") is None
+
+
 def test_nothing_of_ours_is_below_appdata(windows, monkeypatch):
     """A server that a packaged client starts would get a copy of its own there, and with it another database."""
     monkeypatch.setenv("HOME", "/users/ada")

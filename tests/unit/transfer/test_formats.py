@@ -407,8 +407,15 @@ def test_folders_are_read_to_a_depth_that_no_person_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("becomes", ["nothing", "a link"])
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("First.md", "the folder 'sub' cannot be read"),
+        ("sub/Second.md", "in cannot be read: no"),  # such file, or a directory
+    ],
+)
 def test_a_folder_that_goes_before_it_is_read_is_not_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: str, at: str, said: str
 ) -> None:
     root = tmp_path / "in"
     (root / "sub").mkdir(parents=True)
@@ -417,13 +424,14 @@ def test_a_folder_that_goes_before_it_is_read_is_not_passed_over(
     open_below = formats.SYSTEM.open_below
 
     def go(top: Path, path: str) -> io.BufferedReader:
-        (root / "sub").rename(tmp_path / "was")
-        if becomes == "a link":
-            (root / "sub").symlink_to(tmp_path / "was")
+        if path == at:
+            (root / "sub").rename(tmp_path / "was")
+            if becomes == "a link":
+                (root / "sub").symlink_to(tmp_path / "was")
         return open_below(top, path)
 
     monkeypatch.setattr(formats.SYSTEM, "open_below", go)
-    assert "the folder 'sub' cannot be read" in refusal(root)
+    assert said in refusal(root)
 
 
 def with_files(path: Path, name: str, *files: tuple[str, bytes]) -> Path:
