@@ -68,7 +68,8 @@ class AccountServer(Server):
         config: Config | None = None
         try:
             config = self.home.config(self.machine)
-            opens = partial(opener.open_with_policy, config, heal=True)
+            clock = self.world.clock.time
+            opens = partial(opener.open_with_policy, config, heal=True, clock=clock)
             opened = await run_in_thread(opens, too_late=OpenedCache.close)
         except NotariumError as error:
             self._refused(error, None if config is None else config.db_key)

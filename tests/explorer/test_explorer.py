@@ -16,6 +16,7 @@ from explorer.choices import Chooser
 from explorer.folders import Folder
 from explorer.run import forget_loaded, play, replayed, seeded, shorten, tell
 from explorer.world import WORLDS
+from mcp_notarium.account import anchor_keeper
 from support.cache_room import new_file
 from support.long import LONG, SEED, sample
 from support.sync_rig import DATABASE
@@ -66,6 +67,46 @@ def test_a_seed_gives_the_same_run_also_after_others(world: str) -> None:
     assert many.returncode == alone.returncode == 0, many.stdout
     assert len(many.stdout.splitlines()) == 13
     assert many.stdout.splitlines()[11] == alone.stdout.splitlines()[0]
+
+
+READ = """
+import sys, time, traceback
+places, playing = [], []
+
+def watched(read):
+    def reads():
+        if playing:
+            places.append("".join(traceback.format_stack(limit=3)))
+        return read()
+    return reads
+
+time.time, time.monotonic = watched(time.time), watched(time.monotonic)
+from explorer.run import seeded
+
+for world in sys.argv[1:]:
+    playing.append(world)
+    seeded(world, "ordinary", 0)
+    playing.clear()
+sys.exit("".join(places) or 0)
+"""
+"""Plays a schedule of each world, and fails with the places that read the real clock: also one that was a default of a function at its import."""
+
+
+@pytest.mark.slow("imports everything in a process of its own")
+def test_no_run_reads_the_clock_of_this_computer() -> None:
+    worlds = ("memento files", "vault files, folders", "local files, key changes")
+    env = os.environ | {"PYTHONPATH": str(TESTS)}
+    command = [sys.executable, "-c", READ, *worlds]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow("opens accounts twice")
+def test_the_real_dates_of_a_database_change_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, number = "local files, key changes", 4
+    before = seeded(world, "ordinary", number)
+    monkeypatch.setattr(anchor_keeper, "_written", lambda _found: (0, 0))
+    assert seeded(world, "ordinary", number).digest == before.digest
 
 
 def test_what_a_run_leaves_is_gone_in_the_next_one(tmp_path: Path) -> None:

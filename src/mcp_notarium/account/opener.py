@@ -386,14 +386,20 @@ def _is_trusted(folder: AccountFolder) -> bool:
     return folder.path.is_dir() and find_problem(folder) is None
 
 
-def open_with_policy(config: Config, *, whole: bool = False, heal: bool = False) -> OpenedCache:
+def open_with_policy(
+    config: Config,
+    *,
+    whole: bool = False,
+    heal: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> OpenedCache:
     """Open as :func:`open_cache`, under the present policy of what agents may see.
 
     If the policy has changed, visibility is computed again first, alone: while any other process has the
     cache open, that is refused with ``LockedError`` (BUSY). An unchanged policy costs one row.
     """
     with ExitStack() as undo:
-        first = open_cache(config, whole=whole, heal=heal)
+        first = open_cache(config, whole=whole, heal=heal, clock=clock)
         undo.callback(first.close)
         if _matches_policy(first, config):
             undo.pop_all()
@@ -405,7 +411,7 @@ def open_with_policy(config: Config, *, whole: bool = False, heal: bool = False)
         hold_lock(folder.policy_lock, lambda: _other_rules_error(folder)),
         ExitStack() as undo,
     ):
-        opened = open_cache(config)
+        opened = open_cache(config, clock=clock)
         undo.callback(opened.close)
         if not _matches_policy(opened, config):
             _apply_policy(opened, folder, config)

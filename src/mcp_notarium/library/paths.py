@@ -84,7 +84,13 @@ class Paths:
         if await self._find_new_path(note, content) is None:
             return {}
         rules = self._cache.notes.visibility.rules
+        # Looked up before the canvases are read: what is done by then shows in them.
+        waiting = self._writer.cards.find_waiting(note.id)
         found = await self._folders.find_cards(note.id)
+        for path in waiting.paths:
+            for one, count in (await self._folders.find_cards(path)).items():
+                if count and one in waiting.canvases:
+                    found[one] = (found.get(one) or 0) + count
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
     def still_broken(
@@ -97,15 +103,20 @@ class Paths:
         """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
         if (new_id := await self._find_new_path(note, content)) is None:
             return {}
+        waiting = self._writer.cards.find_waiting(note.id).canvases
         canvases = await self._read_card_links()
         links = [(one, link[0]) for one, said in canvases.items() for link in said]
+        links += [(one, then) for one in canvases for then in waiting.get(one, {}).values()]
         broken = self._cache.notes.links.find_broken(note.id, new_id, others=links)
-        return {
-            one: (count, {link: changes[link] for link in said if link in changes})
-            for one, said in canvases.items()
-            if (changes := settled(broken.get(one, {})))
-            and (count := sum(map(changes.__contains__, said)))
-        }
+        found: dict[str, tuple[int, Changes]] = {}
+        for one, said in canvases.items():
+            changes = dict(settled(broken.get(one, {})))
+            for link, then in waiting.get(one, {}).items():
+                if (later := (then, link[1])) in changes:
+                    changes[link] = changes[later]
+            if count := sum(map(changes.__contains__, said)):
+                found[one] = count, changes
+        return found
 
     async def _read_card_links(self) -> dict[str, Sequence[Link]]:
         """Return the links in texts of the canvases that may be seen."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.errors import CacheError, OutcomeUnknown, StoreError, StoreRejected
-from mcp_notarium.markup.obsidian_links import Changes, rewrite_links
+from mcp_notarium.markup.obsidian_links import Changes, Link, rewrite_links
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.journal import Journal
@@ -65,7 +65,8 @@ def make_link_writes(
 class CardMove:
     """Hold which canvases are to show a note at its new path."""
 
-    old: str
+    paths: Sequence[str]
+    """Those that it had: a card that waited for an earlier renaming shows an older one."""
     new: str
     canvases: Mapping[str, Sequence[tuple[str, bool, str | None]]]
     """What links in their texts become: target, whether in a Markdown link, and the new one."""
@@ -73,6 +74,16 @@ class CardMove:
     """The process that works on it; '': none."""
     tries: int = 0
     """How often the disk has refused the canvases."""
+
+
+@dataclass(slots=True)
+class WaitingCards:
+    """Hold what waits in canvases for earlier renamings of a note."""
+
+    paths: dict[str, None] = field(default_factory=dict)
+    """Former paths of the note that cards may show."""
+    canvases: dict[str, dict[Link, str]] = field(default_factory=dict)
+    """What links in the texts of each canvas will become."""
 
 
 @dataclass(slots=True)
@@ -116,7 +127,7 @@ class CardMoves:
             one: [(link[0], link[1], target) for link, target in links.items()]
             for one, links in sorted(canvases.items())
         }
-        move = CardMove(old, new, said, self._owner)
+        move = CardMove([old, *self.find_waiting(old).paths], new, said, self._owner)
         moved = CardsMoved()
         key = uuid.uuid4().hex
         self._active.add(key)
@@ -148,6 +159,19 @@ class CardMoves:
             free = json.dumps(json.loads(said) | {"owner": ""})
             self._cache.sync_state.add_card_move(key, free)
 
+    def find_waiting(self, note_id: str) -> WaitingCards:
+        """Return what any process may do at any moment in the canvases of a note, and then forgets."""
+        waiting = WaitingCards()
+        for _, said in self._cache.sync_state.card_moves():
+            move = CardMove(**json.loads(said))
+            if self._find(move) == note_id:
+                waiting.paths |= dict.fromkeys(self._former_paths(move))
+                for one in move.canvases:
+                    links = self._find_links(move, one, note_id)
+                    known = {link: then for link, then in links.items() if then is not None}
+                    waiting.canvases.setdefault(one, {}).update(known)
+        return waiting
+
     def are_busy(self) -> bool:
         """Tell whether another process works on a move."""
         moves = self._cache.sync_state.card_moves()
@@ -168,24 +192,23 @@ class CardMoves:
 
         The cards show the note where it is by now, also if it was renamed once more since, or got its old path back.
         """
-        notes, shows, place = self._cache.notes, dict[str, bool | None](), ""
+        shows, place = dict[str, bool | None](), ""
         while True:
             here = self._find(move)
             pending = {write.note_id for write in self._cache.journal.in_flight()}
-            if pending & {move.old, move.new, here}:
+            if pending & {*move.paths, move.new, here}:
                 return None
             if here is None or here == place:
                 break
             place, shows = here, {}
             self._on_step("cards")
-            for before in (move.old, move.new):
-                if notes.etag(before) is None:
-                    left = {
-                        one: self._find_links(move, one, here)
-                        for one in move.canvases
-                        if shows.get(one, True)
-                    }
-                    shows |= await self._folders.move_cards(left, old=before, new=here)
+            for before in self._former_paths(move):
+                left = {
+                    one: self._find_links(move, one, here)
+                    for one in move.canvases
+                    if shows.get(one, True)
+                }
+                shows |= await self._folders.move_cards(left, old=before, new=here)
             self._on_step("cards moved")
         moved = CardsMoved({one for one, done in shows.items() if done})
         refused = {one: move.canvases[one] for one, done in shows.items() if done is None}
@@ -196,6 +219,10 @@ class CardMoves:
         else:
             self._cache.sync_state.drop_card_move(key)
         return moved
+
+    def _former_paths(self, move: CardMove) -> Iterator[str]:
+        """Yield the paths that no note has now."""
+        return (one for one in (*move.paths, move.new) if self._cache.notes.etag(one) is None)
 
     def _find_links(self, move: CardMove, canvas: str, here: str) -> Changes:
         """Return what links in the texts of a canvas become, if the note is at ``here`` by now."""

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.errors import StoreUnavailable
+from mcp_notarium.library import Library
 from mcp_notarium.storage.sync_progress import SWEEP_PERIOD
 from mcp_notarium.stores.vault import canvases
 from mcp_notarium.stores.vault import folder as vault_folder
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.sync.link_writes import MOST_TRIES
+from mcp_notarium.tools.link_changes import LinkChanges
 from support.sync_rig import Client, Crash, quick_folder, raced
 
 
@@ -285,3 +287,37 @@ def test_a_card_that_the_disk_refuses_to_move_is_moved_by_a_later_cycle(
     assert cards(places) == (("New.md", "[[New]]") if often == 1 else ("Plan.md", "[[Plan]]"))
     assert client.cache.sync_state.card_moves() == []
     assert len(refused) == min(often, MOST_TRIES + 1)
+
+
+@pytest.mark.parametrize("finished", ["while the next is looked up", "later"])
+def test_a_renaming_takes_the_cards_that_wait_for_an_earlier_one(
+    open_client, places, monkeypatch, finished
+):
+    """Another server may move them before this renaming is recorded, and knows nothing of it."""
+    put_cards(places)
+    first, second = open_client(), open_client(syncs=False)
+
+    def refusing(*_given, **_named):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(canvases, "replacing", refusing)
+        asyncio.run(rename_with_cards(first, "Plan.md", "New"))
+        library = Library(second.cache, second.remote, second.writer, second.scheduler)
+        note = second.note("New.md")
+        content = replace(note.content, title="Newest")
+        found = asyncio.run(library.paths.find_card_links(note, content))
+        counts = asyncio.run(library.paths.find_cards(note, content))
+    assert (counts, {one: count for one, (count, _) in found.items()}) == ({BOARD: 1}, {BOARD: 1})
+    if finished != "later":
+        asyncio.run(first.sync())
+        assert cards(places) == ("New.md", "[[New]]")
+    changes = LinkChanges(cards=counts, card_links={one: said for one, (_, said) in found.items()})
+    saved = asyncio.run(
+        library.save(note=note, content=content, act=None, canvases=changes.canvases)
+    )
+    assert (saved.canvases, saved.canvases_waiting) == ((BOARD,), ())
+    assert cards(places) == ("Newest.md", "[[Newest]]")
+    asyncio.run(first.run_cycles(2))
+    assert cards(places) == ("Newest.md", "[[Newest]]")
+    assert first.cache.sync_state.card_moves() == []
