@@ -597,7 +597,7 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
                 taken = await export(client, "trilium", tmp_path / "out")
         with formats.reading(tmp_path / "out") as found:
             async with opened("trilium", tmp_path / "back") as client:
-                assert (await bring(client, "trilium", found))[1].files == 4
+                assert (await bring(client, "trilium", found))[1].files == 2
         (shows,) = [
             one
             for one in TRILIUMS[tmp_path / "back"].document.notes.values()

@@ -213,7 +213,7 @@ class AskingStore(AttachmentStore, Protocol):
         """
 
     def is_file(self, revision: Revision) -> bool:
-        """Tell whether the note itself is a picture or another file. Pure, and quick with a long text."""
+        """Tell whether the note itself is a picture or another file, or is shown as one. Pure, and quick with a long text."""
 
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """Ask whose the files are that a content newly names: ids of notes, '' for a file that is not there.

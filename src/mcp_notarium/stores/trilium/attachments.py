@@ -83,9 +83,8 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
 
 def is_file(revision: Revision) -> bool:
     """See ``AskingStore.is_file``."""
-    # What stands for the content of such a note begins with its type.
-    short = revision.content.text.startswith(tuple(f"({one}" for one in _FILES))
-    return short and json.loads(revision.raw)["type"] in _FILES
+    # A note that has it may be long, and is a text.
+    return b'"html":' not in revision.raw and json.loads(revision.raw)["type"] in (*_FILES, *_DRAWN)
 
 
 def is_kept_as_text(kind: str) -> bool:
@@ -96,9 +95,11 @@ def is_kept_as_text(kind: str) -> bool:
 def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
     """Return the files that a note shows, then its other ones, as the server has them. Pure.
 
-    What is the note's and the server has not is left out.
+    What is the note's and the server has not is left out. The picture of a drawing has the id under which other notes show it.
     """
-    there = {f"{revision.id}/{one.id}": one for one in held if one.owner == revision.id}
+    drawn = _DRAWN.get(json.loads(revision.raw)["type"])
+    own = (one for one in held if one.owner == revision.id)
+    there = {f"{revision.id}/{CONTENT if one.title == drawn else one.id}": one for one in own}
     shown: list[Attachment] = []
     for one in list_attachments(revision):
         if (facts := there.pop(one.id, None)) is not None:
