@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+import time
 import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
@@ -631,5 +632,44 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path
         taken = await export(client, "vault", tmp_path / "out")
         assert (len(taken.left_out), Silent.asked) == (9, 3)
         client.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.slow("it imports notes with files, and waits for a slow service")
+def test_files_of_a_service_are_read_and_compared_a_few_at_a_time_in_stable_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "_LARGEST_TOGETHER", 15)
+    files = [b"x" * number for number in range(1, 17)]
+
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            for number, data in enumerate(files):
+                sim.write(f"Note{number:08}", f"{number}", "x")
+                sim.document.attach(f"Note{number:08}", "file", "application/x-own", "a.bin", data)
+            async with served(sim, tmp_path) as client:
+                sim.faults.delay(0.3, path="/etapi/attachments/*", times=1)
+                sim.faults.delay(0.1, path="/etapi/*attachments*", times=999)
+                began = time.monotonic()
+                await export(client, "trilium", tmp_path / "out")
+                assert time.monotonic() - began < 2.2  # of 3.9
+                sim.faults.clear()
+                with formats.reading(tmp_path / "out") as found:
+                    assert (await bring(client, "trilium", found))[1].files == 16
+                    sim.faults.delay(0.1, path="/etapi/*attachments*", times=999)
+                    began = time.monotonic()
+                    planned, _ = await bring(client, "trilium", found)
+                    assert (len(planned.new), planned.there) == (0, 16)
+                    assert time.monotonic() - began < 1  # of 2
+                sim.faults.clear()
+                sim.faults.status(500, path="/etapi/attachments/*", times=999)
+                before = len(sim.requests)
+                taken = await export(client, "trilium", tmp_path / "none")
+                asked = [one for one in sim.requests[before:] if "/etapi/attach" in one.path]
+                assert [why for _, _, why in taken.left_out][8:] == [SILENT] * 24
+                assert len({one.path for one in asked}) <= 8
+        names = ["a.bin", *(f"a {number}.bin" for number in range(2, 17))]
+        assert [(tmp_path / "out" / "files" / one).read_bytes() for one in names] == files
 
     asyncio.run(work())
