@@ -673,3 +673,39 @@ def test_files_of_a_service_are_read_and_compared_a_few_at_a_time_in_stable_orde
         assert [(tmp_path / "out" / "files" / one).read_bytes() for one in names] == files
 
     asyncio.run(work())
+
+
+def test_one_file_for_another_is_not_all_of_them_and_all_of_them_are_linked(tmp_path: Path) -> None:
+    async def work() -> None:
+        with formats.writing("json", tmp_path / "given.zip") as made:
+            files = [made.put_file(f"{one}.bin", one.encode(), 1e9) for one in ("a", "b")]
+            note = ArchivedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
+            made.put_notes([note], lambda _done, _total: None)
+        with formats.reading(tmp_path / "given.zip") as found:
+            async with TriliumSimulator().serving() as sim, served(sim, tmp_path) as client:
+                held = sim.document.attachments
+                find_own = sim.document.attachments_of
+
+                def end(*_: object) -> None:
+                    raise Crash
+
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setattr(NoteTransfer, "change_text", end)
+                    with pytest.raises(Crash):
+                        await bring(client, "trilium", found)
+                assert len(held) == 2
+                await bring(client, "trilium", found)
+                (own,) = [one for one in sim.document.notes.values() if one.title == "Trip"]
+                assert own.content.count(b"attachmentId") == len(find_own(own.id)) == 2
+                assert (await bring(client, "trilium", found))[0].new == []
+                linked = own.content
+                for name, data in (("other.bin", b"b"), ("b.bin", b"bb")):
+                    (old,) = [one for one in find_own(own.id) if one.title == "b.bin"]
+                    del held[old.id]
+                    sim.document.attach(own.id, "file", "application/x-own", name, data)
+                    sim.write(own.id, "Trip", linked.decode())
+                    await client.sync()
+                    assert len((await bring(client, "trilium", found))[0].new) == 1
+                    assert b"b" in [one.content for one in find_own(own.id) if one.title != name]
+
+    asyncio.run(work())

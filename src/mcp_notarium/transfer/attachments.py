@@ -6,11 +6,13 @@ export has; then its files are kept and its links lead to them. So a repeated im
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, NoteFile
 from mcp_notarium.errors import (
@@ -44,6 +46,7 @@ FILE_MISSING = "not in the export"
 NOTE_IS_FULL = "more than this store keeps of one note"
 STORE_IS_FULL = "more than this store has room for"
 NOTE_DIFFERS = "of notes that are there already and differ"
+_NUMBER = re.compile(r" \d+$")
 _LARGEST_TOGETHER = 4 << 20
 """Bytes of a file that is read at the same time as others."""
 
@@ -250,20 +253,33 @@ def lacks_files(new: NewNote, held: Revision, would: Content, shown: Sequence[Sh
         if one in files and link in written and not leads & {(link, one.size), (link, None)}:
             return True
     linked = {one.path for one in links.values()}
-    return any(one.path not in linked for one in files) and len(shown) < len(files)
+    wanted = sorted(files, key=lambda one: one.path not in linked)
+    return any(one.path not in linked for one in find_lacking(wanted, shown))
 
 
-def find_lacking(new: NewNote, shown: Sequence[ShownFile]) -> list[NoteFile]:
-    """Return the files of a note that the one that is there, whose text differs and which shows these, does not have: by their sizes."""
-    sizes = Counter(one.facts.size for one in shown)
-    unknown = sizes.pop(None, 0)
-    lacking = [one for one in new.files if not _take(sizes, one.size)]
-    return lacking[unknown:]
+def find_lacking(files: Sequence[NoteFile], shown: Sequence[ShownFile]) -> list[NoteFile]:
+    """Return those files for which a note that shows these has none of the same name and size.
+
+    Numbers and endings of names do not count, for an export and a store may change these; nor does a size that the service does not say.
+    """
+    there = Counter((_stem(one.facts.name or one.facts.id), one.facts.size) for one in shown)
+    wanted = [*{one.path: one for one in files}.values()]
+    for is_known in (True, False):
+        wanted = [
+            one
+            for one in wanted
+            if not _take(there, _stem(one.path), one.size if is_known else None)
+        ]
+    return wanted
 
 
-def _take(sizes: Counter[int | None], size: int | None) -> bool:
-    sizes[size] -= 1
-    return sizes[size] >= 0
+def _take(there: Counter[tuple[str, int | None]], stem: str, size: int | None) -> bool:
+    there[stem, size] -= 1
+    return there[stem, size] >= 0
+
+
+def _stem(path: str) -> str:
+    return _NUMBER.sub("", split_ending(clean_file_name(path))[0]).casefold()
 
 
 async def bring_in(
@@ -276,6 +292,9 @@ async def bring_in(
     # A store may hold a picture that it does not serve as a link.
     links = find_whole_links(new.content.text)
     embedded = {link_key(one.link) for one in links if one.embeds}
+    links_more = not {one.path for one in new.files} <= {to.path for to in new.links.values()}
+    if links_more:
+        transfer.set_linking(new.id, linking=True)
     for one in new.files:
         name = one.path.rpartition("/")[2]
         try:
@@ -303,4 +322,7 @@ async def bring_in(
         await transfer.change_text(new.id, change, dates)
     except (NoteNotFound, VersionConflict, StoreRejected) as error:
         refused += [(one, error.message) for one in new.files if one not in dict(refused)]
+    else:
+        if links_more:
+            transfer.set_linking(new.id, linking=False)
     return refused

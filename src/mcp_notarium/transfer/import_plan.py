@@ -203,7 +203,7 @@ async def plan(
             planned.new.append(new)
         for loss in lost:
             planned.losses[loss].append(note)
-    await _compare_files(planned, compared, sorter, store)
+    await _compare_files(planned, compared, sorter, transfer)
     return planned
 
 
@@ -211,17 +211,19 @@ async def _compare_files(
     planned: ImportPlan,
     compared: Sequence[tuple[NewNote, Revision, Content, bool]],
     sorter: attachments.FileSorter,
-    store: StoreFiles,
+    transfer: NoteTransfer,
 ) -> None:
     """Keep those planned that lack files; of one that differs name them. Each is there, would have this content, and has the same or not."""
-    shown = await store.find_files([held for _, held, _, _ in compared], whole=True)
+    held_ones = [held for _, held, _, _ in compared]
+    shown = await StoreFiles(transfer).find_files(held_ones, whole=True)
     complete: set[str] = set()
     for new, held, would, same in compared:
         files = shown.get(held.id, ())
         if not same:
-            for one in attachments.find_lacking(new, files):
+            for one in attachments.find_lacking(new.files, files):
                 sorter.leave_out(new.source, one, attachments.NOTE_DIFFERS)
-        if not same or not attachments.lacks_files(new, held, would, files):
+        unfinished = transfer.is_linking(new.id) or attachments.lacks_files(new, held, would, files)
+        if not (same and unfinished):
             complete.add(new.id)
     planned.new = [one for one in planned.new if one.id not in complete]
 
