@@ -25,6 +25,7 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
+from mcp_notarium.markup import html_codec
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local import attached_files as local_files
@@ -583,6 +584,8 @@ def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Pa
 
 
 def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: Path) -> None:
+    notes: list[Any] = []
+
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:
             for kind, title in (("canvas", "My board"), ("mindMap", "Ideas.svg"), ("mermaid", "-")):
@@ -591,6 +594,9 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
                 owner = "canvas000001" if name == "canvas" else "mindMap000001"
                 svg, title = f"<svg>{name}</svg>".encode(), f"{name}-export.svg"
                 sim.document.attach(owner, "image", "image/svg+xml", title, svg)
+            sim.write("canvas000002", "Unseen", "{}", kind="canvas")
+            unseen = ("image", "image/svg+xml", "canvas-export.svg", b"<svg>unseen</svg>")
+            sim.document.attach("canvas000002", *unseen)
             shown = ("canvas000001", "mindMap000001", "mermaid000001")
             html = "".join(f'<p><img src="api/images/{one}/x.png"></p>' for one in shown)
             sim.write("Shows0000001", "Shows", html)
@@ -599,11 +605,8 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
         with formats.reading(tmp_path / "out") as found:
             async with opened("trilium", tmp_path / "back") as client:
                 assert (await bring(client, "trilium", found))[1].files == 2
-        (shows,) = [
-            one
-            for one in TRILIUMS[tmp_path / "back"].document.notes.values()
-            if one.title == "Shows"
-        ]
+        notes.extend(TRILIUMS[tmp_path / "back"].document.notes.values())
+        (shows,) = [one for one in notes if one.title == "Shows"]
         assert shows.content.decode().count('alt=""') == 3  # no address became words
         left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
         assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
@@ -612,7 +615,10 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
     text = (tmp_path / "out" / "Shows.md").read_text()
     assert "![](files/My%20board.svg)\n\n![](files/Ideas.svg)\n\n![](api/images/mermaid" in text
     assert (tmp_path / "out" / "files" / "My board.svg").read_bytes() == b"<svg>canvas</svg>"
-    assert "{}" in (tmp_path / "out" / "My board.md").read_text()
+    assert (tmp_path / "out" / "My board.md").read_text().endswith("\n---\n{}")
+    assert (tmp_path / "out" / "files" / "Unseen.svg").read_bytes() == b"<svg>unseen</svg>"
+    board = next(one for one in notes if one.title == "My board")
+    assert html_codec.to_markdown(board.content.decode()) == "{}"
 
 
 def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path) -> None:

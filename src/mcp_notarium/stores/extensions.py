@@ -177,6 +177,8 @@ class Attachment:
     """What the note calls it; '' where the id ends with its name, or it has none."""
     lines: tuple[int, ...] = ()
     """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
+    drawn: bool = False
+    """The app has drawn it from the text of the note, which needs no link to it."""
 
 
 ELSEWHERE = "elsewhere"

@@ -168,7 +168,7 @@ async def take_out(
         for file in shown.get(note.id, ()):
             if isinstance(there := put[file.facts.id], str):
                 taken.left_out.append((note.id, file.facts.id, there))
-            else:
+            elif not file.facts.drawn:
                 files.append(replace(there, links=file.links))
         archived.append(replace(note, files=tuple(files)) if files else note)
     return archived, taken

@@ -106,8 +106,9 @@ def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
             shown.append(_known(one.id, facts))
         elif one.id.endswith(f"/{CONTENT}"):
             shown.append(one)
-    beside = (_known(each, one) for each, one in there.items() if one.role in _ROLES)
-    return [*shown, *beside]
+    beside = [_known(each, one) for each, one in there.items() if one.role in _ROLES]
+    drawing = f"{revision.id}/{CONTENT}" if drawn else ""
+    return [*shown, *(replace(one, drawn=one.id == drawing) for one in beside)]
 
 
 def _known(file_id: str, held: Held) -> Attachment:
