@@ -600,7 +600,13 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
             shown = ("canvas000001", "mindMap000001", "mermaid000001")
             html = "".join(f'<p><img src="api/images/{one}/x.png"></p>' for one in shown)
             sim.write("Shows0000001", "Shows", html)
+            many = "".join(f'<img src="api/images/Many{one:08}/x.png">' for one in range(1001))
+            sim.write("Many00000000", "Many", f"<p>{many}</p>")
             async with served(sim, tmp_path) as client:
+                _, files = await read(client, "trilium")
+                assert len(files.pop("Many00000000")) == 1001
+                sim.document.delete("Many00000000")
+                await client.sync()
                 taken = await export(client, "trilium", tmp_path / "out")
         with formats.reading(tmp_path / "out") as found:
             async with opened("trilium", tmp_path / "back") as client:

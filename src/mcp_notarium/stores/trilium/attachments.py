@@ -36,7 +36,6 @@ _DRAWN = {
     "spreadsheet": "spreadsheet-export.png",
 }
 """Types of notes of which the app keeps a picture -> the title of that attachment."""
-_MOST = 1000
 _ROLES = frozenset({"file", "image"})
 """Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
 _TEXTS = frozenset({"application/javascript", "application/x-javascript", "application/json", "application/x-sql", "image/svg+xml"})  # fmt: skip
@@ -76,8 +75,6 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
         kind = kind_of_name(name)
         if (known := found.get(shown)) is None or known.kind == UNKNOWN:
             found[shown] = Attachment(shown, kind, name=name or (known.name if known else ""))
-        if len(found) == _MOST:
-            break
     return [*found.values()]
 
 
