@@ -85,6 +85,8 @@ class Plan:
     """Names of the acts of servers, where they are not all."""
     turns: int = 1
     """Schedules in a row, where the worlds take turns."""
+    shows: tuple[str, ...] = ()
+    """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
 
 class World:
@@ -125,6 +127,7 @@ class World:
         self.place = plan.place(self)
         self._more_acts = MoreActs(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
+        rules = Visibility(allowed_tags=plan.shows, untagged=False) if plan.shows else rules
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
         self.machines = [self.make_machine(name) for name in names]
@@ -266,7 +269,8 @@ class World:
 
     def put_first(self, number: int, word: str) -> None:
         """Make one of the notes that there are at the beginning; it has the word."""
-        self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
+        tags = self.plan.shows or (FIRST_TAG,)
+        self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=tags)
 
     def loaded(self) -> bytes | None:
         """Return the database after :meth:`begin`, closed in order; None if another run cannot begin with it."""
@@ -489,6 +493,7 @@ class World:
             acts["create under the same name"] = self._create_namesake
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
+            acts["take a tag"] = self._take_tag
             return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
@@ -572,6 +577,18 @@ class World:
             answer = await server.call("save", id=note, tags=tags, local_version=version)
             if answer.ok and not answer.value.get("conflict_copy_id"):
                 self.oracle.tags.given.setdefault(note, set()).add(word)
+
+    async def _take_tag(self, server: Server) -> None:
+        """Take one of its tags from a note, as a client does that has read it a while ago."""
+        note_id = self.some_note(server)
+        read = await server.call("get", id=note_id) if note_id else None
+        if read is None or not read.ok or not (tags := read.value["tags"]):
+            return
+        await self.loop.gate(f"{server.name} has read")
+        del tags[self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)]
+        version = read.value["local_version"]
+        self.oracle.alike.add(note_id)  # the other server may take the same one
+        await server.call("save", id=note_id, tags=tags, local_version=version)
 
     async def _trash(self, server: Server) -> None:
         await self._manage(server, "trash")
@@ -657,7 +674,7 @@ class World:
     def see_promise(self, server: Server, word: str, asked: Any, answer: Answer) -> None:
         """Remember what an answer about a word promises; ``asked``: the id that was sent, if any."""
         unknown = answer.value.get("subcategory") == UNKNOWN
-        hides = self.plan.hides or self.plan.changes == "policy"
+        hides = self.plan.hides or self.plan.shows or self.plan.changes == "policy"
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id") or asked
@@ -761,9 +778,9 @@ class World:
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
 
-    def set_clock_at(self, step: str) -> None:
+    def set_clock_at(self, step: str, *, often: bool = False) -> None:
         """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
-        rate = self.chooser.rates.late
+        rate = self.chooser.rates.late * (10 if often else 1)
         if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
             self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
             self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
@@ -892,6 +909,13 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, removals": Plan(
         _HTTP["trilium over http"], only=("remove", "create", "append")
     ),
+    "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
+    **{
+        f"{row}, shown by tags": Plan(
+            memory(ROWS[row]), shows=("t", "u"), only=("take a tag", "append", "look")
+        )
+        for row in ("simplenote", "memento")
+    },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 
