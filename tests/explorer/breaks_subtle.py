@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from explorer.breaks import Break, Set
@@ -97,15 +95,6 @@ def _last_tag_merged_away(set_attribute: Set) -> None:
     set_attribute(HeadReader, "_look_at_note", looked)
 
 
-def _late_not_flushed(set_attribute: Set) -> None:
-    finish = Journal.finish
-
-    def finished(self: Journal, write: PendingWrite, **how: Any) -> bool:
-        return finish(self, replace(write, lease_until=math.inf), **how)
-
-    set_attribute(Journal, "finish", finished)
-
-
 def _recorded_over_news(set_attribute: Set) -> None:
     record = Journal.record
 
@@ -154,7 +143,6 @@ BREAKS: dict[str, Break] = {
     "a merge takes the last tag that shows a note": Break(
         "memento, shown by tags", _last_tag_merged_away, ("hides its note",)
     ),
-    "a late answer is not flushed": Break("simplenote", _late_not_flushed, ("version",)),
     "a save is recorded over what the index has learned": Break(
         "simplenote", _recorded_over_news, ("goes back",)
     ),

@@ -53,6 +53,8 @@ _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
 _BETWEEN = 2
+_IN_THE_MIDDLE = 0.3
+"""How often another device acts in the middle of something, at least: few things are in its middle often enough."""
 _ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
 DAY = "daily:2031-06-20"
@@ -471,7 +473,7 @@ class World:
         acts = self.plan.script.get(who, ())
         return acts[number - 1] if number <= len(acts) else "nothing"
 
-    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
+    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, Any]]]:
         traits = self.place.traits
         acts = {
             "create": self._create,
@@ -493,16 +495,24 @@ class World:
             acts["create under the same name"] = self._create_namesake
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
-            acts["take a tag"] = self._take_tag
+            acts |= {"take a tag": self._take_tag, "create and remove": self._create_and_remove}
             return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
-    async def _create(self, server: Server) -> None:
+    async def _create(self, server: Server) -> Answer:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
         if self.place.traits.ids.named:
             twice.add(word)
-        if (await self._promising(server, word, "save", text=f"{word}\nnew\n")).ok:
+        saved = await self._promising(server, word, "save", text=f"{word}\nnew\n")
+        if saved.ok:
             twice.discard(word)
+        return saved
+
+    async def _create_and_remove(self, server: Server) -> None:
+        """Remove a note that was just made: an answer of before knows of none."""
+        saved = await self._create(server)
+        if saved.ok:
+            await self._remove_note(server, str(saved.value["id"]))
 
     async def _create_namesake(self, server: Server) -> None:
         """Make a note whose title another one may have, by this server or the other one."""
@@ -607,7 +617,9 @@ class World:
         )
 
     async def _remove(self, server: Server) -> None:
-        note_id = self.some_note(server)
+        await self._remove_note(server, self.some_note(server))
+
+    async def _remove_note(self, server: Server, note_id: str) -> None:
         note = server.app.cache.notes.get(note_id) if note_id else None
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
@@ -794,7 +806,7 @@ class World:
         """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
         if self.calm or not self._between_left:
             return
-        names, rate = list(self.place.acts()), self.chooser.rates.others
+        names, rate = list(self.place.acts()), max(self.chooser.rates.others, _IN_THE_MIDDLE)
         if self._between_left < _BETWEEN:
             rate = _ONCE_MORE
         label = f"another device acts before {what}"
@@ -907,7 +919,7 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
     "vault files, trash": Plan(VaultPlace, only=("append and move",)),
     "trilium over http, removals": Plan(
-        _HTTP["trilium over http"], only=("remove", "create", "append")
+        _HTTP["trilium over http"], only=("remove", "create", "append", "create and remove")
     ),
     "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
     **{
