@@ -115,7 +115,7 @@ class CycleRunner:
 
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
-        return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
+        return self._stopwatch() >= self._retry_at and self._writer.replay.is_due()
 
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""
@@ -159,7 +159,7 @@ class CycleRunner:
     async def _perform(self) -> Event:
         if self.state is State.PUSHING:
             self._count_finished(await self._writer.replay.finish_all())
-            await self._move_cards()
+            await self._writer.cards.finish()
             return Event.PUSHED
         if self.state is State.INDEXING:
             return await self._ask()
@@ -168,10 +168,6 @@ class CycleRunner:
             return Event.FETCHED
         await self.applier.commit(self._current(), self._tally)
         return Event.MORE
-
-    async def _move_cards(self) -> None:
-        if moves := self._cache.sync_state.card_moves():
-            await self._writer.cards.finish(moves)
 
     def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]
@@ -191,7 +187,7 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
-            await self._move_cards()
+            await self._writer.cards.finish()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE
