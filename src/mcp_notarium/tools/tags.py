@@ -62,9 +62,8 @@ def _spell(app: App, condition: Condition) -> Condition:
 MOST_TAGS = 300
 
 
-async def count(app: App, request: ManageRequest, call: CallContext) -> TagsAnswer:
+async def count(app: App, request: ManageRequest, _call: CallContext) -> TagsAnswer:
     """Return one page of the tags of visible notes outside the trash, most used first."""
-    del call  # a read asks the user nothing
     return await read_page(app, request.page or 1)
 
 
@@ -73,11 +72,11 @@ async def read_page(app: App, page: int = 1) -> TagsAnswer:
     app.config.policy.require_filter(Field.TAGS)
     status = await wait_for_notes(app)
     size = app.usage_limits.limit_rows(MOST_TAGS)
-    found = app.library.count_tags(limit=size, offset=(page - 1) * size)
+    counted, total = app.library.count_tags(limit=size, offset=(page - 1) * size)
     return TagsAnswer(
-        tags={one.tag: one.notes for one in found.tags},
-        total=found.total,
-        next_page=page + 1 if page < ceil(found.total / size) else None,
+        tags=counted,
+        total=total,
+        next_page=page + 1 if page < ceil(total / size) else None,
         sync=sync_part(status, now=app.clock()),
     )
 
