@@ -144,8 +144,6 @@ class Found:
     have_all: int | None = None
     """How many lack no word; None: all."""
     size: int = 0
-    unknown: tuple[str, ...] = ()
-    """Words that no note has."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Misspelt words as typed, and what they were searched as, too."""
     suggestions: Sequence[str] = ()
@@ -272,7 +270,6 @@ class SearchIndex:
             inside_words=any(hit.inside for hit in hits.notes),
             have_all=hits.have_all if hits.have_all < hits.total else None,
             size=hits.size,
-            unknown=hits.unknown,
             corrected=spelled.corrected if by_words else {},
             suggestions=suggested,
             read=spelled.read is not False,

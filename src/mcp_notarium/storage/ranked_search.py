@@ -84,8 +84,6 @@ class Hits:
     """How many lack no word."""
     size: int
     """Notes on a page."""
-    unknown: tuple[str, ...] = ()
-    """Words that no note has."""
     near: int = 0
     """Notes that no word finds."""
 
@@ -194,8 +192,7 @@ def _hits(scored: Sequence[Scored], sought: Sequence[Sought], page: Page) -> Hit
         Hit(one.pk, words, inside=is_inside(sought, one.has))
         for one, words in zip(scored[wanted], lacks[wanted], strict=True)
     ]
-    unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(scored), have_all, size, unknown)
+    return Hits(notes, len(scored), have_all, size)
 
 
 def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
@@ -228,7 +225,7 @@ def _newest(
     rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
     found = database.rows(rows.sql, rows.parameters) if left else []
     hits = [Hit(pk, lacks) for pk in (*pks, *(row[0] for row in found))]
-    return Hits(hits, total, 0 if lacks else total, limit, unknown=lacks)
+    return Hits(hits, total, 0 if lacks else total, limit)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:
