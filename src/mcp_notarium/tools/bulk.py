@@ -83,9 +83,7 @@ class Words:
     doing: str = "Changing the notes"
     """While it goes on."""
     done: str = "changed"
-    """The status of a note."""
-    were: str = "changed"
-    """After a number of notes."""
+    """The status of a note, also after a number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +183,8 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 plan.published |= {} if published is None else {note_id: published}
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
-                if made.elsewhere is not None:
-                    plan.links |= dict.fromkeys(made.elsewhere.links)
-                    plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
+                plan.links |= dict.fromkeys(made.elsewhere.links)
+                plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
         await asyncio.sleep(0)
     changed = {*plan.todo}
     plan.links = {one: None for one in plan.links if one not in changed}
@@ -409,7 +406,7 @@ async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterat
             continue
         if made is not None and made.note is not None:
             yield NoteChange(made.note, made.content)
-            for other, content in relinked(app, made.elsewhere.links if made.elsewhere else {}):
+            for other, content in relinked(app, made.elsewhere.links):
                 yield NoteChange(other, content)
 
 
@@ -538,7 +535,7 @@ class _Run:
                         raise
                 else:
                     count_others(app, saved)
-                    said = made.elsewhere.describe(saved) if made.elsewhere else ()
+                    said = made.elsewhere.describe(saved)
                     self.links_left |= dict.fromkeys(one for one in said if "left in:" in one)
                     self.relinked |= dict.fromkeys(saved.relinked)
                     self.canvases |= dict.fromkeys(saved.canvases)
@@ -573,7 +570,7 @@ class _Run:
     async def _store(self, made: Draft) -> Saved:
         elsewhere = made.elsewhere
         left = self._app.usage_limits.writes_left
-        needed = 1 + (len(elsewhere.links) + len(elsewhere.canvases) if elsewhere else 0)
+        needed = 1 + len(elsewhere.links) + len(elsewhere.canvases)
         if left is not None and 1 < needed > left > 0:
             self.limited = True
             raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
@@ -585,8 +582,8 @@ class _Run:
                     act=self._call.act,
                     exact=self._exact or made.loses,
                     keeps=not made.loses,
-                    links=elsewhere.links if elsewhere else {},
-                    canvases=elsewhere.canvases if elsewhere else {},
+                    links=elsewhere.links,
+                    canvases=elsewhere.canvases,
                     change_id=self._change_id,
                 )
             except NotPermitted as error:
@@ -595,8 +592,8 @@ class _Run:
 
 def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:
     """Return the error with how far the change came: what is done is not to be taken back."""
-    error.message = f"{done} of {of} notes were {words.were}, then: {error.message}"
-    error.details = error.details | {words.were: done, "left": of - done}
+    error.message = f"{done} of {of} notes were {words.done}, then: {error.message}"
+    error.details = error.details | {words.done: done, "left": of - done}
     hint = "Repeat the call for the rest."
     error.resolution_hint = " ".join(filter(None, (error.resolution_hint, hint)))
     return error

@@ -54,12 +54,11 @@ MOST_NOTES = 10
 """Notes of a group that are named; ``count`` has all of them."""
 
 
-async def find(app: App, request: ManageRequest, call: CallContext) -> DuplicatesAnswer:
+async def find(app: App, request: ManageRequest, _call: CallContext) -> DuplicatesAnswer:
     """Return one page of groups, the largest first. Other calls are answered between two slices.
 
     Raises ``NotPermitted`` if texts are hidden: which are equal would reveal them.
     """
-    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TEXT)
     status = await wait_for_notes(app)
     hashes: dict[bytes, list[int]] = {}

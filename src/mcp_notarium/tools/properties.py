@@ -282,12 +282,11 @@ async def with_types(app: App, changes: Changes) -> Changes:
     return fitted
 
 
-async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
+async def count(app: App, request: ManageRequest, _call: CallContext) -> PropertiesAnswer:
     """Return one page of the properties of visible notes outside the trash, most used first.
 
     Raises ``NotPermitted`` if the policy hides texts, and ``StillLoading``.
     """
-    del call  # a read asks the user nothing
     require_filter(app)
     status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
