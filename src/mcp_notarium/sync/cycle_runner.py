@@ -159,7 +159,7 @@ class CycleRunner:
     async def _perform(self) -> Event:
         if self.state is State.PUSHING:
             self._count_finished(await self._writer.replay.finish_all())
-            await self._writer.cards.finish()
+            await self._move_cards()
             return Event.PUSHED
         if self.state is State.INDEXING:
             return await self._ask()
@@ -168,6 +168,10 @@ class CycleRunner:
             return Event.FETCHED
         await self.applier.commit(self._current(), self._tally)
         return Event.MORE
+
+    async def _move_cards(self) -> None:
+        if self._cache.sync_state.card_moves():
+            await self._writer.cards.finish()
 
     def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]
@@ -187,7 +191,7 @@ class CycleRunner:
         if batch is None:
             self._plan = None
             self._count_finished(await self._writer.replay.finish_not_found())
-            await self._writer.cards.finish()
+            await self._move_cards()
             return Event.NOTHING_NEW
         self._batch = batch
         return Event.PAGE
