@@ -134,7 +134,7 @@ def apply_rules(cache: Cache) -> int:
             # Pages that were read already held notes that may be shown now.
             cache.sync_state.set_progress(LoadProgress())
         cache.sync_state.set(RULES_KEY, visibility.rules.digest or None)
-    while cache.notes.tidy():  # terms of what was removed go now, not when there is time
+    while cache.notes.index.tidy():  # terms of what was removed go now, not when there is time
         pass
     cache.database.checkpoint()
     return len(hidden)

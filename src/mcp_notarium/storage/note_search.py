@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -321,7 +320,7 @@ def _find_rows(
     database: Database, *, query: Query, sought: Sequence[Sought], page: Page, near: Sequence[int]
 ) -> tuple[Hits, list[Row]]:
     """Return one page of hits, and their rows, as they are at one moment."""
-    with nullcontext() if database.in_transaction else database.snapshot():
+    with database.moment():
         hits = find_hits(database, query, sought, page=page, near=near)
         pks = json.dumps([hit.pk for hit in hits.notes])
         return hits, database.rows(ROWS, (pks,))

@@ -63,7 +63,7 @@ class NoteTable:
         versions: VersionTable | None = None,
     ) -> None:
         self._db = database
-        self._index = FtsIndex(database)
+        self.index = FtsIndex(database)
         self._versions = versions or VersionTable(database)
         self.merge_bases = MergeBases(database)
         self.names = NoteNames(database)
@@ -162,7 +162,7 @@ class NoteTable:
         self.visibility.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
             self._apply_admitted(batch)
-        self._index.mark_terms_stale()
+        self.index.mark_terms_stale()
 
     def follow(self, seen: Iterable[Named]) -> None:
         """Let the rules on ids follow their notes to the names they were seen under; hide what has one.
@@ -181,7 +181,7 @@ class NoteTable:
         self.visibility.require_match()
         self.visibility.clear()
         self.raise_version_floor()
-        self._index.empty()
+        self.index.empty()
         self._db.run("DELETE FROM note_tags")
         self._db.run("DELETE FROM note_properties")
         self._db.run("DELETE FROM note_tasks")
@@ -234,23 +234,6 @@ class NoteTable:
         """Return a number that another one follows whenever notes change, in any process."""
         return self._db.number(_CHANGES)
 
-    @property
-    def tidy_due(self) -> bool:
-        """Tell whether :meth:`tidy` has something to do."""
-        return self._index.tidy_due
-
-    @property
-    def index_changes(self) -> int:
-        """Return a number that grows whenever words come into the index, from any process."""
-        return self._index.changes()
-
-    def tidy(self) -> bool:
-        """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
-
-        Call it outside a transaction, repeatedly while it returns True, with pauses.
-        """
-        return self._index.tidy()
-
     def _require_transaction(self) -> None:
         if not self._db.in_transaction:
             msg = "notes are written inside a transaction"
@@ -263,7 +246,7 @@ class NoteTable:
         admitted = self.visibility.filter_changes(batch)
         done = self._apply_admitted(admitted, written_here=written_here, kept=kept)
         if done.removed and admitted != batch:
-            self._index.mark_terms_stale()
+            self.index.mark_terms_stale()
         return done
 
     def _apply_admitted(
@@ -286,7 +269,7 @@ class NoteTable:
         last, floor = (self._db.row(_LAST) if made else None) or (0, 0)
         new = list(enumerate(made, last + 1))
         rewritten = [old.pk for old, _ in changed]
-        with self._index.update(
+        with self.index.update(
             replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
         ):
             given = [

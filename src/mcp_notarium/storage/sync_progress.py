@@ -44,16 +44,6 @@ class SyncProgress:
         """Count how often the index was emptied on purpose; it tells old batches from new ones."""
         return self._number(_INDEX_VERSION)
 
-    @property
-    def loaded(self) -> bool:
-        """Tell whether the first load is complete."""
-        return self._state.progress().complete
-
-    @property
-    def cursor(self) -> str | None:
-        """Return the cursor up to which everything is here."""
-        return self._state.cursor()
-
     def mark_cursor(self, cursor: str, *, feed_missed: bool = False, left_out: int = 0) -> None:
         """Record that everything up to ``cursor`` is here; ``feed_missed``: except removals.
 
@@ -129,7 +119,7 @@ class SyncProgress:
 
     def sweep_due(self, *, feed: bool) -> bool:
         """Tell whether a full listing is due; ``feed``: the change feed reports removals."""
-        if not self.loaded:
+        if not self._state.progress().complete:
             return False
         if feed and self._state.get(_UNSEEN_REMOVALS):
             return True

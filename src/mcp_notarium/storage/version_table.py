@@ -284,14 +284,14 @@ class VersionTable:
             (pk,)
             for pk, note_id, clear, tags, properties, text in rows
             if visibility.find_rule_of(
-                note_id, _labelled(tags, properties, text or ""), clear=bool(clear)
+                note_id, labelled(tags, properties, text or ""), clear=bool(clear)
             )
             is not None
         ]
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
-def _labelled(tags: str, properties: str, text: str) -> Content:
+def labelled(tags: str, properties: str, text: str) -> Content:
     """Return the content with what rules judge; a text that was given up for room has no properties any more."""
     return Content(text, tuple(json.loads(tags)), properties=Properties.from_json(properties))
 

@@ -11,7 +11,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.characters import path_key
@@ -35,7 +34,7 @@ from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges, require_writable
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 from mcp_notarium.tools.tree_moves import find_place
 
@@ -64,9 +63,7 @@ async def list_folders(app: App, request: ManageRequest, _call: CallContext) -> 
     folders = await _list_parents(app) if app.library.traits.tree else _count_notes(app)
     return FoldersAnswer(
         folders=folders[(page - 1) * size : page * size],
-        total=len(folders),
-        next_page=page + 1 if page < ceil(len(folders) / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=len(folders)),
     )
 
 

@@ -13,7 +13,6 @@ import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
@@ -42,7 +41,7 @@ from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -69,9 +68,7 @@ async def find(app: App, request: ManageRequest, _call: CallContext) -> Duplicat
     shown = groups[(page - 1) * size : page * size]
     return DuplicatesAnswer(
         duplicates=[made for keys in shown if (made := _group(app, keys)) is not None],
-        total=len(groups),
-        next_page=page + 1 if page < ceil(len(groups) / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=len(groups)),
     )
 
 

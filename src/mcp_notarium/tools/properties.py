@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
@@ -20,7 +19,7 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.front_block import find_block
 from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow
 from mcp_notarium.tools.requests import PropertyChanges, read_flag
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -303,7 +302,5 @@ async def count(app: App, request: ManageRequest, _call: CallContext) -> Propert
             )
             for one in found
         ],
-        total=total,
-        next_page=page + 1 if page < ceil(total / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=total),
     )

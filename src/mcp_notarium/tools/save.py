@@ -32,7 +32,7 @@ from mcp_notarium.tools.consent import (
     require_consent,
 )
 from mcp_notarium.tools.day_notes import begin, with_made_day
-from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
+from mcp_notarium.tools.link_changes import NO_CHANGES, LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -92,7 +92,7 @@ class Draft:
     """Tell that it is made from the newest text, whatever that is."""
     begun: Begun | None = None
     """Hold what a new note begins with, if that is a template or the note of a day."""
-    elsewhere: LinkChanges = LinkChanges()  # noqa: RUF009 - never changed
+    elsewhere: LinkChanges = NO_CHANGES
     """Say what a new name changes elsewhere."""
     loses: bool = False
     """Tell that it takes away for good what it replaces."""
@@ -147,7 +147,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
     if saved and request.properties and not app.library.traits.titles:
         said += title_lost_to_block(draft.note.text if draft.note else "", draft.content.text)
-    said += draft.elsewhere.describe(saved) if saved else ()
+    if saved and draft.elsewhere is not NO_CHANGES:
+        said += draft.elsewhere.describe(saved)
     return make_answer(
         app,
         draft,
@@ -443,7 +444,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     )
     if changes := _property_changes(app, request):
         content = with_properties(app, content, await with_types(app, changes))
-    elsewhere = LinkChanges()
+    elsewhere = NO_CHANGES
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
         content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))

@@ -336,7 +336,7 @@ def test_terms_of_a_large_load_are_read_when_it_is_merged_or_after_a_while(
 
     assert finds(100.0) == 0
     store(cache, [note(number, f"Dampfschifffahrt {number}") for number in range(300)])
-    while tidied and cache.notes.tidy():
+    while tidied and cache.notes.index.tidy():
         pass
     assert [finds(at) for at in (100.1, 130.0, 130.2)] == found
 
