@@ -152,7 +152,6 @@ class Library:
             offset=offset,
             short_page=short_page,
             preview_lines=preview_lines,
-            explain=True,
             corrects=corrects,
         )
 

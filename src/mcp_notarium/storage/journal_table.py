@@ -129,7 +129,8 @@ _OF_CONTENT = {
     **{name: f"content.{name}" for name in ("text", "title", "tags", "trash")},
     "properties": "content.properties.json",
 }
-_values_of = attrgetter(*(_OF_CONTENT.get(name, name) for name in _NAMES))
+_PATHS = tuple(_OF_CONTENT.get(name, name) for name in _NAMES)
+_values_of = attrgetter(*_PATHS)
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
 _ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constants only

@@ -50,7 +50,7 @@ class _ExistingNote:
     etag: str
     written_here: bool
     has_parts: tuple[bool, ...]
-    """Whether rows of it are in each of the tables of ``_DROP_PARTS``."""
+    """Whether rows of it are in each of the tables of ``_PARTS``."""
 
 
 class NoteTable:
@@ -182,13 +182,8 @@ class NoteTable:
         self.visibility.clear()
         self.raise_version_floor()
         self.index.empty()
-        self._db.run("DELETE FROM note_tags")
-        self._db.run("DELETE FROM note_properties")
-        self._db.run("DELETE FROM note_tasks")
-        self.links.clear()
-        self.merge_bases.clear()
-        self._db.run("DELETE FROM note_base")
-        self._db.run("DELETE FROM notes")
+        for table in (*_PARTS, "merge_bases", "note_base", "notes"):
+            self._db.run(f"DELETE FROM {table}")  # noqa: S608 - names of this module
         self._db.run(COUNT, CLEARED)
         self._db.run(COUNT, CHANGED)
 
@@ -328,9 +323,10 @@ class NoteTable:
         ]
         self._db.run_many(_UPDATE, [(version, *one.note, pk) for version, pk, one in numbered])
         rows_by_pk = [(old.pk, one) for old, one in changed]
-        for statement in _DROP_PARTS:
-            place = _DROP_PARTS.index(statement)
-            self._db.run_many(statement, [(old.pk,) for old, _ in changed if old.has_parts[place]])
+        for table in _PARTS:
+            place = _PARTS.index(table)
+            gone = [(old.pk,) for old, _ in changed if old.has_parts[place]]
+            self._db.run_many(f"DELETE FROM {table} WHERE pk = ?", gone)  # noqa: S608 - as above
         self._store_parts(rows_by_pk, written_here=written_here)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
         return [(version, one) for version, _, one in numbered]
@@ -339,14 +335,11 @@ class NoteTable:
         written = int(written_here)
         self._db.run_many(_PUT_BASE, [(pk, *one.base, written) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
-        if listed := [(pk, *row) for pk, one in rows_by_pk for row in one.properties]:
-            self._db.run_many(PUT_PROPERTY, listed)
-        if todo := [(pk, *row) for pk, one in rows_by_pk for row in one.tasks]:
-            self._db.run_many(PUT_TASK, todo)
-        if linked := [
-            (pk, one.revision) for pk, one in rows_by_pk if one.revision.links is not None
-        ]:
-            self.links.put(linked)
+        listed = [(pk, *row) for pk, one in rows_by_pk for row in one.properties]
+        self._db.run_many(PUT_PROPERTY, listed)
+        self._db.run_many(PUT_TASK, [(pk, *row) for pk, one in rows_by_pk for row in one.tasks])
+        if linked := [row for row in rows_by_pk if row[1].revision.links is not None]:
+            self.links.put((pk, one.revision) for pk, one in linked)
 
 
 _GET = """
@@ -371,14 +364,8 @@ UPDATE note_base SET written_here = 1 WHERE pk = (SELECT pk FROM notes WHERE id 
 _IS_WRITTEN_HERE = """
 SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here
 """
-_DROP_PARTS = (
-    "DELETE FROM note_tags WHERE pk = ?",
-    "DELETE FROM note_properties WHERE pk = ?",
-    "DELETE FROM note_tasks WHERE pk = ?",
-    "DELETE FROM note_names WHERE pk = ?",
-    "DELETE FROM note_links WHERE pk = ?",
-)
-# At the end in the order of _DROP_PARTS.
+_PARTS = ("note_tags", "note_properties", "note_tasks", "note_names", "note_links")
+# At the end in the order of _PARTS.
 _EXISTING = """
 SELECT n.id, n.pk, n.local_version, b.etag, b.written_here,
        EXISTS (SELECT 1 FROM note_tags p WHERE p.pk = n.pk),
