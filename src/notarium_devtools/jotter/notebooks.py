@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound, VersionConflict
+from mcp_notarium.errors import InvalidRequest, NoteLeft, NoteNotFound
 from mcp_notarium.stores.extensions import NoteIndex, ParentNote, TreePlace
 from notarium_devtools.jotter import codec
 
@@ -68,10 +68,6 @@ class Notebooks:
             now = await self._store.get(note.id)
         except NoteNotFound:
             raise NoteLeft("It is gone.") from None
-        base = self._index.base(note.id)
-        if base is None or base.etag != now.etag:
-            await self._index.refresh(note.id)
-            raise VersionConflict("The note has changed or has got into another notebook.")
         old = codec.notebook_of(now)
         native = codec.move_to(old, place.id).decode()
         return None if old == place.id else replace(content, native=native)
