@@ -38,7 +38,23 @@ def test_the_rows_of_the_page_are_those_that_are_supported():
 def test_the_reference_has_every_field_and_every_error_of_a_store(names):
     said = {
         name
-        for code in re.findall("`[^`]+`", REFERENCE.read_text())
+        for code in re.findall("`[^`]+`", REFERENCE.read_text(encoding="utf-8"))
         for name in re.findall(r"\w+", code)
     }
     assert [name for name in names if name not in said] == []
+
+
+def test_what_the_pages_say_of_a_file_is_in_it():
+    """Names as in `NAME` of `file`, or `NAME` (`file`)."""
+    top = PAGE.parents[1]
+    places = [top / one for one in ("", "src/mcp_notarium", "src", "src/notarium_devtools")]
+    text = " ".join(
+        (PAGE.read_text(encoding="utf-8") + REFERENCE.read_text(encoding="utf-8")).split()
+    )
+    named = re.findall(r"`(\w+)` (?:of|in|\()[ ]?`([\w/]+\.py)`", text)
+    assert len(named) > 10
+    for name, path in named:
+        found = [
+            (one / path).read_text(encoding="utf-8") for one in places if (one / path).is_file()
+        ]
+        assert any(name in one for one in found), (name, path)
