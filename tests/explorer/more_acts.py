@@ -88,7 +88,7 @@ class MoreActs:
         return {
             **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
             "restore": self._restore,
-            **({"move below": self._move_below} if self._world.place.traits.moves else {}),
+            **({"move below": self._move_below} if self._world.place.traits.tree else {}),
         }
 
     async def _rename_tag(self, server: Server) -> None:

@@ -36,7 +36,7 @@ class Replaced:
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
     """Return what a body of an update would replace now; None where the content says all. See ``RevivingStore``."""
-    if store.traits.moves:
+    if store.traits.tree:
         return await cast("MovingStore", store).find_replaced(note_id, body)  # its trait says so
     if not store.traits.revives:
         return None
@@ -51,19 +51,22 @@ async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
 
 def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
     """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.moves
+    knows = store.traits.revives or store.traits.tree
     return cast("RevivingStore", store).name_parts(native) if knows else ()
 
 
 def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
     """Return what a person is shown of a ``native``, by the store's own names; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.moves
+    knows = store.traits.revives or store.traits.tree
     return cast("RevivingStore", store).shown_form(native) if knows else {}
 
 
 def move_of(store: Store, body: bytes) -> str:
-    """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
-    return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
+    """Return the ``Content.native`` by which another body of the same note says the same move; '' if it says none. Pure.
+
+    ``body`` is a composed body or a ``native``.
+    """
+    return cast("MovingStore", store).move_of(body) if store.traits.tree else ""
 
 
 class PublishingStore(Store, Protocol):
@@ -87,13 +90,13 @@ async def find_inside(
     store: Store, note_id: str, body: bytes | None, tops: Collection[str]
 ) -> Collection[str]:
     """Return those of these notes that a note is, or stands below at all of its places. See ``MovingStore.find_inside``."""
-    if not (tops and store.traits.moves):
+    if not (tops and store.traits.tree):
         return ()
     return await cast("MovingStore", store).find_inside(note_id, body, tops)
 
 
 class MovingStore(Store, Protocol):
-    """Reach a store with the trait ``moves``. A body that moves a note was composed of a ``Content.native`` that says so."""
+    """Reach a store with the trait ``tree``. A body that moves a note was composed of a ``Content.native`` that says so."""
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
         """Return the place that a body replaces now; nothing in it if the note is there already, None if it moves none.
@@ -438,37 +441,31 @@ class NativeReads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParentNote:
-    """Hold a note with others below it."""
+    """Hold a folder, or a note with others below it."""
 
     id: str
     path: str
     """The titles that lead to it; the one above all has none."""
     notes: int
-    """How many stand right below it."""
+    """How many notes stand right below it."""
     below: int
-    """How many stand below it in all."""
+    """How many notes stand below it in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand."""
+    """Hold a folder or note below which a note may come to stand."""
 
     id: str
-    passes_on: Collection[tuple[str, str, str, str]]
-    """What such a note gets from it."""
-    clear: bool
-    """All of its own attributes are understood."""
     above: Collection[str]
-    """The ids of the note itself and those above."""
-    public: bool
-    """Everybody may read what stands below it."""
+    """Its own id, and those above."""
 
 
 class TreeReads(NativeReads, Protocol):
     """Read from a store with the trait ``tree``."""
 
     async def find_place(self, name: str) -> TreePlace:
-        """Return the visible note that has this id, or to which these titles lead. Raises ``InvalidRequest``."""
+        """Return the visible folder or note that has this id, or to which these titles lead. Raises ``InvalidRequest``."""
 
     async def moved(
         self, note: Note, content: Content, place: TreePlace, *, strict: bool
@@ -480,10 +477,16 @@ class TreeReads(NativeReads, Protocol):
         """
 
     async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
-        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives. Raises as :meth:`moved`."""
+        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives for ``Replaced.native``.
+
+        Raises as :meth:`moved`.
+        """
 
     async def list_parents(self) -> list[ParentNote]:
-        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
+        """Return the folders, or notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted.
+
+        Where rules hide notes, so is a folder without a visible note.
+        """
 
 
 class NoteIndex(Protocol):

@@ -297,7 +297,7 @@ class HeadReader:
             replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             return view.holding(Held.OVERTAKEN)
-        moves = self._store.traits.moves
+        moves = self._store.traits.tree is not None
         if not replaced or (head.etag != write.base_etag and not moves):
             return view.holding(Held.OURS)
         if head.etag != write.base_etag:  # all has arrived but the place, or the old place is left

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import LONGEST_PATH, Content, Note, Revision
@@ -133,7 +133,7 @@ class NativeTrilium:
         shown = {one.id: one for one in notes if self._sees(one)}
         return await run_in_thread(count)
 
-    async def find_place(self, name: str) -> TreePlace:
+    async def find_place(self, name: str) -> placing.Place:
         """See ``TreeReads.find_place``."""
         with suppress(NoteNotFound):
             return await self._placing.place(await self._find_named(name.strip()))
@@ -159,7 +159,8 @@ class NativeTrilium:
     ) -> Content | None:
         """See ``TreeReads.moved``."""
         row, base = await self._find_placed(note.id)
-        move = await self._placing.find_move(row, place, strict=strict)
+        there = cast("placing.Place", place)  # one that ``find_place`` gave
+        move = await self._placing.find_move(row, there, strict=strict)
         return None if move is None else placing.moved_content(base, content, move)
 
     async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
