@@ -230,6 +230,18 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "a1: log in: no connection #1": 1,
         },
     ),
+    "a tag of another save was lost, as a proxy's page answered the save that had gone over it": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 1,
+            "act 2 of another device #1": 2,
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 8,
+            "note of another device #1": 1,
+            "a1: POST note0 at 2: no connection #1": 1,
+            "a1: POST note0 at 2: fails #1": 11,
+        },
+    ),
     "a note counted as gone after an answer from before it was made": (
         "trilium over http",
         {
