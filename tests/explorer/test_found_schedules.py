@@ -300,6 +300,28 @@ FOUND = {
         },
         ("another device: copy and remove",),
     ),
+    "text that a program wrote late into a displaced file, when the clock had been set": (
+        "vault files",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of a #1": 3,
+            "another program writes the first line after #1": 2,
+            "kill: a1 has the answer to push #1": 2,
+            "a2 has claimed a write: the clock is set #1": 3,
+        },
+        ("another device: empty and write note0.md", "another program writes the rest"),
+    ),
+    "a temporary file from the future, as the clock was set back": (
+        "vault files, trash",
+        {
+            "act 1 of another device #1": 19,
+            "act 1 of a #1": 1,
+            "seconds that a clock is set by #1": 2,
+            "kill: a1 before fsync #1": 1,
+            "a2 has claimed a write: the clock is set #1": 1,
+        },
+        ("a1 is killed: before fsync", "the clock is set to -4000 s"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -42,9 +42,9 @@ def _scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     real = file_table._walk
 
-    def walk(root: int, folders: list[str]) -> Iterator[object]:
+    def walk(root: int, *how: Any) -> Iterator[object]:
         made.append(root)
-        return real(root, folders)
+        return real(root, *how)
 
     monkeypatch.setattr(file_table, "_walk", walk)
     return made

@@ -33,7 +33,7 @@ from mcp_notarium.stores.vault.folder import (
     open_folder,
     read_settled,
 )
-from mcp_notarium.stores.vault.paths import named_by
+from mcp_notarium.stores.vault.paths import is_note_name, named_by
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
@@ -41,7 +41,7 @@ from mcp_notarium.system.port import FileState
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
 LEFT_BEHIND = 600.0
-"""Seconds after which nobody is working with a temporary file any more."""
+"""Seconds without a change after which nobody is working with a temporary file any more."""
 RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
 CANVAS = ".canvas"
@@ -388,14 +388,18 @@ def flush(folder: int) -> None:
         raise OutcomeUnknown("the folder of the note could not be flushed") from error
 
 
-def recover(folder: int, name: str, changed: float) -> None:
-    """Make a note or a canvas of a temporary file (changed at epoch seconds) that a process has left behind.
+def recover(folder: int, name: str, *, changed: float, unchanged: float) -> None:
+    """Make a note or a canvas of a temporary file that a process has left behind.
 
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
+
+    ``changed``: when, by a clock that may be set since: it decides on names alone. ``unchanged``: the seconds for which
+    it was seen to stay as it is.
     """
     spare = _SPARE.fullmatch(name)
-    found, age = spare or _TEMPORARY.fullmatch(name), time.time() - changed
+    found = spare or _TEMPORARY.fullmatch(name)
+    age = max(time.time() - changed, unchanged)
     if spare is not None and age >= min(_STUCK, LEFT_BEHIND):
         with suppress(OSError, OutcomeUnknown):
             # defence: unfinished-exchange-undone
@@ -404,7 +408,7 @@ def recover(folder: int, name: str, changed: float) -> None:
     if found is None or age < LEFT_BEHIND:
         return
     if found.groupdict().get("ending") == _NO_NOTE:  # defence: half-a-file-is-no-note =False
-        _remove(folder, name)
+        _remove_left(folder, name, unchanged)
         return
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
@@ -412,11 +416,27 @@ def recover(folder: int, name: str, changed: float) -> None:
             known = digest[:_SHORT] if spare else digest
             # defence: displaced-edit-recovered =True
             if known in (found["ours"], found["read"]) or digest == digest_of(b""):
-                _remove(folder, name)
+                _remove_left(folder, name, unchanged)
                 return
         ending = spare["name"][spare["name"].rfind(".") :] if spare else found["ending"]
         kept = RECOVERED.format(found["number"], ending or ".md")
         move_file(folder, name, folder, kept, free=True)
+
+
+def _remove_left(folder: int, name: str, unchanged: float) -> None:
+    """Remove what nobody misses, unless a process may be in the middle of its write, or a program has it open for writing."""
+    if unchanged < LEFT_BEHIND:  # defence: set-clock-removes-nothing =False
+        return
+    # defence: written-file-stays =False
+    if _is_being_written(folder, name) and _tells_writers(folder):
+        return
+    _remove(folder, name)
+
+
+def _tells_writers(folder: int) -> bool:
+    """Tell whether the drive of a folder tells who writes: not if each note there seems to be written."""
+    notes = filter(is_note_name, SYSTEM.list_names(folder))
+    return not all(_is_being_written(folder, one) for one in notes)
 
 
 def _temporary_name(ours: str, read: str, ending: str = "") -> str:
