@@ -322,6 +322,21 @@ FOUND = {
         },
         ("a1 is killed: before fsync", "the clock is set to -4000 s"),
     ),
+    "text of one program in a displaced file, as another one wrote the file of the save": (
+        "vault files, apart",
+        {
+            "act 2 of another device #1": 6,
+            "act 1 of a #1": 3,
+            "another program writes after #1": 2,
+            "kill: b1 has committed, and another one has read that #1": 1,
+            "another device acts while n is dark #1": 6,
+            "another program writes after #2": 1,
+        },
+        (
+            "another device: hold open and write note0.md (them3)",
+            "another device: hold open and write note0.md (them5)",
+        ),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

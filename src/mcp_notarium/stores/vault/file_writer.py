@@ -264,12 +264,14 @@ def replacing(
     """
     temporary, written = _write_temporary(parent, data, like=(name, held))
     certain, left = False, True
+    # Nobody writes ours before it has a name: where it seems so, the drive does not tell.
+    tells = not _is_being_written(parent, temporary)
     try:
         before()
         # defence: files-exchanged =False
         certain = rename(parent, temporary, parent, name, exchange=True)
         if certain:
-            left = _wait_for_writers(parent, temporary, name)
+            left = not tells or _wait_for_writers(parent, temporary)
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             SYSTEM.replace(parent, temporary, name)
@@ -461,13 +463,10 @@ def _move_to_first(folder: int, name: str, names: Iterable[str]) -> None:
     raise FileExistsError(errno.EEXIST, "no other name is free")
 
 
-def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:
-    """Wait until no program writes a file that we have displaced by ours; False if one still does in the end."""
+def _wait_for_writers(parent: int, displaced: str) -> bool:
+    """Wait until no program writes a file that we have displaced; False if one still does in the end."""
     deadline = time.monotonic() + LONGEST_WAIT
     while _is_being_written(parent, displaced):
-        # Nobody writes ours yet: where it seems so, the drive does not tell.
-        if _is_being_written(parent, ours):
-            return True
         if time.monotonic() > deadline:
             return False
         time.sleep(SETTLED)
