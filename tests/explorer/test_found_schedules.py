@@ -337,6 +337,17 @@ FOUND = {
             "another device: hold open and write note0.md (them5)",
         ),
     ),
+    "text in a displaced file that a program has open, in a folder without another note": (
+        "vault files",
+        {
+            "act 1 of another device #1": 11,
+            "act 2 of another device #1": 6,
+            "act 1 of a #1": 3,
+            "another program writes after #1": 4,
+            "act 2 of a #1": 7,
+        },
+        ("a calls manage delete_permanently", "900.05 s  another program writes"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

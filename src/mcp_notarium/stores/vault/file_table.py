@@ -126,8 +126,8 @@ class FileTable:
         state, now = state_of(found), time.monotonic()
         was, since = left.get(name, (state, now))
         since = since if was == state else now
-        self._left[name] = state, since
-        recover(folder, name[1], changed=found.st_ctime, unchanged=now - since)
+        written = recover(folder, name[1], changed=found.st_ctime, unchanged=now - since)
+        self._left[name] = state, (now if written else since)
 
     def look_at(self, root: int, names: Iterable[Name]) -> bool:
         """Look at these files, and at those that were not settled. False: only a scan can tell what has changed.

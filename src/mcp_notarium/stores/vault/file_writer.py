@@ -33,7 +33,7 @@ from mcp_notarium.stores.vault.folder import (
     open_folder,
     read_settled,
 )
-from mcp_notarium.stores.vault.paths import is_note_name, named_by
+from mcp_notarium.stores.vault.paths import named_by
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.common import closing_descriptor
 from mcp_notarium.system.port import FileState
@@ -390,8 +390,8 @@ def flush(folder: int) -> None:
         raise OutcomeUnknown("the folder of the note could not be flushed") from error
 
 
-def recover(folder: int, name: str, *, changed: float, unchanged: float) -> None:
-    """Make a note or a canvas of a temporary file that a process has left behind.
+def recover(folder: int, name: str, *, changed: float, unchanged: float) -> bool:
+    """Make a note or a canvas of a temporary file that a process has left behind; True if a program still writes it.
 
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
@@ -406,39 +406,45 @@ def recover(folder: int, name: str, *, changed: float, unchanged: float) -> None
         with suppress(OSError, OutcomeUnknown):
             # defence: unfinished-exchange-undone
             move(folder, name, folder, spare["name"])
-            return
+            return False
     if found is None or age < LEFT_BEHIND:
-        return
+        return False
     if found.groupdict().get("ending") == _NO_NOTE:  # defence: half-a-file-is-no-note =False
-        _remove_left(folder, name, unchanged)
-        return
+        return _remove_left(folder, name, unchanged)
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
             known = digest[:_SHORT] if spare else digest
             # defence: displaced-edit-recovered =True
             if known in (found["ours"], found["read"]) or digest == digest_of(b""):
-                _remove_left(folder, name, unchanged)
-                return
+                return _remove_left(folder, name, unchanged)
         ending = spare["name"][spare["name"].rfind(".") :] if spare else found["ending"]
         kept = RECOVERED.format(found["number"], ending or ".md")
         move_file(folder, name, folder, kept, free=True)
+    return False
 
 
-def _remove_left(folder: int, name: str, unchanged: float) -> None:
-    """Remove what nobody misses, unless a process may be in the middle of its write, or a program has it open for writing."""
+def _remove_left(folder: int, name: str, unchanged: float) -> bool:
+    """Remove what nobody misses, unless a process may be in the middle of its write; True: a program has it open for writing."""
     if unchanged < LEFT_BEHIND:  # defence: set-clock-removes-nothing =False
-        return
+        return False
     # defence: written-file-stays =False
     if _is_being_written(folder, name) and _tells_writers(folder):
-        return
+        return True
     _remove(folder, name)
+    return False
 
 
 def _tells_writers(folder: int) -> bool:
-    """Tell whether the drive of a folder tells who writes: not if each note there seems to be written."""
-    notes = filter(is_note_name, SYSTEM.list_names(folder))
-    return not all(_is_being_written(folder, one) for one in notes)
+    """Tell whether the drive of a folder tells who writes: not if a new file, which nobody knows, seems to be written."""
+    probe = _temporary_name(digest_of(b""), "", _NO_NOTE)
+    with suppress(OSError):
+        with _temporary_file(folder, probe, private=True):
+            pass
+        tells = not _is_being_written(folder, probe)
+        _remove(folder, probe)
+        return tells
+    return True
 
 
 def _temporary_name(ours: str, read: str, ending: str = "") -> str:
