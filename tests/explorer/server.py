@@ -270,7 +270,7 @@ class Server:
 
         def claimed(write_id: str, **how: Any) -> bool:
             has = claim(write_id, **how)
-            if has and isinstance(self.world.place, MemoryPlace):  # files have dates of their own
+            if has:
                 self.world.set_clock_at(f"{self.process.name} has claimed a write", often=True)
             return has
 
