@@ -752,6 +752,38 @@ def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(
     }
 
 
+@pytest.mark.parametrize("text", [OURS, "changed\n"], ids=["moves", "changes and moves"])
+@pytest.mark.parametrize("again", ["", "Note.md"], ids=["free", "taken again"])
+def test_another_file_that_has_the_name_right_before_a_move_to_the_trash_is_put_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, text: str, again: str
+) -> None:
+    put(place / "Note.md", OURS)
+    put(place / "Other.md", THEIRS)
+    store, move = VaultStore(place), file_writer.move_file
+    held = asyncio.run(store.get("Note.md"))
+    write = make_write(store, "Note.md", Content(text, title="Note", trash=True), held)
+
+    def exchange(*given: Any, **how: Any) -> None:
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+        move(*given, **how)
+        if again:
+            put(place / again, "again\n")
+
+    monkeypatch.setattr(file_writer, "move_file", exchange)
+    if text == OURS:
+        with pytest.raises(VersionConflict):
+            asyncio.run(store.push(write))
+    else:
+        made = asyncio.run(store.push(write))
+        assert (made.revision.content.text, made.revision.content.trash) == (text, False)
+        assert not made.alone
+    asyncio.run(store.close())
+    left = {"Note 2.md": THEIRS, "Note.md": "again\n"} if again else {"Note.md": THEIRS}
+    assert {one.name: one.read_text() for one in place.glob("*.md")} == {"Kept.md": text, **left}
+    assert [*(place / ".trash").iterdir()] == []
+
+
 def test_another_file_that_gets_the_old_name_right_before_is_put_back(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -314,7 +314,7 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
         try:
             move(parent, between, target, new_name)
         except OSError:
-            _put_back(parent, between, name)
+            put_back(parent, between, parent, name)
             raise
 
 
@@ -343,9 +343,9 @@ def remove_file(
     except NotANote:
         pass
     except OSError:
-        _put_back(parent, temporary, name)
+        put_back(parent, temporary, parent, name)
         raise
-    _put_back(parent, temporary, name)
+    put_back(parent, temporary, parent, name)
     return False
 
 
@@ -357,10 +357,10 @@ def find_set_aside(parent: int) -> set[str]:
     return {one["read"] for one in found if one and one["ours"] == nothing}
 
 
-def _put_back(parent: int, temporary: str, name: str) -> None:
-    """Give a file its name again, or another one if that is taken."""
+def put_back(folder: int, now: str, parent: int, name: str) -> None:
+    """Give a file its name again, or another one if that is taken. Raises ``OutcomeUnknown``."""
     try:
-        _move_to_first(parent, temporary, [name, *_other_names(name)])
+        _move_to_first(folder, now, parent, [name, *_other_names(name)])
     except OSError as error:
         raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
@@ -425,7 +425,7 @@ def _temporary_name(ours: str, read: str, ending: str = "") -> str:
 
 def _move_away(folder: int, name: str) -> None:
     with suppress(FileNotFoundError):
-        _move_to_first(folder, name, _other_names(name))
+        _move_to_first(folder, name, folder, _other_names(name))
 
 
 def _other_names(name: str) -> Iterator[str]:
@@ -433,11 +433,11 @@ def _other_names(name: str) -> Iterator[str]:
     return (f"{stem} {number}{dot}{ending}" for number in range(2, _MOST_NAMES))
 
 
-def _move_to_first(folder: int, name: str, names: Iterable[str]) -> None:
-    """Give a file the first of these names that is free. Raises ``FileExistsError`` if none is."""
+def _move_to_first(folder: int, name: str, target: int, names: Iterable[str]) -> None:
+    """Give a file the first of these names that is free in the target. Raises ``FileExistsError`` if none is."""
     for one in names:
         with suppress(FileExistsError):
-            return move(folder, name, folder, one)
+            return move(folder, name, target, one)
     raise FileExistsError(errno.EEXIST, "no other name is free")
 
 
