@@ -300,6 +300,35 @@ FOUND = {
         },
         ("another device: copy and remove",),
     ),
+    "two notes that exchange names between the text of a save and its move to the trash": (
+        "vault files, trash",
+        {"act 1 of a #1": 1, "another device acts before a1 moves a file #1": 15},
+        ("another device: exchange note0.md", "'trash': True, 'local_version': 1} is answered"),
+    ),
+    "a new note that its server made late, edited while another one repeats that": (
+        "vault files",
+        {
+            "act 1 of another device #1": 4,
+            "act 1 of a #1": 1,
+            "act 1 of b #1": 1,
+            "kill: a1 has committed #1": 1,
+            "act 2 of a #1": 1,
+            "b1 is kept waiting: it moves a file #1": 1,
+            "b1 goes on: it moves a file: late #1": 4,
+            "a2 is kept waiting: before fsync #1": 1,
+            "a2 goes on: before fsync: late #1": 4,
+            "kill: a2 has committed #2": 1,
+            "a3: a thread works: late #6": 4,
+            "a3 is kept waiting: it lists a folder #4": 1,
+            "a3 is kept waiting: it lists a folder #5": 1,
+            "a3 is kept waiting: it lists a folder #6": 1,
+            "a3 goes on: it lists a folder: late #3": 4,
+            "act 2 of b #1": 6,
+            "b begins to look: late #1": 4,
+            "another device acts before a3 moves a file #1": 4,
+        },
+        ("400.06 s  b: save {'text': 'b4", "another device: append b4.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 
