@@ -39,7 +39,6 @@ MENTIONED = {
     "mcp_notarium.cli.activity_feed: record.number": _A_FIELD,
     "mcp_notarium.report.activity: record.number": _A_FIELD,
     "mcp_notarium.report.page: first.number": _A_FIELD,
-    "mcp_notarium.cli.activity_feed: record.number": _A_FIELD,
     "mcp_notarium.cli.activity_feed: act.number": _A_FIELD,
     "mcp_notarium.cli.activity_feed: first.number": _A_FIELD,
     "mcp_notarium.cli.watch_screen: act.number": _A_FIELD,

@@ -180,3 +180,20 @@ def test_files_go_with_the_notes_through_a_rotated_notebook_its_backup_and_trili
         rows = server.tool("get", id="Trip.md")["files"]
         assert sorted(row["size"] for row in rows) == sorted(map(len, shown.values()))
         assert server.leave() == 0
+
+
+@pytest.mark.slow("three processes, one of which tries again for a while")
+def test_an_import_without_an_answer_ends_with_one_advice(tmp_path: Path) -> None:
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps({"version": 1, "notes": [fields(0)]}))
+    simulator = Simulator()
+    with simulator.running():
+        service = environment(simulator, tmp_path)
+        simulator.faults.cut_after(method="POST", path="*/note-0*", times=99)
+        cut = run(service, "import", str(given), "--yes")
+        assert cut.returncode == 1
+        assert "Run the same command again" in cut.stderr
+        assert "Do not repeat" not in cut.stderr
+        simulator.faults.clear()
+        assert output(service, "import", str(given), "--yes")["there"] == 1
+        assert len(simulator.notes()) == 1

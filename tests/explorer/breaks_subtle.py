@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from explorer.breaks import Break, Set
 from mcp_notarium.audit.chain import OK
 from mcp_notarium.domain.note import Content, PendingWrite, Tombstone
+from mcp_notarium.files.locks import Leader
 from mcp_notarium.library.history import History
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import write_attempt
 from mcp_notarium.sync.journal import Journal
+from mcp_notarium.sync.stored_state import HeadReader
 
 
 def _any_entry_is_free(set_attribute: Set) -> None:
@@ -64,6 +67,57 @@ def _merge_not_told(set_attribute: Set) -> None:
     set_attribute(write_attempt, "_told", lambda result, _asked, _head: result)
 
 
+def _every_process_leads(set_attribute: Set) -> None:
+    set_attribute(Leader, "acquire", lambda _self: True)
+
+
+class _ShowsAny:
+    """Stand for a journal whose rules show whatever comes of a merge."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def sees(self, _note_id: str, _content: Content) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+
+def _last_tag_merged_away(set_attribute: Set) -> None:
+    look = HeadReader._look_at_note
+
+    async def looked(self: HeadReader, view: Any, asked: Any) -> Any:
+        reader: Any = copy(self)
+        reader._journal = _ShowsAny(self._journal)
+        return await look(reader, view, asked)
+
+    set_attribute(HeadReader, "_look_at_note", looked)
+
+
+def _recorded_over_news(set_attribute: Set) -> None:
+    record = Journal.record
+
+    def recorded(self: Journal, write: PendingWrite, **how: Any) -> bool:
+        return record(self, write, **how | {"seen": self._cache.standing(write.note_id)[0]})
+
+    set_attribute(Journal, "record", recorded)
+
+
+def _rebased_whoever_has_it(set_attribute: Set) -> None:
+    rebase = Journal.rebase
+
+    def rebased(self: Journal, write: PendingWrite, **how: Any) -> PendingWrite | None:
+        entry, own = self._cache.journal.get(write.write_id), self._owner
+        self._owner = own if entry is None else entry.owner
+        try:
+            return rebase(self, write, **how)
+        finally:
+            self._owner = own
+
+    set_attribute(Journal, "rebase", rebased)
+
+
 BREAKS: dict[str, Break] = {
     "a merge is not told": Break(
         "simplenote, apart", _merge_not_told, ("does not tell that it is merged",)
@@ -84,6 +138,16 @@ BREAKS: dict[str, Break] = {
     ),
     "a late save is merged from what is there now": Break(
         "simplenote", _merged_from_what_is_there_now, ("lost", "names who has not written")
+    ),
+    "every process leads": Break("simplenote", _every_process_leads, ("of a computer sync",)),
+    "a merge takes the last tag that shows a note": Break(
+        "memento, shown by tags", _last_tag_merged_away, ("hides its note",)
+    ),
+    "a save is recorded over what the index has learned": Break(
+        "simplenote", _recorded_over_news, ("goes back",)
+    ),
+    "an entry that another has taken over is recorded anew": Break(
+        "trilium, handed over", _rebased_whoever_has_it, ("taken from who works on it",)
     ),
 }
 """By what is broken."""

@@ -7,6 +7,7 @@ in the end it stands in exactly one place, unless somebody who had it before him
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,7 @@ from explorer.broken import Broken
 from explorer.more_acts import Tags
 from mcp_notarium.audit.chain import OPEN
 from mcp_notarium.domain.conflict_copy import MARK
-from mcp_notarium.domain.note import Content, PendingWrite
+from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.stores.contract import Versions
 from mcp_notarium.stores.vault.file_writer import RECOVERED
@@ -340,6 +341,35 @@ class Oracle:
             ours = write.client in ("", server.name) and write.write_id not in earlier
             if ours and not write.repair and not is_copy(write.content):
                 self._begun.setdefault(write.write_id, (server, digest))
+                self._require_visible(server, write)
+
+    def _require_visible(self, server: Server, write: PendingWrite) -> None:
+        """Demand that no save hides its note, also not what comes of a merge with what others have made of it."""
+        rules = server.policy.visibility
+        if write.kind is WriteKind.UPDATE and not rules.sees(write.note_id, write.content.tags):
+            self.breaks(
+                f"a save hides its note: {server.name} makes {write.content} of {write.note_id}"
+            )
+
+    def require_one_leader(self, server: Server, others: Iterable[Server]) -> None:
+        """Demand that one process of a computer syncs: a server begins a cycle, and these are the others there."""
+        leads = [one.name for one in others if one.alive and one.app.scheduler.leads]
+        if leads and server.app.scheduler.leads:
+            self.breaks(f"two servers of a computer sync: {server.name} beside {leads}")
+
+    def require_newer(self, server: Server, before: Revision, after: Revision) -> None:
+        """Demand that no revision in the index makes room for an older one."""
+        if (before.server_version or 0) > (after.server_version or math.inf):
+            self.breaks(
+                f"the index goes back: {server.name} has {before.content} of {before.id}, and stores {after.content}"
+            )
+
+    def require_own(self, server: Server, write_id: str, owner: str, *, works: bool) -> None:
+        """Demand that nobody ends an entry of the journal that another process has; ``works``: it still runs."""
+        if owner != server.process.name and works:
+            self.breaks(
+                f"an entry is taken from who works on it: {server.process.name} ends {write_id}, which {owner} has"
+            )
 
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""

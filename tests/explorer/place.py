@@ -96,7 +96,16 @@ class MemoryPlace:
             acts["trash"] = trash
         if self.traits.ids.named:
             acts["rename"] = lambda one, word: store.rename(one, f"{word}.md")
+        if world.plan.shows:
+            acts["take a tag"] = self._take_tag
         return acts
+
+    def _take_tag(self, note_id: str, _word: str) -> None:
+        """Take one of two tags: the other one goes on to show the note."""
+        fields = self.store.fields(note_id)
+        if len(fields["tags"]) > 1:
+            kept = {"tags": fields["tags"][:-1], "modified": self._others_clock()}
+            self.store.overwrite(note_id, fields | kept)
 
     def _others_clock(self) -> float:
         """Return the time of another device: no two agree to the microsecond, also where time stands still."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,11 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from explorer.machine import Killed, Machine, Process
+from explorer.orders import EveryOrder
+from explorer.place import MemoryPlace
 from mcp_notarium.app import App
 from mcp_notarium.audit.chain import AuditKeys, Decision
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
-from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind, WriteState
+from mcp_notarium.domain.note import (
+    Content,
+    Note,
+    PendingWrite,
+    Revision,
+    WriteKind,
+    WriteState,
+)
 from mcp_notarium.domain.policy import Policy
 from mcp_notarium.errors import CacheError, NotariumError
 from mcp_notarium.keys.secret_places import StoredToken
@@ -25,9 +34,10 @@ from mcp_notarium.protocol.call_pipeline import CallPipeline
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.cache import Cache
+from mcp_notarium.storage.note_rows import Change
+from mcp_notarium.storage.note_table import Applied
 from mcp_notarium.storage.usage_limits import UsageLimits
 from mcp_notarium.sync import scheduler as scheduling
-from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
 from mcp_notarium.tools.question import Question
 from mcp_notarium.tools.toolsets import find_toolset
@@ -181,6 +191,8 @@ class Server:
         self.machine.watch(cache, process)
         remote = run.place.remote(process, cache)
         self._watch_journal(cache, remote)
+        if isinstance(run.place, MemoryPlace) and not isinstance(run.chooser, EveryOrder):
+            self._watch_index(cache)  # its numbers go on where a note is made again
         writer = Writer(
             cache,
             remote,
@@ -191,7 +203,7 @@ class Server:
             on_step=self._reached,
         )
         self._watch_saves(writer)
-        scheduler = Scheduler(
+        scheduler = scheduling.Scheduler(
             cache,
             remote,
             writer,
@@ -201,6 +213,7 @@ class Server:
             jitter=lambda: 0.5,
         )
         process.ends.append(scheduler._leader.release)
+        self._watch_cycles(scheduler)
         native = config.store.native if remote.traits.moves else None
         self.app = App(
             config,
@@ -234,6 +247,7 @@ class Server:
         """Tell the oracle of which notes a write has ended that this process has begun, and that no link follows or is."""
         journal, touched = cache.journal, self.world.oracle.touched
         add, drop, ours = journal.add, journal.drop, dict[str, set[str]]()
+        claim = journal.claim
 
         def added(write: PendingWrite, **how: bool) -> None:
             ours.pop(write.after, None)
@@ -246,11 +260,47 @@ class Server:
             add(write, **how)
 
         def dropped(write_id: str) -> None:
+            asked = "SELECT owner FROM journal WHERE write_id = ?"
+            for (owner,) in cache.database._live().execute(asked, (write_id,)):
+                works = not self.world.has_ended(owner)
+                self.world.oracle.require_own(self, write_id, owner, works=works)
             if write_id in ours:
                 touched.update((self.machine.name, note_id) for note_id in ours[write_id])
             drop(write_id)
 
+        def claimed(write_id: str, **how: Any) -> bool:
+            has = claim(write_id, **how)
+            if has and isinstance(self.world.place, MemoryPlace):  # files have dates of their own
+                self.world.set_clock_at(f"{self.process.name} has claimed a write", often=True)
+            return has
+
         journal.add, journal.drop = added, dropped  # type: ignore[method-assign]
+        journal.claim = claimed  # type: ignore[method-assign]
+
+    def _watch_index(self, cache: Cache) -> None:
+        """Show the oracle which revision of a note takes the place of which."""
+        notes, apply = cache.notes, cache.notes.apply
+
+        def applied(changes: Iterable[Change], **how: bool) -> Applied:
+            given = [*changes]
+            for one in given:
+                before = notes.base(one.id) if isinstance(one, Revision) else None
+                if isinstance(one, Revision) and before is not None:
+                    self.world.oracle.require_newer(self, before, one)
+            return apply(given, **how)
+
+        notes.apply = applied  # type: ignore[method-assign]
+
+    def _watch_cycles(self, scheduler: scheduling.Scheduler) -> None:
+        """Show the oracle who else of the computer syncs when a cycle begins."""
+        work = scheduler._runner.work
+
+        async def watched(event: scheduling.Event) -> Any:
+            here = [one for one in self.world.servers if one.machine is self.machine]
+            self.world.oracle.require_one_leader(self, [one for one in here if one is not self])
+            return await work(event)
+
+        scheduler._runner.work = watched  # type: ignore[method-assign]
 
     def _watch_saves(self, writer: Writer) -> None:
         """Show the oracle what each save was to make of its note, and what was made of it."""

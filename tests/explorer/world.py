@@ -53,6 +53,8 @@ _RECORDS = (
     "SELECT at_ms, client, act, digest, notes, decision, outcome, bytes_out, facts FROM audit"
 )
 _BETWEEN = 2
+_IN_THE_MIDDLE = 0.3
+"""How often another device acts in the middle of something, at least: few things are in its middle often enough."""
 _ONCE_MORE = 0.7
 """How often another device that has acted in the middle of something acts in the middle of the next thing."""
 DAY = "daily:2031-06-20"
@@ -85,6 +87,8 @@ class Plan:
     """Names of the acts of servers, where they are not all."""
     turns: int = 1
     """Schedules in a row, where the worlds take turns."""
+    shows: tuple[str, ...] = ()
+    """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
 
 class World:
@@ -125,6 +129,7 @@ class World:
         self.place = plan.place(self)
         self._more_acts = MoreActs(self)
         rules = Visibility(hidden_tags=("hidden",)) if plan.hides else Visibility()
+        rules = Visibility(allowed_tags=plan.shows, untagged=False) if plan.shows else rules
         policy = replace(PERMISSIVE, visibility=rules)
         names = ("m", "n") if plan.apart else ("m",)
         self.machines = [self.make_machine(name) for name in names]
@@ -266,7 +271,8 @@ class World:
 
     def put_first(self, number: int, word: str) -> None:
         """Make one of the notes that there are at the beginning; it has the word."""
-        self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=(FIRST_TAG,))
+        tags = self.plan.shows or (FIRST_TAG,)
+        self.place.put(f"note{number}", f"title {number}\n{word}\n", tags=tags)
 
     def loaded(self) -> bytes | None:
         """Return the database after :meth:`begin`, closed in order; None if another run cannot begin with it."""
@@ -467,7 +473,7 @@ class World:
         acts = self.plan.script.get(who, ())
         return acts[number - 1] if number <= len(acts) else "nothing"
 
-    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, None]]]:
+    def _possible(self) -> dict[str, Callable[[Server], Coroutine[Any, Any, Any]]]:
         traits = self.place.traits
         acts = {
             "create": self._create,
@@ -489,15 +495,24 @@ class World:
             acts["create under the same name"] = self._create_namesake
         if self.plan.only:
             acts |= {"save a day": self._save_day, "append and move": self._append_and_move}
+            acts |= {"take a tag": self._take_tag, "create and remove": self._create_and_remove}
             return {name: acts[name] for name in self.plan.only}
         return acts | self._more_acts.acts()
 
-    async def _create(self, server: Server) -> None:
+    async def _create(self, server: Server) -> Answer:
         word, twice = self.word(server.name), self.oracle.perhaps_twice
         if self.place.traits.ids.named:
             twice.add(word)
-        if (await self._promising(server, word, "save", text=f"{word}\nnew\n")).ok:
+        saved = await self._promising(server, word, "save", text=f"{word}\nnew\n")
+        if saved.ok:
             twice.discard(word)
+        return saved
+
+    async def _create_and_remove(self, server: Server) -> None:
+        """Remove a note that was just made: an answer of before knows of none."""
+        saved = await self._create(server)
+        if saved.ok:
+            await self._remove_note(server, str(saved.value["id"]))
 
     async def _create_namesake(self, server: Server) -> None:
         """Make a note whose title another one may have, by this server or the other one."""
@@ -573,6 +588,18 @@ class World:
             if answer.ok and not answer.value.get("conflict_copy_id"):
                 self.oracle.tags.given.setdefault(note, set()).add(word)
 
+    async def _take_tag(self, server: Server) -> None:
+        """Take one of its tags from a note, as a client does that has read it a while ago."""
+        note_id = self.some_note(server)
+        read = await server.call("get", id=note_id) if note_id else None
+        if read is None or not read.ok or not (tags := read.value["tags"]):
+            return
+        await self.loop.gate(f"{server.name} has read")
+        del tags[self.chooser.choose(f"tag that {server.name} takes", len(tags), rate=0.5)]
+        version = read.value["local_version"]
+        self.oracle.alike.add(note_id)  # the other server may take the same one
+        await server.call("save", id=note_id, tags=tags, local_version=version)
+
     async def _trash(self, server: Server) -> None:
         await self._manage(server, "trash")
 
@@ -590,7 +617,9 @@ class World:
         )
 
     async def _remove(self, server: Server) -> None:
-        note_id = self.some_note(server)
+        await self._remove_note(server, self.some_note(server))
+
+    async def _remove_note(self, server: Server, note_id: str) -> None:
         note = server.app.cache.notes.get(note_id) if note_id else None
         if note is None or (self.place.traits.trash and not note.trash):
             await self._trash(server) if self.place.traits.trash else None
@@ -657,7 +686,7 @@ class World:
     def see_promise(self, server: Server, word: str, asked: Any, answer: Answer) -> None:
         """Remember what an answer about a word promises; ``asked``: the id that was sent, if any."""
         unknown = answer.value.get("subcategory") == UNKNOWN
-        hides = self.plan.hides or self.plan.changes == "policy"
+        hides = self.plan.hides or self.plan.shows or self.plan.changes == "policy"
         if answer.ok or (unknown and not hides):  # where rules hide notes, no copy tells
             self.oracle.promise(word, server.name)
         note_id = answer.value.get("id") or asked
@@ -761,9 +790,9 @@ class World:
         there = words_of(" ".join(one.text for one in self.place.contents().values()))
         return word if word in there else ""
 
-    def set_clock_at(self, step: str) -> None:
+    def set_clock_at(self, step: str, *, often: bool = False) -> None:
         """Set the clock in the middle of a write, perhaps: its lease has ended then, for whoever looks."""
-        rate = self.chooser.rates.late
+        rate = self.chooser.rates.late * (10 if often else 1)
         if not self.calm and (at := self.chooser.choose(f"{step}: the clock is set", 4, rate=rate)):
             self.clock.set_by = (0.0, -4000.0, 90.0, 4000.0)[at]
             self.note(f"the clock is set to {self.clock.set_by:+g} s: {step}")
@@ -777,7 +806,7 @@ class World:
         """Let another device act in the middle of something, right before ``what``, if the schedule says so."""
         if self.calm or not self._between_left:
             return
-        names, rate = list(self.place.acts()), self.chooser.rates.others
+        names, rate = list(self.place.acts()), max(self.chooser.rates.others, _IN_THE_MIDDLE)
         if self._between_left < _BETWEEN:
             rate = _ONCE_MORE
         label = f"another device acts before {what}"
@@ -890,8 +919,15 @@ WORLDS: dict[str, Plan] = {
     "trilium over http, attachments": Plan(_HTTP["trilium over http"], world=_attachments),
     "vault files, trash": Plan(VaultPlace, only=("append and move",)),
     "trilium over http, removals": Plan(
-        _HTTP["trilium over http"], only=("remove", "create", "append")
+        _HTTP["trilium over http"], only=("remove", "create", "append", "create and remove")
     ),
+    "trilium, handed over": Plan(memory(ROWS["trilium"]), only=("append",)),
+    **{
+        f"{row}, shown by tags": Plan(
+            memory(ROWS[row]), shows=("t", "u"), only=("take a tag", "append", "look")
+        )
+        for row in ("simplenote", "memento")
+    },
 }
 """By name: each supported row of the contract, on one computer and on two, and with notes that rules hide."""
 

@@ -405,6 +405,8 @@ async def trilium(folder, **policy):
             note.type, note.mime, note.content = "image", "image/png", picture("PNG")
         document.set_attribute("Pic2l", "Picture00002", "label", "secret", "")
         place.sim.write("Canvas000001", "Board", "{}", kind="canvas", mime="application/json")
+        svg = ("image", "image/svg+xml", "canvas-export.svg", b"<svg>board</svg>")
+        document.attach("Canvas000001", *svg)
         shown = ("Picture00001", "Picture00002", "Canvas000001")
         shows = "".join(f'<img src="api/images/{one}/m.png">' for one in shown)
         place.ids.append(place.put("notes", f"<p>z</p>{shows}"))
@@ -433,8 +435,10 @@ async def test_trilium_shows_attachments_of_the_note_and_notes_that_are_pictures
             len(PHOTO),
         )
         assert shown is not None
-        (row,) = (await notes.get(shows))[0]["files"]
+        row, drawn = (await notes.get(shows))[0]["files"]
         assert (row["id"], row["name"]) == ("Picture00001/content", "m.png")
+        assert drawn == row | {"id": "Canvas000001/content"}
+        assert (await notes.get(drawn["id"]))[0]["text"] == "<svg>board</svg>"
         answer, shown = await notes.get(row["id"])
         assert (answer["files"][0]["name"], shown is not None) == ("map.png", True)
         (itself,) = (await notes.get("Picture00001"))[0]["files"]

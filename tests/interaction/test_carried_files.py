@@ -9,6 +9,7 @@ import os
 import re
 import tracemalloc
 import zipfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,11 +25,14 @@ from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
 from mcp_notarium.library.note_transfer import NoteTransfer
+from mcp_notarium.markup import html_codec
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
+from mcp_notarium.stores.http import MOST_CONNECTIONS
 from mcp_notarium.stores.local import attached_files as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
+from mcp_notarium.stores.trilium.store import TriliumStore
 from mcp_notarium.stores.vault.store import VaultStore
 from mcp_notarium.transfer import attachments, formats, import_plan
 from mcp_notarium.transfer.attachments import TakenFiles
@@ -582,6 +586,8 @@ def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Pa
 
 
 def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: Path) -> None:
+    notes: list[Any] = []
+
     async def work() -> None:
         async with TriliumSimulator().serving() as sim:
             for kind, title in (("canvas", "My board"), ("mindMap", "Ideas.svg"), ("mermaid", "-")):
@@ -590,19 +596,25 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
                 owner = "canvas000001" if name == "canvas" else "mindMap000001"
                 svg, title = f"<svg>{name}</svg>".encode(), f"{name}-export.svg"
                 sim.document.attach(owner, "image", "image/svg+xml", title, svg)
+            sim.write("canvas000002", "Unseen", "{}", kind="canvas")
+            unseen = ("image", "image/svg+xml", "canvas-export.svg", b"<svg>unseen</svg>")
+            sim.document.attach("canvas000002", *unseen)
             shown = ("canvas000001", "mindMap000001", "mermaid000001")
             html = "".join(f'<p><img src="api/images/{one}/x.png"></p>' for one in shown)
             sim.write("Shows0000001", "Shows", html)
+            many = "".join(f'<img src="api/images/Many{one:08}/x.png">' for one in range(1001))
+            sim.write("Many00000000", "Many", f"<p>{many}</p>")
             async with served(sim, tmp_path) as client:
+                _, files = await read(client, "trilium")
+                assert len(files.pop("Many00000000")) == 1001
+                sim.document.delete("Many00000000")
+                await client.sync()
                 taken = await export(client, "trilium", tmp_path / "out")
         with formats.reading(tmp_path / "out") as found:
             async with opened("trilium", tmp_path / "back") as client:
-                assert (await bring(client, "trilium", found))[1].files == 4
-        (shows,) = [
-            one
-            for one in TRILIUMS[tmp_path / "back"].document.notes.values()
-            if one.title == "Shows"
-        ]
+                assert (await bring(client, "trilium", found))[1].files == 2
+        notes.extend(TRILIUMS[tmp_path / "back"].document.notes.values())
+        (shows,) = [one for one in notes if one.title == "Shows"]
         assert shows.content.decode().count('alt=""') == 3  # no address became words
         left_out = [(file, why) for note, file, why in taken.left_out if note == "Shows0000001"]
         assert left_out == [("mermaid000001/content", "Trilium has no picture of this note")]
@@ -611,7 +623,10 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
     text = (tmp_path / "out" / "Shows.md").read_text()
     assert "![](files/My%20board.svg)\n\n![](files/Ideas.svg)\n\n![](api/images/mermaid" in text
     assert (tmp_path / "out" / "files" / "My board.svg").read_bytes() == b"<svg>canvas</svg>"
-    assert "{}" in (tmp_path / "out" / "My board.md").read_text()
+    assert (tmp_path / "out" / "My board.md").read_text().endswith("\n---\n{}")
+    assert (tmp_path / "out" / "files" / "Unseen.svg").read_bytes() == b"<svg>unseen</svg>"
+    board = next(one for one in notes if one.title == "My board")
+    assert html_codec.to_markdown(board.content.decode()) == "{}"
 
 
 def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path) -> None:
@@ -631,5 +646,97 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_file(tmp_path: Path
         taken = await export(client, "vault", tmp_path / "out")
         assert (len(taken.left_out), Silent.asked) == (9, 3)
         client.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.slow("it imports notes with files, and a service fails")
+def test_files_of_a_service_are_read_and_compared_a_few_at_a_time_in_stable_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "_LARGEST_TOGETHER", 15)
+    files = [b"x" * number for number in range(1, 17)]
+    now: Counter[str] = Counter()
+    most: dict[str, int] = {}
+
+    def count(name: str) -> None:
+        real = getattr(TriliumStore, name)
+
+        async def counted(*given: Any, **more: Any) -> object:
+            now[name] += 1
+            most[name] = max(most.get(name, 0), now[name])
+            try:
+                return await real(*given, **more)
+            finally:
+                now[name] -= 1
+
+        monkeypatch.setattr(TriliumStore, name, counted)
+
+    count("read_attachment")
+    count("ask_attachments")
+
+    async def work() -> None:
+        async with TriliumSimulator().serving() as sim:
+            for number, data in enumerate(files):
+                sim.write(f"Note{number:08}", f"{number}", "x")
+                sim.document.attach(f"Note{number:08}", "file", "application/x-own", "a.bin", data)
+            async with served(sim, tmp_path) as client:
+                sim.faults.delay(0.1, path="/etapi/attachments/*", times=1)
+                await export(client, "trilium", tmp_path / "out")
+                assert most == {
+                    "read_attachment": MOST_CONNECTIONS,
+                    "ask_attachments": MOST_CONNECTIONS,
+                }
+                with formats.reading(tmp_path / "out") as found:
+                    assert (await bring(client, "trilium", found))[1].files == 16
+                    most.clear()
+                    planned, _ = await bring(client, "trilium", found)
+                    assert (len(planned.new), planned.there) == (0, 16)
+                    assert most == {"ask_attachments": MOST_CONNECTIONS}
+                sim.faults.clear()
+                sim.faults.status(500, path="/etapi/attachments/*", times=999)
+                before = len(sim.requests)
+                taken = await export(client, "trilium", tmp_path / "none")
+                asked = [one for one in sim.requests[before:] if "/etapi/attach" in one.path]
+                assert [why for _, _, why in taken.left_out][8:] == [SILENT] * 24
+                assert len({one.path for one in asked}) <= 8
+        names = ["a.bin", *(f"a {number}.bin" for number in range(2, 17))]
+        assert [(tmp_path / "out" / "files" / one).read_bytes() for one in names] == files
+
+    asyncio.run(work())
+
+
+def test_one_file_for_another_is_not_all_of_them_and_all_of_them_are_linked(tmp_path: Path) -> None:
+    async def work() -> None:
+        with formats.writing("json", tmp_path / "given.zip") as made:
+            files = [made.put_file(f"{one}.bin", one.encode(), 1e9) for one in ("a", "b")]
+            note = ArchivedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
+            made.put_notes([note], lambda _done, _total: None)
+        with formats.reading(tmp_path / "given.zip") as found:
+            async with TriliumSimulator().serving() as sim, served(sim, tmp_path) as client:
+                held = sim.document.attachments
+                find_own = sim.document.attachments_of
+
+                def end(*_: object) -> None:
+                    raise Crash
+
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setattr(NoteTransfer, "change_text", end)
+                    with pytest.raises(Crash):
+                        await bring(client, "trilium", found)
+                assert len(held) == 2
+                await bring(client, "trilium", found)
+                (own,) = [one for one in sim.document.notes.values() if one.title == "Trip"]
+                assert own.content.count(b"attachmentId") == len(find_own(own.id)) == 2
+                assert (await bring(client, "trilium", found))[0].new == []
+                linked = own.content
+                for name, data in (("other.bin", b"b"), ("b.bin", b"bb")):
+                    (old,) = [one for one in find_own(own.id) if one.title == "b.bin"]
+                    del held[old.id]
+                    sim.document.attach(own.id, "file", "application/x-own", name, data)
+                    sim.write(own.id, "Trip", linked.decode())
+                    await client.sync()
+                    assert len((await bring(client, "trilium", found))[0].new) == 1
+                    assert b"b" in [one.content for one in find_own(own.id) if one.title != name]
 
     asyncio.run(work())

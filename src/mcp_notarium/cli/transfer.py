@@ -23,7 +23,7 @@ from mcp_notarium.config import Config
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, archive
-from mcp_notarium.errors import NotariumError
+from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
 from mcp_notarium.stores.kind import StoreKind
@@ -186,9 +186,11 @@ async def _carry_out(
                 planned, transfer, kind, report, export, keeping=keeping
             )
     except NotariumError as error:
+        # The next import begins with what has had no answer.
+        more = "" if isinstance(error, OutcomeUnknown) else f" {error.resolution_hint}"
         error.resolution_hint = (
             "The notes imported so far stay. Run the same command again for the rest: no note is "
-            f"imported twice. {error.resolution_hint}"
+            f"imported twice.{more}"
         )
         raise
 

@@ -288,7 +288,7 @@ def find_entries(
     """Return every server of ours in the files of these clients; files that cannot be read are left out."""
     found: list[ClientEntry] = []
     for one in clients:
-        with suppress(NotariumError):
+        with suppress(NotariumError, RuntimeError):  # no home folder
             file = read_file(one, environ, copies)
             found += [_read(one.title, entry) for entry in ours(file).values()]
     return found

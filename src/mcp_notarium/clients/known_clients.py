@@ -343,8 +343,8 @@ def find_configs_with_key(key: Secret, environ: Mapping[str, str]) -> list[Confi
 def _config_files(environ: Mapping[str, str]) -> list[ConfigFile]:
     """Return each file once. A folder that is not there, at home or to work in, has none."""
     found: dict[Path, str] = {}
-    with suppress(OSError, RuntimeError):
-        for client in all_clients(environ):
+    for client in all_clients(environ):
+        with suppress(OSError, RuntimeError):
             found |= dict.fromkeys(client.files(environ), client.title)
     with suppress(OSError):
         here = Path.cwd()

@@ -31,15 +31,19 @@ def find_other_accounts(environ: Mapping[str, str]) -> Iterator[Path]:
     from mcp_notarium.clients.client_files import find_entries  # noqa: PLC0415 - seldom needed
     from mcp_notarium.clients.known_clients import CLIENTS  # noqa: PLC0415 - the same
 
-    folder, known = accounts.config_dir(environ), known_names()
-    for account in accounts.read_accounts(folder).values():
-        yield from accounts.find_places(account.variables)
-    for entry in find_entries(environ, folder / "clients", CLIENTS):
+    known, copies = known_names(), Path()
+    with suppress(RuntimeError):  # no home folder
+        folder = accounts.config_dir(environ)
+        copies = folder / "clients"
+        for account in accounts.read_accounts(folder).values():
+            yield from accounts.find_places(account.variables)
+    for entry in find_entries(environ, copies, CLIENTS):
         # Of other variables one may name the home folder.
         given = {name: text for name, text in entry.variables.items() if name in known}
         given["--env-file"] = entry.env_file
-        with suppress(ConfigError, RuntimeError):
+        with suppress(RuntimeError):
             yield SYSTEM.user_folder("data", entry.variables)
+        with suppress(ConfigError, RuntimeError):
             given = {**read_env_file(Path(entry.env_file).expanduser()), **given}
         yield from accounts.find_places(given)  # defence: client-accounts-closed -given
 
@@ -48,7 +52,9 @@ def find_app_places() -> Iterator[Path]:
     """Yield the places of this program and its clients that no account names."""
     with suppress(RuntimeError):  # no home folder
         yield SYSTEM.user_folder("config", os.environ)
+    with suppress(RuntimeError):
         yield SYSTEM.user_folder("data", os.environ)
+    with suppress(RuntimeError):
         yield SYSTEM.app_folder(os.environ)  # defence: app-folder-closed
     named = map(os.environ.get, _APP_FOLDERS)
     yield from (Path(one) for one in named if one)

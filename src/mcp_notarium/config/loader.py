@@ -160,10 +160,9 @@ def load(
     if env_file is not None:
         config = replace(config, closed_places=(*config.closed_places, cwd / env_file))
     if config.policy.import_paths:
-        with suppress(RuntimeError):  # no home folder
-            others = find_other_accounts(environ)
-            # defence: other-accounts-closed -others
-            config = replace(config, closed_places=(*config.closed_places, *others))
+        others = find_other_accounts(environ)
+        # defence: other-accounts-closed -others
+        config = replace(config, closed_places=(*config.closed_places, *others))
     policy_file.refuse_misplaced_file(found, account_dir=config.account_dir)
     return Loaded(config, reading.settings, reading.warnings, found, missing, reading.account)
 

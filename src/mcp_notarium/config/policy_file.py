@@ -193,8 +193,8 @@ def _find_problem(path: Path, opened: TextFile) -> ConfigError | None:
         return _policy_error(path, "it belongs to another user", _replace_hint(path))
     if opened.status.st_nlink != 1:
         return _policy_error(path, "it has a second name (hard link)", _replace_hint(path))
-    # defence: policy-file-private
     ours = access.owner == "user"
+    # defence: policy-file-private
     if not access.is_private if ours else access.others_change:
         what = "others may read or change it" if ours else "others may change it"
         command = SYSTEM.explain_privacy(path, display_path(path), folder=False, reading=ours)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.file_names import split_ending
@@ -47,6 +48,8 @@ _ASKED_SECONDS = 5.0
 """For so long a service is asked for a file."""
 _UNREACHED_SECONDS = 1.0
 """The same where sync does not reach it."""
+_MOST_OWNERS = 1000
+"""Other notes that are looked at for one that shows them."""
 _MOST_LINES = 5
 """Lines that are named of those which link to a file."""
 _SHOWING = "SELECT 1 FROM notes WHERE instr(text, ?) > 0"
@@ -164,15 +167,19 @@ class NoteFiles:
             # What an undo has taken is there for a while.
             gone = self._cache.sync_state.discarded_files() - {one.id for one in found}
             found = [one for one in there if one.id not in gone]
-        seen = [one for one in found if self._has_file(note, one.id)]
+        seen = self._find_seen(note, found)
         id_of = partial(self._attaching.id_of_link, note.id)
         return [*_with_lines(seen, note.text, id_of)]
 
-    def _has_file(self, note: Note, file_id: str) -> bool:
-        """Tell whether the note that an id names may be seen, and is a file itself if it is another one."""
-        owner = file_id.partition("/")[0]
-        if owner == note.id:
-            return True
+    def _find_seen(self, note: Note, found: Sequence[Attachment]) -> list[Attachment]:
+        """Return the files of the note, and of the first notes that it shows those that are files and may be seen."""
+        owners = dict.fromkeys(one.id.partition("/")[0] for one in found)
+        owners.pop(note.id, None)
+        seen = {note.id, *filter(self._is_seen_file, islice(owners, _MOST_OWNERS))}
+        return [one for one in found if one.id.partition("/")[0] in seen]
+
+    def _is_seen_file(self, owner: str) -> bool:
+        """Tell whether a note may be seen, and is a file itself."""
         base = self._cache.notes.base(owner) if self._cache.notes.get(owner) is not None else None
         asks = self._store.traits.asks_attachments
         return base is not None and (not asks or self._asking.is_file(base))

@@ -50,6 +50,14 @@ class NoteTransfer:
         """Return the ids of the files that an undo has taken; the store may still have them."""
         return self._cache.sync_state.discarded_files()
 
+    def is_linking(self, note_id: str) -> bool:
+        """Tell whether an import has ended between the files of a note and its text."""
+        return self._cache.sync_state.is_linking(note_id)
+
+    def set_linking(self, note_id: str, *, linking: bool) -> None:
+        """Record that files of a note are kept which its text is about to link to."""
+        self._cache.sync_state.set_linking(note_id, linking=linking)
+
     async def change_text(
         self, note_id: str, change: Callable[[str], str], dates: tuple[float, float]
     ) -> None:

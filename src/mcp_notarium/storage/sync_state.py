@@ -31,6 +31,7 @@ _CARDS = "cards."
 _CHANGES = "changes_of_many"
 _MOVED_FILES = "moved_files"
 _KEPT_FILE = "kept_file."
+_LINKING = "linking_files."
 _MOST_CHANGES = 8
 _Change = tuple[str, str, float, bool]
 """What was asked, the id of that change, when, and whether nothing of it is left to do."""
@@ -219,6 +220,14 @@ class SyncState:
             with self._db.join_or_begin():
                 self.set(f"{_KEPT_FILE}{new}", value)
                 self.set(f"{_KEPT_FILE}{old}", None)
+
+    def is_linking(self, note_id: str) -> bool:
+        """Tell whether an import keeps files of a note, or has, to which its text does not link yet."""
+        return self.get(f"{_LINKING}{note_id}") is not None
+
+    def set_linking(self, note_id: str, *, linking: bool) -> None:
+        """Record that, before and after."""
+        self.set(f"{_LINKING}{note_id}", "" if linking else None)
 
     def _moved_files(self) -> list[list[Any]]:
         moves: list[list[Any]] = json.loads(self.get(_MOVED_FILES) or "[]")

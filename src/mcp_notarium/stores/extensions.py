@@ -177,6 +177,8 @@ class Attachment:
     """What the note calls it; '' where the id ends with its name, or it has none."""
     lines: tuple[int, ...] = ()
     """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
+    drawn: bool = False
+    """The app has drawn it from the text of the note, which needs no link to it."""
 
 
 ELSEWHERE = "elsewhere"
@@ -213,7 +215,7 @@ class AskingStore(AttachmentStore, Protocol):
         """
 
     def is_file(self, revision: Revision) -> bool:
-        """Tell whether the note itself is a picture or another file. Pure, and quick with a long text."""
+        """Tell whether the note itself is a picture or another file, or is shown as one. Pure, and quick with a long text."""
 
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """Ask whose the files are that a content newly names: ids of notes, '' for a file that is not there.

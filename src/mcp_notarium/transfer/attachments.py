@@ -1,15 +1,18 @@
 """Take the files that notes show into an export, and bring those of an export into a store.
 
-One file is in memory for each note that is written at the moment. A note is written before its files, with the links that the
+One file is in memory for each note that is written at the moment; an export from a service holds a few small ones. A note is written before its files, with the links that the
 export has; then its files are kept and its links lead to them. So a repeated import knows a note whose files it has to bring.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.domain.note_archive import ArchivedNote, NoteFile
 from mcp_notarium.errors import (
@@ -33,6 +36,7 @@ from mcp_notarium.markup.file_links import (
 from mcp_notarium.markup.obsidian_links import Link
 from mcp_notarium.stores.contract import Traits
 from mcp_notarium.stores.extensions import ELSEWHERE, KeptFile, Room
+from mcp_notarium.stores.http import MOST_CONNECTIONS, each
 from mcp_notarium.transfer.formats import LARGEST_FILE, Export, FoundExport, Report, UnfitFile
 from mcp_notarium.transfer.store_attachments import MOST_FAILURES, SILENT, ShownFile, StoreFiles
 
@@ -42,6 +46,9 @@ FILE_MISSING = "not in the export"
 NOTE_IS_FULL = "more than this store keeps of one note"
 STORE_IS_FULL = "more than this store has room for"
 NOTE_DIFFERS = "of notes that are there already and differ"
+_NUMBER = re.compile(r" \d+$")
+_LARGEST_TOGETHER = 4 << 20
+"""Bytes of a file that is read at the same time as others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,50 @@ def leave_out(shown: Mapping[str, Sequence[ShownFile]], why: str) -> TakenFiles:
     return TakenFiles(left_out=left_out)
 
 
+_Read = tuple[str, bytes] | str
+"""The name and the bytes of a file, or why there are none."""
+
+
+class _Reader:
+    """Read files for an export: from a service as many at a time as there are connections, small ones alone."""
+
+    def __init__(self, transfer: NoteTransfer) -> None:
+        self._files = StoreFiles(transfer)
+        self._asks = transfer.store.traits.asks_attachments
+        self._failed = 0
+        """How many of the last files the store did not answer."""
+        self.unread = False
+        """Some could not be read, though the store has them."""
+
+    async def read(self, files: Sequence[ShownFile]) -> AsyncIterator[_Read]:
+        """Yield the name and the bytes of each file, in order, or why it cannot be read."""
+        step = MOST_CONNECTIONS if self._asks else 1
+        largest = _LARGEST_TOGETHER if self._asks else LARGEST_FILE
+        for at in range(0, len(files), step):
+            some = files[at : at + step]
+            made: list[_Read] = await each(some, partial(self._read, largest=largest))
+            for file, found in zip(some, made, strict=True):
+                yield found or await self._read(file, largest=LARGEST_FILE)
+
+    async def _read(self, file: ShownFile, *, largest: int) -> _Read:
+        """Read a file; '' if it has more bytes than ``largest``, and may have them."""
+        if self._failed == MOST_FAILURES:
+            return SILENT
+        try:
+            found = await self._files.read_file(file, largest=largest)
+        except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
+            self.unread |= error.subcategory != ELSEWHERE
+            return error.message
+        except StoreUnavailable as error:
+            self._failed, self.unread = min(self._failed + 1, MOST_FAILURES), True
+            return error.message
+        self._failed = 0
+        if found is not None or largest < LARGEST_FILE:
+            return found or ""
+        self.unread = True
+        return f"it has more than {LARGEST_FILE >> 20} MB"
+
+
 async def take_out(
     notes: Sequence[ArchivedNote],
     shown: Mapping[str, Sequence[ShownFile]],
@@ -95,43 +146,30 @@ async def take_out(
     report: Report,
 ) -> tuple[list[ArchivedNote], TakenFiles]:
     """Write the files that notes show; return the notes with them. A file that cannot be read is named and left out."""
-    taken, unanswered, done = TakenFiles(), 0, 0
-    read: dict[str, NoteFile | str] = {}
-    total = sum(map(len, shown.values()))
-
-    async def take(file: ShownFile, modified_at: float) -> NoteFile | str:
-        nonlocal unanswered
-        if unanswered == MOST_FAILURES:
-            return SILENT
-        try:
-            found = await StoreFiles(transfer).read_file(file, largest=LARGEST_FILE)
-        except (NoteNotFound, NoteUnreadable, StoreProtocolError, StoreRejected) as error:
-            taken.unread |= error.subcategory != ELSEWHERE
-            return error.message
-        except StoreUnavailable as error:
-            unanswered, taken.unread = unanswered + 1, True
-            return error.message
-        unanswered = 0
-        if found is None:
-            taken.unread = True
-            return f"it has more than {LARGEST_FILE >> 20} MB"
-        put = export.put_file(*found, file.facts.modified_at or modified_at)
-        taken.sizes[put.path] = len(found[1])
-        return put
-
+    taken, reader = TakenFiles(), _Reader(transfer)
+    first: dict[str, tuple[ShownFile, float]] = {}
+    for note in notes:
+        for file in shown.get(note.id, ()):
+            first.setdefault(file.facts.id, (file, note.modified_at))
+    put: dict[str, NoteFile | str] = {}
+    waiting = iter(first.items())
+    async for found in reader.read([file for file, _ in first.values()]):
+        file_id, (file, modified_at) = next(waiting)
+        if isinstance(found, str):
+            put[file_id] = found
+        else:
+            put[file_id] = one = export.put_file(*found, file.facts.modified_at or modified_at)
+            taken.sizes[one.path] = len(found[1])
+        report(len(put), len(first))
+    taken.unread = reader.unread
     archived: list[ArchivedNote] = []
     for note in notes:
         files: list[NoteFile] = []
         for file in shown.get(note.id, ()):
-            if file.facts.id not in read:
-                read[file.facts.id] = await take(file, note.modified_at)
-            one = read[file.facts.id]
-            if isinstance(one, str):
-                taken.left_out.append((note.id, file.facts.id, one))
-            else:
-                files.append(replace(one, links=file.links))
-            done += 1
-            report(done, total)
+            if isinstance(there := put[file.facts.id], str):
+                taken.left_out.append((note.id, file.facts.id, there))
+            elif not file.facts.drawn:
+                files.append(replace(there, links=file.links))
         archived.append(replace(note, files=tuple(files)) if files else note)
     return archived, taken
 
@@ -205,13 +243,9 @@ class FileSorter:
         return 0 if file.path in self._brought else file.size or 0
 
 
-async def lacks_files(new: NewNote, held: Revision, would: Content, store: StoreFiles) -> bool:
-    """Tell whether a note that is there lacks some of its files: a link of the export leads nowhere, or one without a link is not there.
-
-    Raises what the store raises.
-    """
+def lacks_files(new: NewNote, held: Revision, would: Content, shown: Sequence[ShownFile]) -> bool:
+    """Tell whether a note that is there and shows these files lacks some: a link of the export leads nowhere, or one without a link is not there."""
     files, links = new.files, new.links
-    shown = (await store.find_files([held], whole=True)).get(held.id, ())
     leads = {(link, one.facts.size) for one in shown for link in one.links}
     unchanged = find_unchanged(held.content.text, would.text)
     written = {link_key(one.link) for one in unchanged}
@@ -219,26 +253,33 @@ async def lacks_files(new: NewNote, held: Revision, would: Content, store: Store
         if one in files and link in written and not leads & {(link, one.size), (link, None)}:
             return True
     linked = {one.path for one in links.values()}
-    return any(one.path not in linked for one in files) and len(shown) < len(files)
+    wanted = sorted(files, key=lambda one: one.path not in linked)
+    return any(one.path not in linked for one in find_lacking(wanted, shown))
 
 
-async def find_lacking(new: NewNote, held: Revision, store: StoreFiles) -> list[NoteFile]:
-    """Return the files of a note that the one that is there, whose text differs, does not have: by their sizes.
+def find_lacking(files: Sequence[NoteFile], shown: Sequence[ShownFile]) -> list[NoteFile]:
+    """Return those files for which a note that shows these has none of the same name and size.
 
-    Raises what the store raises.
+    Numbers and endings of names do not count, for an export and a store may change these; nor does a size that the service does not say.
     """
-    if not new.files:
-        return []
-    shown = (await store.find_files([held], whole=True)).get(held.id, ())
-    sizes = Counter(one.facts.size for one in shown)
-    unknown = sizes.pop(None, 0)
-    lacking = [one for one in new.files if not _take(sizes, one.size)]
-    return lacking[unknown:]
+    there = Counter((_stem(one.facts.name or one.facts.id), one.facts.size) for one in shown)
+    wanted = [*{one.path: one for one in files}.values()]
+    for is_known in (True, False):
+        wanted = [
+            one
+            for one in wanted
+            if not _take(there, _stem(one.path), one.size if is_known else None)
+        ]
+    return wanted
 
 
-def _take(sizes: Counter[int | None], size: int | None) -> bool:
-    sizes[size] -= 1
-    return sizes[size] >= 0
+def _take(there: Counter[tuple[str, int | None]], stem: str, size: int | None) -> bool:
+    there[stem, size] -= 1
+    return there[stem, size] >= 0
+
+
+def _stem(path: str) -> str:
+    return _NUMBER.sub("", split_ending(clean_file_name(path))[0]).casefold()
 
 
 async def bring_in(
@@ -251,6 +292,9 @@ async def bring_in(
     # A store may hold a picture that it does not serve as a link.
     links = find_whole_links(new.content.text)
     embedded = {link_key(one.link) for one in links if one.embeds}
+    links_more = not {one.path for one in new.files} <= {to.path for to in new.links.values()}
+    if links_more:
+        transfer.set_linking(new.id, linking=True)
     for one in new.files:
         name = one.path.rpartition("/")[2]
         try:
@@ -278,4 +322,7 @@ async def bring_in(
         await transfer.change_text(new.id, change, dates)
     except (NoteNotFound, VersionConflict, StoreRejected) as error:
         refused += [(one, error.message) for one in new.files if one not in dict(refused)]
+    else:
+        if links_more:
+            transfer.set_linking(new.id, linking=False)
     return refused

@@ -171,6 +171,7 @@ async def plan(
     planned, store = ImportPlan(), StoreFiles(transfer)
     sorter = attachments.FileSorter(store.largest_file, await store.find_room(), planned.lost_files)
     names = _Names(transfer, now=now)
+    compared: list[tuple[NewNote, Revision, Content, bool]] = []
     for number, note in enumerate(notes, 1):
         report(number, len(notes))
         lost = list(note.changed)
@@ -191,11 +192,10 @@ async def plan(
             new = replace(new, id=note_id, written=held is not None)
             if held is not None:
                 planned.there += 1
-                if not attachments.is_same(new, held.content, would.content):
-                    planned.differ.append(held.id)
-                    for one in await attachments.find_lacking(new, held, store):
-                        sorter.leave_out(note, one, attachments.NOTE_DIFFERS)
-                elif files and await attachments.lacks_files(new, held, would.content, store):
+                same = attachments.is_same(new, held.content, would.content)
+                planned.differ += [] if same else [held.id]
+                if files:
+                    compared.append((new, held, would.content, same))
                     planned.new.append(new)
                 continue
             lost += _find_losses(note, draft.content, would, transfer.store.traits)
@@ -203,7 +203,29 @@ async def plan(
             planned.new.append(new)
         for loss in lost:
             planned.losses[loss].append(note)
+    await _compare_files(planned, compared, sorter, transfer)
     return planned
+
+
+async def _compare_files(
+    planned: ImportPlan,
+    compared: Sequence[tuple[NewNote, Revision, Content, bool]],
+    sorter: attachments.FileSorter,
+    transfer: NoteTransfer,
+) -> None:
+    """Keep those planned that lack files; of one that differs name them. Each is there, would have this content, and has the same or not."""
+    held_ones = [held for _, held, _, _ in compared]
+    shown = await StoreFiles(transfer).find_files(held_ones, whole=True)
+    complete: set[str] = set()
+    for new, held, would, same in compared:
+        files = shown.get(held.id, ())
+        if not same:
+            for one in attachments.find_lacking(new.files, files):
+                sorter.leave_out(new.source, one, attachments.NOTE_DIFFERS)
+        unfinished = transfer.is_linking(new.id) or attachments.lacks_files(new, held, would, files)
+        if not (same and unfinished):
+            complete.add(new.id)
+    planned.new = [one for one in planned.new if one.id not in complete]
 
 
 def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None:

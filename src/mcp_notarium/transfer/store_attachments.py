@@ -68,8 +68,8 @@ class StoreFiles:
     ) -> Mapping[str, list[ShownFile]]:
         """Return the files that each of these notes shows or has, by the id of the note; hidden files too.
 
-        A service that alone knows them all is asked, a few notes at a time. ``whole``: raise what it raises. Otherwise a note of which
-        it does not tell is among ``unasked``, with the files that its text shows, and after a few failures in a row it is asked no more.
+        A service that alone knows them all is asked, a few notes at a time. ``whole``: raise what it raises, and leave out what is
+        gone. Otherwise a note of which it does not tell is among ``unasked``, with the files that its text shows, and after a few failures in a row it is asked no more.
         """
         listed, there = await self._list_files(held, whole=whole)
         having = {
@@ -131,7 +131,7 @@ class StoreFiles:
             self._failed = 0
             shown, there = listed[one.id], {file.id for file in found}
             gone = discarded - {file.id for file in shown}
-            missing = [file for file in shown if file.id not in there]
+            missing = [file for file in shown if file.id not in there and not whole]
             return one.id, [*missing, *(file for file in found if file.id not in gone)]
 
         return dict(await each(held, ask))

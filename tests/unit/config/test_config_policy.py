@@ -1,5 +1,6 @@
 """Where the policy comes from, and which files are not trusted with it."""
 
+import json
 import os
 import stat
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mcp_notarium.config import load
+from mcp_notarium.config.closed_places import find_app_places
 from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
 from mcp_notarium.stores.simplenote import kind as simplenote
@@ -255,3 +257,31 @@ def test_a_file_that_is_too_large_or_no_text_is_refused(room):
     assert "too large" in refused(room)
     path.write_bytes(b'mode = "full"\xff')
     assert "UTF-8" in refused(room)
+
+
+@needs_posix
+def test_what_one_missing_home_folder_leaves_unknown_closes_all_the_other_places(room, monkeypatch):
+    import pwd  # noqa: PLC0415 - POSIX alone has it
+
+    def nobody(_user):
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.delenv("HOME")
+    put(room / "data" / "policy.toml", f'import_paths = ["{room}"]\n')
+    accounts, own = room / "config" / "mcp-notarium", {"command": "mcp-notarium"}
+    accounts.mkdir(parents=True, mode=0o700)
+    put(
+        accounts / "accounts.toml",
+        f'[v]\nNOTARIUM_STORE = "vault"\nVAULT_PATH = "{room}/notes"\n',
+    )
+    put(room / "more.env", f"VAULT_PATH={room}/more\n")
+    args, env = ["--env-file", str(room / "more.env")], {"XDG_DATA_HOME": "~nobody-of-this-name/x"}
+    put(room / ".claude.json", json.dumps({"mcpServers": {"a": own | {"args": args, "env": env}}}))
+    given = {"XDG_CONFIG_HOME": str(room / "config"), "CLAUDE_CONFIG_DIR": str(room)}
+    closed = loaded(room, **given).config.closed_places
+    assert {room / "notes", room / "more"} <= {*closed}
+    closed = loaded(room, CLAUDE_CONFIG_DIR=str(room)).config.closed_places
+    assert room / "more" in closed
+    monkeypatch.setenv("XDG_DATA_HOME", str(room / "data"))
+    assert room / "data" / "mcp-notarium" in find_app_places()

@@ -36,7 +36,6 @@ _DRAWN = {
     "spreadsheet": "spreadsheet-export.png",
 }
 """Types of notes of which the app keeps a picture -> the title of that attachment."""
-_MOST = 1000
 _ROLES = frozenset({"file", "image"})
 """Roles of what a person attaches, and of the picture that the app makes of a canvas or a diagram; others are settings of the app."""
 _TEXTS = frozenset({"application/javascript", "application/x-javascript", "application/json", "application/x-sql", "image/svg+xml"})  # fmt: skip
@@ -76,16 +75,13 @@ def list_attachments(revision: Revision) -> Sequence[Attachment]:
         kind = kind_of_name(name)
         if (known := found.get(shown)) is None or known.kind == UNKNOWN:
             found[shown] = Attachment(shown, kind, name=name or (known.name if known else ""))
-        if len(found) == _MOST:
-            break
     return [*found.values()]
 
 
 def is_file(revision: Revision) -> bool:
     """See ``AskingStore.is_file``."""
-    # What stands for the content of such a note begins with its type.
-    short = revision.content.text.startswith(tuple(f"({one}" for one in _FILES))
-    return short and json.loads(revision.raw)["type"] in _FILES
+    # A note that has it may be long, and is a text.
+    return b'"html":' not in revision.raw and json.loads(revision.raw)["type"] in (*_FILES, *_DRAWN)
 
 
 def is_kept_as_text(kind: str) -> bool:
@@ -96,17 +92,20 @@ def is_kept_as_text(kind: str) -> bool:
 def with_held(revision: Revision, held: Sequence[Held]) -> Sequence[Attachment]:
     """Return the files that a note shows, then its other ones, as the server has them. Pure.
 
-    What is the note's and the server has not is left out.
+    What is the note's and the server has not is left out. The picture of a drawing has the id under which other notes show it.
     """
-    there = {f"{revision.id}/{one.id}": one for one in held if one.owner == revision.id}
+    drawn = _DRAWN.get(json.loads(revision.raw)["type"])
+    own = (one for one in held if one.owner == revision.id)
+    there = {f"{revision.id}/{CONTENT if one.title == drawn else one.id}": one for one in own}
     shown: list[Attachment] = []
     for one in list_attachments(revision):
         if (facts := there.pop(one.id, None)) is not None:
             shown.append(_known(one.id, facts))
         elif one.id.endswith(f"/{CONTENT}"):
             shown.append(one)
-    beside = (_known(each, one) for each, one in there.items() if one.role in _ROLES)
-    return [*shown, *beside]
+    beside = [_known(each, one) for each, one in there.items() if one.role in _ROLES]
+    drawing = f"{revision.id}/{CONTENT}" if drawn else ""
+    return [*shown, *(replace(one, drawn=one.id == drawing) for one in beside)]
 
 
 def _known(file_id: str, held: Held) -> Attachment:
