@@ -305,6 +305,19 @@ FOUND = {
         {"act 1 of a #1": 1, "another device acts before a1 moves a file #1": 15},
         ("another device: exchange note0.md", "'trash': True, 'local_version': 1} is answered"),
     ),
+    "front matter that another program adds during a save, and a line on top by a third": (
+        "vault files",
+        {
+            "act 2 of another device #1": 19,
+            "act 1 of a #1": 4,
+            "act 2 of b #1": 8,
+            "note of a #1": 1,
+            "another device acts before a1 exchanges files #1": 10,
+            "another device acts before b1 moves a file #1": 1,
+            "note of another device #3": 1,
+        },
+        ("another device: tag note1.md (them6)", "another device: edit the top note1.md (them7)"),
+    ),
     "a new note that its server made late, edited while another one repeats that": (
         "vault files",
         {
