@@ -318,6 +318,15 @@ FOUND = {
         },
         ("another device: tag note1.md (them6)", "another device: edit the top note1.md (them7)"),
     ),
+    "a note that is written right before its folder moves, by a server that is killed": (
+        "vault files, folders",
+        {
+            "act 1 of b #1": 12,
+            "another device acts before b1 moves a file #2": 4,
+            "kill: b1 before unlink #3": 1,
+        },
+        ("another device: append Work/note1.md", "b1 is killed: before unlink"),
+    ),
     "a new note that its server made late, edited while another one repeats that": (
         "vault files",
         {

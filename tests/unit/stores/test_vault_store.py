@@ -61,8 +61,9 @@ def put(path: Path, text: str) -> None:
 
 
 def content_of(base: Revision, **changes: object) -> Content:
-    values = {"text": base.content.text, "tags": base.content.tags, "trash": base.content.trash}
-    return Content(title=base.content.title, **values | changes)  # type: ignore[arg-type]
+    held = base.content
+    values = {"text": held.text, "tags": held.tags, "trash": held.trash, "title": held.title}
+    return Content(**values | changes)  # type: ignore[arg-type]
 
 
 def everything(place: Path) -> dict[str, str]:
@@ -317,8 +318,9 @@ def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
     assert number > 15
 
 
+@pytest.mark.parametrize("title", ["Note", "New"], ids=["changed", "renamed and changed"])
 def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, title: str
 ) -> None:
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
@@ -330,7 +332,9 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     monkeypatch.setattr(file_writer, "_take_displaced", lambda *_arguments, **_named: kill())
     store.shortest_pause = 0.0  # no event tells that a file has been left behind for long
     with pytest.raises(Killed):
-        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(
+            make_write(store, "Note.md", content_of(base, text=OURS, title=title), base)
+        )
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
         monkeypatch.setattr(file_writer, "LEFT_BEHIND", age)
         for _ in range(2):

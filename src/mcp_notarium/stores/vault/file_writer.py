@@ -245,24 +245,36 @@ class Replaced:
 
 
 def replace_file(
-    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+    parent: int,
+    name: str,
+    data: bytes,
+    *,
+    held: NoteFile,
+    before: Callable[[], None],
+    made_from: str = "",
 ) -> tuple[NoteFile, NoteFile, bool]:
     """Replace a file. Return the new one, what was displaced, and whether that is certain. See :func:`replacing`."""
-    with replacing(parent, name, data, held=held, before=before) as done:
+    with replacing(parent, name, data, held=held, before=before, made_from=made_from) as done:
         return done.written, done.displaced, done.certain
 
 
 @contextmanager
 def replacing(
-    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+    parent: int,
+    name: str,
+    data: bytes,
+    *,
+    held: NoteFile,
+    before: Callable[[], None],
+    made_from: str = "",
 ) -> Iterator[Replaced]:
     """Replace a file, and flush its folder. What was displaced lies next to it until the block ends, and for good if that fails.
 
-    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
-    that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
+    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. ``made_from``:
+    the hash of the text that ``data`` was made from, if ``held`` has another one, which nobody has in hand. A program that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
     ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
     """
-    temporary, written = _write_temporary(parent, data, like=(name, held))
+    temporary, written = _write_temporary(parent, data, like=(name, held), made_from=made_from)
     certain, left = False, True
     try:
         before()
@@ -476,7 +488,7 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
 
 
 def _write_temporary(
-    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None
+    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None, made_from: str = ""
 ) -> tuple[str, NoteFile]:
     """Write a file that no listing shows, down to the disk.
 
@@ -484,7 +496,8 @@ def _write_temporary(
     folder tells how open it is to others.
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
-    name = _temporary_name(digest_of(data), like[1].digest if like else "", ending)
+    read = made_from or (like[1].digest if like else "")  # defence: unmerged-edit-recovered -made_from
+    name = _temporary_name(digest_of(data), read, ending)
     with _temporary_file(parent, name, private=like is not None) as file:
         file.write(data)
         if like is None:

@@ -161,7 +161,7 @@ class NoteWriter:
         if changed:
             if answer.revision.etag != write.base_etag:
                 raise _changed_error(write.note_id)
-            answer, held = self._replace(root, place, data, held=held, base_etag=write.base_etag)
+            answer, held = self._replace(root, place, data, held=held, base=held)
         elif stays:
             self._flush(root, place)  # an earlier push of it may have failed there
         if stays:
@@ -193,9 +193,8 @@ class NoteWriter:
             return Acknowledgement(
                 note_codec.revision_of(target, moved), PushStatus.STORED, alone=alone
             )
-        base = note_codec.etag_of(held.digest, target[0], trash=target[1])
         try:
-            return self._replace(root, target, data, held=moved, base_etag=base, begun=True)[0]
+            return self._replace(root, target, data, held=moved, base=held, begun=True)[0]
         except (OSError, NotariumError) as error:
             raise OutcomeUnknown("the note was renamed, and lacks its new text") from error
 
@@ -238,22 +237,30 @@ class NoteWriter:
         data: bytes,
         *,
         held: NoteFile,
-        base_etag: str | None,
+        base: NoteFile,
         begun: bool = False,
     ) -> tuple[Acknowledgement, NoteFile]:
-        """Write a text over a file, and return what was written, too. ``begun``: the write has changed something, and cannot be withdrawn any more."""
+        """Write a text over a file that was read as ``held``, and return what was written, too.
+
+        ``base``: the file as the text was made from it. ``begun``: the write has changed something, and cannot be withdrawn any more.
+        """
         path, trash = place
         with open_parent(root, path, trash=trash) as (parent, name):
             try:
                 written, displaced, certain = file_writer.replace_file(
-                    parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
+                    parent,
+                    name,
+                    data,
+                    held=held,
+                    before=_go_on if begun else check_not_withdrawn,
+                    made_from=base.digest,
                 )
             except NotANote as error:
                 raise _refusal(path, error) from None
             except FileExistsError:  # somebody has put a file there meanwhile
                 raise _changed_error(path) from None
         other: Revision | None = note_codec.revision_of(place, displaced)
-        if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
+        if displaced.digest == base.digest:  # defence: save-tells-displaced =True
             other = None
         stored = note_codec.revision_of(place, self._listing.remember_written(place, written))
         alone = certain and other is None
