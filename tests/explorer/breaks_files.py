@@ -74,8 +74,8 @@ def _local_removals_not_told(set_attribute: Set) -> None:
 def _displaced_not_told(set_attribute: Set) -> None:
     replace_file = file_writer.replace_file
 
-    def silent(parent: int, name: str, data: bytes, *, held: Any, before: Any) -> Any:
-        written, _, certain = replace_file(parent, name, data, held=held, before=before)
+    def silent(parent: int, name: str, data: bytes, *, held: Any, **how: Any) -> Any:
+        written, _, certain = replace_file(parent, name, data, held=held, **how)
         return written, held, certain
 
     set_attribute(file_writer, "replace_file", silent)
@@ -116,8 +116,7 @@ def _flushed_too_late(set_attribute: Set) -> None:
 
 
 def _removed_unread(set_attribute: Set) -> None:
-    def remove(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:
-        del digest
+    def remove(parent: int, name: str, *, before: Callable[[], None], **_how: Any) -> bool:
         before()
         temporary = f".notarium-gone{name}"
         file_writer.move(parent, name, parent, temporary)

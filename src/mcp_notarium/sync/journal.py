@@ -140,10 +140,6 @@ class Journal:
             self._ends_flushed.add(write.write_id)
         return True
 
-    async def flush(self) -> None:
-        """Wait until the disk has what was recorded. Raises ``CacheError``."""
-        await self._cache.flush()
-
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
         """Let the entry and its note follow to the id that the write has given the note at the store."""
         with self._cache.transaction(durable=True):  # it has another version then, which is shown

@@ -190,8 +190,17 @@ class HeadReader:
             recognised = self._store.traits.retry is Retry.IDEMPOTENT
             return view.holding(held_for_deletion(head, write.base_etag, recognised=recognised))
         if write.kind is WriteKind.CREATE:
-            return await self._look_for_created(view, head)
-        return await self._look_for_changed(view, cast("Revision", head))
+            view = await self._look_for_created(view, head)
+        else:
+            view = await self._look_for_changed(view, cast("Revision", head))
+        doubtful = view.case.held in (Held.NOTHING, Held.CLASHING)
+        return view.holding(Held.OURS) if doubtful and self._has_answer(write) else view
+
+    def _has_answer(self, write: PendingWrite) -> bool:
+        """Tell whether a process that was too slow to keep the entry has stored the answer: nothing else changes the note here meanwhile."""
+        known = self._cache.notes.base(write.note_id)
+        sent = self._store.revision_of(write.note_id, write.body).content
+        return known is not None and known.content == sent and self._base_of(write) is None
 
     async def _look_for_created(self, view: View, head: Revision | Tombstone) -> View:
         write, named = view.write, self._store.traits.ids.named

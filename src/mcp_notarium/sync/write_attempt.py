@@ -303,7 +303,7 @@ class WriteAttempt:
         ):
             return None
         try:
-            await self._journal.flush()  # defence: write-flushed-before-sent
+            await self._cache.flush()  # defence: write-flushed-before-sent
         except CacheError as error:
             self._drop(write)
             raise not_recorded_error(error) from error

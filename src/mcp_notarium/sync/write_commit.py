@@ -385,7 +385,7 @@ class WriteCommit:
                 tags = merge_tags(*change, tags)  # what lacks our tags was made without them
                 lacking = not set(tags) <= set(stored.content.tags)
                 plan = plan.with_tags(tags) if lacking else plan
-        elif not _mends(write) and (between or answer.status is PushStatus.STORED):
+        elif not (write.copied or write.repair) and (between or answer.status is PushStatus.STORED):
             if earlier is None or between != answer.first:
                 earlier = await self._read_earlier(write, between)
             if earlier is not None:
@@ -425,7 +425,7 @@ class WriteCommit:
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        mends = first.content == sent.content and _mends(write)
+        mends = first.content == sent.content and (write.copied or write.repair)
         return mends or self._has_our_date(sent, first)
 
     async def _read_earlier(
@@ -475,8 +475,3 @@ class WriteCommit:
         return self._journal.make(
             note_id=stored.id, kind=WriteKind.UPDATE, content=wanted, over=stored, repair=True
         )
-
-
-def _mends(write: PendingWrite) -> bool:
-    """Tell whether the write is a copy, a repair or a link, which is not mended again."""
-    return write.copied or write.repair
