@@ -29,7 +29,7 @@ from mcp_notarium.markup import html_codec
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.http import MOST_CONNECTIONS
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.trilium.store import TriliumStore

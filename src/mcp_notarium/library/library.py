@@ -30,11 +30,11 @@ from mcp_notarium.errors import (
     NoteReadOnly,
     StoreError,
 )
+from mcp_notarium.library.attachments import NoteFiles
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
 from mcp_notarium.library.losses import Losses
 from mcp_notarium.library.native_reads import NativeIndex
-from mcp_notarium.library.note_files import NoteFiles
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.library.paths import Paths
 from mcp_notarium.search.query import HasTask, Query
