@@ -26,9 +26,9 @@ from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
+from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.stored_state import is_rewritten
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
