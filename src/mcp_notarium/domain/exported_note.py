@@ -64,7 +64,7 @@ class ExportedNote:
     created_at: float
     modified_at: float
     folder: str = ""
-    """Where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders."""
+    """The folder, ``/`` between the parts; '' at the top, or if notes lie in no folders."""
     dated: bool = True
     """False: the export does not say when it was made, and the times are those of its file."""
     changed: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ def to_fields(note: ExportedNote) -> dict[str, Any]:
 def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ExportedNote:
     """Read the fields of a note; ``where`` names it in errors. Raises ``InvalidRequest``.
 
-    Without a date the other one counts; without both it is not ``dated``. A property is any other field.
+    The other date counts if one is missing; the note is not ``dated`` if both are. A property is any other field.
     """
     note_id = replace_surrogates(read_string(fields.get("id", ""), where, "id"))
     if len(note_id) > LONGEST_ID:
@@ -197,7 +197,7 @@ def format_date(seconds: float) -> str:
 def free_name(folder: str, title: str, ending: str, taken: dict[str, int]) -> str:
     """Return the path of a file named after ``title`` that is not in ``taken``, and add it there.
 
-    Every system takes the name, also one that ignores case. ``taken`` has the last number given to a name.
+    Every system takes the name, also one that ignores case. ``taken`` has the last number of each name.
     """
     name = f"{folder}{_safe_name(title)}"
     path = name

@@ -36,7 +36,7 @@ MARKS: Final = ("pinned", "markdown", "archived")
 """What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
-"""Without these a text has no properties."""
+"""A text without these has no properties."""
 
 
 _ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
@@ -163,7 +163,7 @@ class Content:
     It is never merged, stands in no table, and no store returns one.
     """
     dates: tuple[float, float] | None = field(default=None, compare=False)
-    """When a note was created and last changed elsewhere, for stores that can set both (``Traits.keeps_dates``).
+    """Dates of creation and last change elsewhere, for stores that can set both (``Traits.keeps_dates``).
 
     They are not compared.
     """
@@ -313,7 +313,7 @@ class PendingWrite:
 
 
 def with_digits(title: str, *, seed: str) -> str:
-    """Return a title that no note has, in the place of digits that this has given it before."""
+    """Return a title that no note has; digits that this function added before are replaced."""
     digits = hashlib.sha256(f"{seed}/{title}".encode()).hexdigest()[:8]
     return f"{_ENDING_OR_DIGITS.sub('', title, count=1)} {digits}"
 

@@ -271,7 +271,7 @@ class KeepingStore(Store, Protocol):
         """
 
     async def find_room(self) -> Room:
-        """Return how much the store takes besides what it has."""
+        """Return how much more the store takes."""
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""

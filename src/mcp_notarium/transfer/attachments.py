@@ -313,7 +313,7 @@ async def bring_in(
     given = transfer.preview(new.id, new.content, now=0.0).content.text
 
     def change(text: str) -> str:
-        text = relink(text, wanted, given=given)
+        text = relink(text, wanted, original=given)
         more = [one.before + one.link for one in added if one.link not in text]
         return "\n\n".join(filter(None, (text.rstrip("\n"), *more))) + "\n" if more else text
 
