@@ -125,7 +125,7 @@ class RevivingStore(Store, Protocol):
     ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``.
     """
 
-    async def keepsake(self, note_id: str) -> bytes:
+    async def full_copy(self, note_id: str) -> bytes:
         """Return all that the store holds of a note, as ``compose`` takes it in ``Content.native`` of a new one.
 
         Raises ``NoteNotFound``.

@@ -165,7 +165,7 @@ class HeadReader:
         body = b""
         if self._store.traits.revives:  # the journal has what makes it again before it goes
             try:
-                body = await cast("RevivingStore", self._store).keepsake(note.id)
+                body = await cast("RevivingStore", self._store).full_copy(note.id)
             except NoteNotFound:
                 return replace(view, head=Tombstone(note.id))
         write = replace(write, base_etag=view.seen, body=body)

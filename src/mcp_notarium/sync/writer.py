@@ -148,7 +148,7 @@ class Writer:
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
-        """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
+        """Make a note under this id: one that was removed (``content`` has its full copy), or comes from an export.
 
         Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
         """

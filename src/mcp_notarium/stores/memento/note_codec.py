@@ -301,7 +301,7 @@ def content_of(note_id: str, body: bytes) -> Revision:
     return Revision(note_id, "", content, at, at, b"")
 
 
-def keepsake(row: Row, links: Sequence[LinkedRow]) -> bytes:
+def full_copy(row: Row, links: Sequence[LinkedRow]) -> bytes:
     """Return a whole note in the form that ``compose`` takes as the ``native`` part of a content."""
     columns = {name: value for name, value in row.items() if name != "updatedAt"}
     linked = [(one.table, pack_all(one.values)) for one in links]
