@@ -29,9 +29,9 @@ class Replaced:
     native: bytes = b""
     """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
-    """What of it the ``Content`` does not say and a person would miss, in the user's words."""
+    """Parts that the ``Content`` lacks and a person would miss, in the user's words."""
     becomes: bytes = b""
-    """What the body makes of it, in the same form."""
+    """The state after the body, in the same form."""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
@@ -174,7 +174,7 @@ class Attachment:
     modified_at: int | None = None
     """In epoch seconds."""
     name: str = ""
-    """What the note calls it; '' where the id ends with its name, or it has none."""
+    """Its name in the note; '' if the id ends with its name, or it has none."""
     lines: tuple[int, ...] = ()
     """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
     drawn: bool = False
@@ -231,11 +231,11 @@ class KeptFile:
     id: str
     """Its id, as ``find_attachments`` names it."""
     link: str
-    """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
+    """The link of the note's text to it, in the app's own form; '' if the note shows it without a link."""
     made: bool
     """It was not there before, with these bytes."""
     before: str = ""
-    """What stands before the link in a line of its own: in an outline, what begins a block."""
+    """The beginning of a line for the link: in an outline, the mark of a block."""
 
 
 class Restored(Enum):
@@ -251,9 +251,9 @@ class Room:
     """Hold for how many bytes of files there is room. None: no bound is known."""
 
     of_note: int | None = None
-    """What a note may have."""
+    """Room of one note."""
     left: int | None = None
-    """What there is in all."""
+    """Room of all notes together."""
 
 
 class KeepingStore(Store, Protocol):
@@ -455,7 +455,7 @@ class TreePlace:
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
-    """What such a note gets from it."""
+    """Attributes that such a note inherits."""
     clear: bool
     """All of its own attributes are understood."""
     above: Collection[str]
@@ -483,7 +483,7 @@ class TreeReads(NativeReads, Protocol):
         """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives. Raises as :meth:`moved`."""
 
     async def list_parents(self) -> list[ParentNote]:
-        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
+        """Return the notes with others below them, in the order of the tree. Hidden notes are neither shown nor counted."""
 
 
 class NoteIndex(Protocol):
