@@ -362,7 +362,8 @@ async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp
             await notes.call("manage", action="undo", id="Note.md", confirm=True)
             (notes.folder / "plan.png").write_bytes(PNG)
         for _ in range(2):
-            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            assert "file" not in undone.get("note", "")
         assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
 
 

@@ -493,7 +493,7 @@ class NoteFiles:
         ``NoteNotFound`` if it was gone before, and no rule hides notes.
         """
         unsure = self._cache.notes.visibility.rules.has_rules
-        # defence: shown-file-stays =False
+        # defence: shown-file-told =False
         if await self._is_shown(file_id):
             if not unsure:
                 await self._require_there(file_id)

@@ -409,8 +409,8 @@ def recover(folder: int, name: str, changed: float) -> None:
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
-            # defence: displaced-edit-recovered =True
             known = digest[:_SHORT] if spare else digest
+            # defence: displaced-edit-recovered =True
             if known in (found["ours"], found["read"]) or digest == digest_of(b""):
                 _remove(folder, name)
                 return
