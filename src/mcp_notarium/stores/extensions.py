@@ -455,7 +455,7 @@ class TreePlace:
 
     id: str
     passes_on: Collection[tuple[str, str, str, str]]
-    """Attributes that such a note inherits."""
+    """What such a note gets from it."""
     clear: bool
     """All of its own attributes are understood."""
     above: Collection[str]
@@ -483,7 +483,7 @@ class TreeReads(NativeReads, Protocol):
         """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives. Raises as :meth:`moved`."""
 
     async def list_parents(self) -> list[ParentNote]:
-        """Return the notes with others below them, in the order of the tree. Hidden notes are neither shown nor counted."""
+        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
 
 
 class NoteIndex(Protocol):
