@@ -22,7 +22,7 @@ from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import VersionLimits
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault import attachment_writer
 from mcp_notarium.stores.vault.store import VaultStore

@@ -29,9 +29,9 @@ class Replaced:
     native: bytes = b""
     """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
-    """What of it the ``Content`` does not say and a person would miss, in the user's words."""
+    """Parts that the ``Content`` lacks and a person would miss, in the user's words."""
     becomes: bytes = b""
-    """What the body makes of it, in the same form."""
+    """The state after the body, in the same form."""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
@@ -128,7 +128,7 @@ class RevivingStore(Store, Protocol):
     ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``.
     """
 
-    async def keepsake(self, note_id: str) -> bytes:
+    async def full_copy(self, note_id: str) -> bytes:
         """Return all that the store holds of a note, as ``compose`` takes it in ``Content.native`` of a new one.
 
         Raises ``NoteNotFound``.
@@ -177,7 +177,7 @@ class Attachment:
     modified_at: int | None = None
     """In epoch seconds."""
     name: str = ""
-    """What the note calls it; '' where the id ends with its name, or it has none."""
+    """Its name in the note; '' if the id ends with its name, or it has none."""
     lines: tuple[int, ...] = ()
     """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
     drawn: bool = False
@@ -234,11 +234,11 @@ class KeptFile:
     id: str
     """Its id, as ``find_attachments`` names it."""
     link: str
-    """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
+    """The link of the note's text to it, in the app's own form; '' if the note shows it without a link."""
     made: bool
     """It was not there before, with these bytes."""
     before: str = ""
-    """What stands before the link in a line of its own: in an outline, what begins a block."""
+    """The beginning of a line for the link: in an outline, the mark of a block."""
 
 
 class Restored(Enum):
@@ -254,9 +254,9 @@ class Room:
     """Hold for how many bytes of files there is room. None: no bound is known."""
 
     of_note: int | None = None
-    """What a note may have."""
+    """Room of one note."""
     left: int | None = None
-    """What there is in all."""
+    """Room of all notes together."""
 
 
 class KeepingStore(Store, Protocol):
@@ -274,7 +274,7 @@ class KeepingStore(Store, Protocol):
         """
 
     async def find_room(self) -> Room:
-        """Return how much the store takes besides what it has."""
+        """Return how much more the store takes."""
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""

@@ -23,7 +23,7 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.note_archive import DocumentFormat
+    from mcp_notarium.domain.exported_note import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.extensions import NativeReads, NoteIndex

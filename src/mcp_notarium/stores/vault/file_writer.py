@@ -95,7 +95,7 @@ class NoteFile:
 def identity_of(file: int, found: FileState) -> str | None:
     """Return what names an open file beyond its path; None if the system does not tell.
 
-    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    The next file may get the inode of one that is gone. Its time of birth makes it unique.
     """
     born = SYSTEM.birth(file, found)
     return None if born is None else f"{found.st_ino}:{born}"
