@@ -84,7 +84,7 @@ class Cache:
     def keep_lost(self, lost: Iterable[tuple[int, Revision]]) -> None:
         """Keep such notes, which are gone elsewhere, as versions: their store keeps nothing of them. Inside a transaction."""
         for number, base in lost:
-            self.versions.keep(base, number=number, at=self.clock(), by="", keepsake=b"")
+            self.versions.keep(base, number=number, at=self.clock(), by="", full_copy=b"")
 
     def adopt(self, head: Revision | Tombstone, *, keeps_lost: bool) -> None:
         """Store what a note is at the store, inside a transaction. ``keeps_lost``: what was written from here stays as a version."""

@@ -9,8 +9,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -61,8 +61,9 @@ def put(path: Path, text: str) -> None:
 
 
 def content_of(base: Revision, **changes: object) -> Content:
-    values = {"text": base.content.text, "tags": base.content.tags, "trash": base.content.trash}
-    return Content(title=base.content.title, **values | changes)  # type: ignore[arg-type]
+    held = base.content
+    values = {"text": held.text, "tags": held.tags, "trash": held.trash, "title": held.title}
+    return Content(**values | changes)  # type: ignore[arg-type]
 
 
 def everything(place: Path) -> dict[str, str]:
@@ -217,6 +218,25 @@ def test_a_new_note_takes_no_name_that_another_system_takes_for_the_same(place: 
 needs_leases = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writers")
 
 
+def leave_behind(place: Path, text: str) -> Path:
+    """Make a note, and the file that a process has left which wrote it over another text."""
+    put(place / "Note.md", OURS)
+    ours, base = (folder_module.digest_of(one.encode()) for one in (OURS, "base\n"))
+    left = place / f".notarium-{ours}-{base}-0a.tmp"
+    left.write_text(text)
+    return left
+
+
+@contextmanager
+def elapsed(patch: pytest.MonkeyPatch, seconds: float, *, set_by: float) -> Iterator[None]:
+    """Let so many seconds pass, with a clock that somebody has set."""
+    monotonic, now = time.monotonic, time.time
+    with patch.context() as inside:
+        inside.setattr(time, "monotonic", lambda: monotonic() + seconds)
+        inside.setattr(time, "time", lambda: now() + seconds + set_by)
+        yield
+
+
 @needs_leases
 def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: Path) -> None:
     put(place / "Note.md", "base\n")
@@ -253,6 +273,53 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
     store._list_page(None, 9, with_content=False)
     assert sorted(everything(place).values()) == [f"base\n{THEIRS}", OURS]
     asyncio.run(store.close())
+
+
+@needs_leases
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("base\n", [(4000.0, 0.0, True), (4000.0, 599.0, True), (4000.0, 601.0, False)]),
+        (OURS, [(-4000.0, 0.0, True), (-4000.0, 601.0, False)]),
+        ("", [(4000.0, 0.0, True), (-4000.0, 601.0, False)]),
+        (THEIRS, [(0.0, 0.0, True), (4000.0, 0.0, False)]),
+    ],
+)
+def test_a_clock_that_is_set_neither_removes_nor_keeps_what_was_left_behind(
+    place: Path, monkeypatch: pytest.MonkeyPatch, text: str, steps: list[tuple[float, float, bool]]
+) -> None:
+    left, store = leave_behind(place, text), VaultStore(place)
+    store.shortest_pause = 0.0
+    for set_by, passed, stays in steps:
+        with elapsed(monkeypatch, passed, set_by=set_by):
+            store._list_page(None, 9, with_content=False)
+        assert left.exists() == stays
+    asyncio.run(store.close())
+    assert sorted(everything(place).values()) == sorted({OURS, *({text} & {THEIRS})})
+
+
+@needs_leases
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_is_left_behind_stays_while_a_program_may_write_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, tells: bool
+) -> None:
+    left, store = leave_behind(place, "base\n"), VaultStore(place)
+    store.shortest_pause = 0.0
+    if not tells:
+        monkeypatch.setattr(file_writer, "is_being_written", lambda _file: True)
+    with left.open("a") as writer:
+        for passed in (0.0, 500.0, 1050.0, 1200.0):
+            if passed == 500.0:  # the last change
+                os.utime(left)
+            with elapsed(monkeypatch, passed, set_by=0.0):
+                store._list_page(None, 9, with_content=False)
+            assert left.exists() == (tells or passed < 1200.0)
+        writer.write(THEIRS)
+    with elapsed(monkeypatch, 1300.0, set_by=4000.0):
+        store._list_page(None, 9, with_content=False)
+    asyncio.run(store.close())
+    wanted = [f"base\n{THEIRS}", OURS] if tells else [OURS]
+    assert sorted(everything(place).values()) == wanted
 
 
 @needs_leases
@@ -317,8 +384,9 @@ def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
     assert number > 15
 
 
+@pytest.mark.parametrize("title", ["Note", "New"], ids=["changed", "renamed and changed"])
 def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, title: str
 ) -> None:
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
@@ -330,7 +398,9 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     monkeypatch.setattr(file_writer, "_take_displaced", lambda *_arguments, **_named: kill())
     store.shortest_pause = 0.0  # no event tells that a file has been left behind for long
     with pytest.raises(Killed):
-        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(
+            make_write(store, "Note.md", content_of(base, text=OURS, title=title), base)
+        )
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
         monkeypatch.setattr(file_writer, "LEFT_BEHIND", age)
         for _ in range(2):
@@ -750,6 +820,38 @@ def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(
         "Note.md": OURS,
         "New.md": THEIRS,
     }
+
+
+@pytest.mark.parametrize("text", [OURS, "changed\n"], ids=["moves", "changes and moves"])
+@pytest.mark.parametrize("again", ["", "Note.md"], ids=["free", "taken again"])
+def test_another_file_that_has_the_name_right_before_a_move_to_the_trash_is_put_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, text: str, again: str
+) -> None:
+    put(place / "Note.md", OURS)
+    put(place / "Other.md", THEIRS)
+    store, move = VaultStore(place), file_writer.move_file
+    held = asyncio.run(store.get("Note.md"))
+    write = make_write(store, "Note.md", Content(text, title="Note", trash=True), held)
+
+    def exchange(*given: Any, **how: Any) -> None:
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+        move(*given, **how)
+        if again:
+            put(place / again, "again\n")
+
+    monkeypatch.setattr(file_writer, "move_file", exchange)
+    if text == OURS:
+        with pytest.raises(VersionConflict):
+            asyncio.run(store.push(write))
+    else:
+        made = asyncio.run(store.push(write))
+        assert (made.revision.content.text, made.revision.content.trash) == (text, False)
+        assert not made.alone
+    asyncio.run(store.close())
+    left = {"Note 2.md": THEIRS, "Note.md": "again\n"} if again else {"Note.md": THEIRS}
+    assert {one.name: one.read_text() for one in place.glob("*.md")} == {"Kept.md": text, **left}
+    assert [*(place / ".trash").iterdir()] == []
 
 
 def test_another_file_that_gets_the_old_name_right_before_is_put_back(
