@@ -310,7 +310,7 @@ _Work = tuple[Coroutine[Any, Any, None], Callable[[], None] | None]
 def _works(
     config: Config, app: App, copies: CopySchedule | None, opened: OpenedCache, log: Logger
 ) -> dict[str, _Work]:
-    """Return what a server does beside the calls, by name."""
+    """Return the background work of a server, by name."""
     found: dict[str, _Work] = {"sync": (app.scheduler.run(), None)}
     if copies is not None:
         found["copies"] = _copy(copies, opened), copies.leave

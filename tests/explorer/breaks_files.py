@@ -14,7 +14,7 @@ from mcp_notarium.domain.file_names import numbered
 from mcp_notarium.domain.note import PendingWrite, Tombstone
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento import database_file, note_codec
 from mcp_notarium.stores.memento.store import MementoStore
@@ -74,8 +74,8 @@ def _local_removals_not_told(set_attribute: Set) -> None:
 def _displaced_not_told(set_attribute: Set) -> None:
     replace_file = file_writer.replace_file
 
-    def silent(parent: int, name: str, data: bytes, *, held: Any, before: Any) -> Any:
-        written, _, certain = replace_file(parent, name, data, held=held, before=before)
+    def silent(parent: int, name: str, data: bytes, *, held: Any, **how: Any) -> Any:
+        written, _, certain = replace_file(parent, name, data, held=held, **how)
         return written, held, certain
 
     set_attribute(file_writer, "replace_file", silent)
@@ -116,8 +116,7 @@ def _flushed_too_late(set_attribute: Set) -> None:
 
 
 def _removed_unread(set_attribute: Set) -> None:
-    def remove(parent: int, name: str, *, digest: str, before: Callable[[], None]) -> bool:
-        del digest
+    def remove(parent: int, name: str, *, before: Callable[[], None], **_how: Any) -> bool:
         before()
         temporary = f".notarium-gone{name}"
         file_writer.move(parent, name, parent, temporary)

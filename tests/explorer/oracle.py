@@ -339,7 +339,8 @@ class Oracle:
         """Remember by which act the new writes in the journal of a server were begun."""
         for write in server.app.cache.journal.all():
             ours = write.client in ("", server.name) and write.write_id not in earlier
-            if ours and not write.repair and not is_copy(write.content):
+            # Links are recorded with the renaming that they follow, or go on after another one.
+            if ours and not (write.repair or write.after or is_copy(write.content)):
                 self._begun.setdefault(write.write_id, (server, digest))
                 self._require_visible(server, write)
 

@@ -214,7 +214,7 @@ class Server:
         )
         process.ends.append(scheduler._leader.release)
         self._watch_cycles(scheduler)
-        native = config.store.native if remote.traits.moves else None
+        native = config.store.native if remote.traits.tree else None
         self.app = App(
             config,
             cache,

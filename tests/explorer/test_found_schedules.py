@@ -348,6 +348,57 @@ FOUND = {
         },
         ("a calls manage delete_permanently", "900.05 s  another program writes"),
     ),
+    "two notes that exchange names between the text of a save and its move to the trash": (
+        "vault files, trash",
+        {"act 1 of a #1": 1, "another device acts before a1 moves a file #1": 15},
+        ("another device: exchange note0.md", "'trash': True, 'local_version': 1} is answered"),
+    ),
+    "front matter that another program adds during a save, and a line on top by a third": (
+        "vault files",
+        {
+            "act 2 of another device #1": 19,
+            "act 1 of a #1": 4,
+            "act 2 of b #1": 8,
+            "note of a #1": 1,
+            "another device acts before a1 exchanges files #1": 10,
+            "another device acts before b1 moves a file #1": 1,
+            "note of another device #3": 1,
+        },
+        ("another device: tag note1.md (them6)", "another device: edit the top note1.md (them7)"),
+    ),
+    "a note that is written right before its folder moves, by a server that is killed": (
+        "vault files, folders",
+        {
+            "act 1 of b #1": 12,
+            "another device acts before b1 moves a file #2": 4,
+            "kill: b1 before unlink #3": 1,
+        },
+        ("another device: append Work/note1.md", "b1 is killed: before unlink"),
+    ),
+    "a new note that its server made late, edited while another one repeats that": (
+        "vault files",
+        {
+            "act 1 of another device #1": 4,
+            "act 1 of a #1": 1,
+            "act 1 of b #1": 1,
+            "kill: a1 has committed #1": 1,
+            "act 2 of a #1": 1,
+            "b1 is kept waiting: it moves a file #1": 1,
+            "b1 goes on: it moves a file: late #1": 4,
+            "a2 is kept waiting: before fsync #1": 1,
+            "a2 goes on: before fsync: late #1": 4,
+            "kill: a2 has committed #2": 1,
+            "a3: a thread works: late #6": 4,
+            "a3 is kept waiting: it lists a folder #4": 1,
+            "a3 is kept waiting: it lists a folder #5": 1,
+            "a3 is kept waiting: it lists a folder #6": 1,
+            "a3 goes on: it lists a folder: late #3": 4,
+            "act 2 of b #1": 6,
+            "b begins to look: late #1": 4,
+            "another device acts before a3 moves a file #1": 4,
+        },
+        ("400.06 s  b: save {'text': 'b4", "another device: append b4.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

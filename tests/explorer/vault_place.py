@@ -98,7 +98,8 @@ class SteppedVault(VaultStore):
         self._place.world.oracle.see_push(write)
         self.process.place("sends push")
         answer = await super().push(write)
-        if self._place.refuses:  # what it has written in the place of another note may stay there
+        # What it has written in the place of another note may stay there, and where others have moved that.
+        if self._place.refuses or write.note_id not in self._place.contents():
             self._place.world.oracle.perhaps_twice.update(words_of(self.elsewhere))
         self.process.place("has the answer to push")
         return answer

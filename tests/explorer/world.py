@@ -641,6 +641,9 @@ class World:
             return
         note_id, begun = mine[-1], server.done
         word, certain = self.oracle.last[server.name, note_id][-1]
+        certain = (
+            certain and word not in self.oracle.taken
+        )  # an undo takes back one that was cut off
         made = server.saves[-1] if server.saves else None
         self.oracle.tags.forget(note_id)
         answer = await self.guarded(

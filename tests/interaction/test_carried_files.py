@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from mcp_notarium.domain.exported_note import ExportedNote, export_note
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
@@ -29,7 +29,7 @@ from mcp_notarium.markup import html_codec
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.http import MOST_CONNECTIONS
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -104,10 +104,10 @@ async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
         client.close()
 
 
-async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
+async def read(client: Client, store: str) -> tuple[list[ExportedNote], dict[str, list[object]]]:
     held = [one async for one in transfer(client).read_all()]
     paths = registry.kind(store).ids.paths
-    return [archive(one, paths=paths) for one in held], await StoreFiles(
+    return [export_note(one, paths=paths) for one in held], await StoreFiles(
         transfer(client)
     ).find_files(held)
 
@@ -265,7 +265,7 @@ def test_a_link_that_has_the_name_of_another_file_by_now_is_left_alone(tmp_path:
         one, two = made.put_file("plan.png", PLAN, 1e9), made.put_file("plan 2.png", PAPER, 1e9)
         text = f"![[{one.path}]] ![[{two.path}]]\n"
         shown = tuple(replace(file, links=((file.path, False),)) for file in (one, two))
-        note = ArchivedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
+        note = ExportedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
         made.put_notes([note], lambda _done, _total: None)
     there = {"attachmentFolderPath": "files", "newLinkFormat": "absolute"}
     fill(tmp_path, {".obsidian/app.json": json.dumps(there).encode(), "files/plan.png": b"mine"})
@@ -349,7 +349,7 @@ def test_files_that_do_not_come_are_named_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
-        first = ArchivedNote("n-1", Content("x\n", title="Plan"), 1e9, 1e9)
+        first = ExportedNote("n-1", Content("x\n", title="Plan"), 1e9, 1e9)
         with formats.writing("json", tmp_path / "given.zip") as made:
             files = [made.put_file(f"{at}.bin", b"x" * at, 1e9) for at in (3, 4, 5)]
             texts = ("x ![](files/3.bin)\n", "y ![](files/3.bin) ![](files/4.bin)\n")
@@ -397,7 +397,7 @@ def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:
     hides = Visibility(hidden_tags=("secret",))
 
     async def work() -> None:
-        note = ArchivedNote("n-1", Content("![x](files/x.png)", ("secret",), title="t"), 1e9, 1e9)
+        note = ExportedNote("n-1", Content("![x](files/x.png)", ("secret",), title="t"), 1e9, 1e9)
         given = tmp_path / "given.zip"
         with formats.writing("json", given) as made:
             file = made.put_file("x.png", PLAN, 1e9)
@@ -710,7 +710,7 @@ def test_one_file_for_another_is_not_all_of_them_and_all_of_them_are_linked(tmp_
     async def work() -> None:
         with formats.writing("json", tmp_path / "given.zip") as made:
             files = [made.put_file(f"{one}.bin", one.encode(), 1e9) for one in ("a", "b")]
-            note = ArchivedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
+            note = ExportedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
             made.put_notes([note], lambda _done, _total: None)
         with formats.reading(tmp_path / "given.zip") as found:
             async with TriliumSimulator().serving() as sim, served(sim, tmp_path) as client:

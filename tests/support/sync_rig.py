@@ -21,7 +21,7 @@ from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
 from mcp_notarium.storage.cache import Cache, apply_rules
 from mcp_notarium.storage.database import Database
-from mcp_notarium.stores.contract import Acknowledgement, Store, Traits
+from mcp_notarium.stores.contract import Acknowledgement, Store, Traits, check_not_withdrawn
 from mcp_notarium.sync.cycle_states import Event, State
 from mcp_notarium.sync.scheduler import Scheduler
 from mcp_notarium.sync.writer import Saved, Writer
@@ -224,3 +224,24 @@ async def running(*clients: Client) -> AsyncIterator[None]:
 def in_step(store: MemoryStore, *clients: Client) -> Callable[[], bool]:
     """Whether every cache equals the store, as a question to wait for."""
     return lambda: all(client.contents() == store.contents() for client in clients)
+
+
+class Slow:
+    """Pushes are begun and go on when ``go_on`` is set; ``most`` were under way at one time."""
+
+    def __init__(self, client: Client) -> None:
+        self.begun: list[str] = []
+        self.go_on = asyncio.Event()
+        self.most = self._now = 0
+        self._push, client.remote.push = client.remote.push, self.push  # type: ignore[method-assign]
+
+    async def push(self, write: PendingWrite) -> Acknowledgement:
+        check_not_withdrawn()
+        self.begun.append(write.content.text)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await self.go_on.wait()
+        try:
+            return await self._push(write)
+        finally:
+            self._now -= 1

@@ -8,7 +8,7 @@ merged separately, so that a change of line ends never clashes with a change of 
 * Lines that both sides added at the same place are both kept, theirs first. What both added there in
   the same way, at the beginning, at the end or where the two meet, is taken once.
 * Lines deleted by one side or by both are gone. Blocks changed line for line are merged line by line.
-* Front matter that both sides added is merged by itself, apart from the lines below it.
+* Front matter that a side added stays at the top, and is merged by itself where both did.
 * A property of front matter that both sides added would stand there twice, so it is no merge.
 * Everything else that overlaps (one side deletes or rewrites what the other edits) is no merge:
   a person or the agent has to decide.
@@ -113,7 +113,7 @@ def merge(base: str, mine: str, theirs: str) -> str | None:
     if theirs == base:
         return mine
     at, their_at = _new_blocks(base, mine, theirs)
-    if at:
+    if at or their_at:
         below = merge(base, mine[at:], theirs[their_at:])
         block = _merge_lines("", mine[:at], theirs[:their_at])
         return None if below is None or block is None else block + below
@@ -141,7 +141,7 @@ def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
     if mine in (base, theirs) or theirs == base:
         return []
     at, their_at = _new_blocks(base, mine, theirs)
-    if at:
+    if at or their_at:
         above = theirs[:their_at].count(LF)
         below = find_overlaps(base, mine[at:], theirs[their_at:])
         return [replace(one, line=one.line + above) for one in below]
@@ -149,12 +149,11 @@ def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
 
 
 def _new_blocks(base: str, mine: str, theirs: str) -> tuple[int, int]:
-    """Return where front matter ends that both sides have added; zeros unless both have.
+    """Return where front matter ends that the sides have added; zero for a side that has not.
 
-    As lines among others their ends would be shared, and the block of one side would end up as text.
+    As lines among others a block could get lines above it, or share its end with another one, and would end up as text.
     """
-    ends = text_start(mine), text_start(theirs)
-    return ends if all(ends) and not text_start(base) else (0, 0)
+    return (0, 0) if text_start(base) else (text_start(mine), text_start(theirs))
 
 
 class _Merge:

@@ -30,11 +30,11 @@ from mcp_notarium.errors import (
     NoteReadOnly,
     StoreError,
 )
+from mcp_notarium.library.attachments import NoteFiles
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
 from mcp_notarium.library.losses import Losses
 from mcp_notarium.library.native_reads import NativeIndex
-from mcp_notarium.library.note_files import NoteFiles
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.library.paths import Paths
 from mcp_notarium.search.query import HasTask, Query
@@ -235,7 +235,7 @@ class Library:
     async def property_names(self, typed: str) -> Callable[[str], bool]:
         """Return what tells whether a name in this query may be that of a property: notes have it, or the app a type for it.
 
-        Where rules hide notes, a type alone would tell that one of these has it.
+        A type alone would betray a hidden note that has it.
         """
         rules = self._cache.notes.visibility.rules.has_rules
         types = {} if rules or ":" not in typed else await self.property_types()
@@ -299,7 +299,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows besides the content of a note, by its own names."""
+        """Return what the store's app shows in addition to the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 

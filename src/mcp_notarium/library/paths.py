@@ -12,7 +12,7 @@ from mcp_notarium.storage import note_links, note_lookup
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.note import Content, Note
-    from mcp_notarium.library.note_files import NoteFiles
+    from mcp_notarium.library.attachments import NoteFiles
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_links import LinkedNotes

@@ -85,7 +85,13 @@ class Cache:
         """Keep such notes, which are gone elsewhere, as versions: their store keeps nothing of them. Inside a transaction."""
         for number, base in lost:
             self.versions.keep(
-                base, number=number, at=self.clock(), by="", made=None, in_store=False, keepsake=b""
+                base,
+                number=number,
+                at=self.clock(),
+                by="",
+                made=None,
+                in_store=False,
+                full_copy=b"",
             )
 
     def adopt(self, head: Revision | Tombstone, *, keeps_lost: bool) -> None:

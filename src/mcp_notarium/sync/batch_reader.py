@@ -252,9 +252,10 @@ class BatchReader:
             check_removals(total, here, trashed=self._in_trash(here), swept=False)
 
     async def _poll(self) -> Batches:
-        """Yield what changed since the cursor, by listing. Removals do not show in it."""
-        cursor, index_version = self._progress.cursor, self._progress.index_version
+        """Yield what changed since the last listing or change feed, by listing. Removals do not show in it."""
+        cursor, index_version = self._progress.polled, self._progress.index_version
         feed = Changes.FEED in self._store.traits.changes
+        record = SyncProgress.mark_polled if feed else SyncProgress.mark_cursor
         first: str | None = None
         left_out = 0
         async with aclosing(pages(self._store, Listing(since=cursor))) as all_pages:
@@ -264,10 +265,7 @@ class BatchReader:
                 final = page.next_mark is None
                 if final and not page.entries and first == cursor:
                     return
-                polled = partial(
-                    SyncProgress.mark_cursor, cursor=first, feed_missed=feed, left_out=left_out
-                )
-                bookmark = polled if final else None
+                bookmark = partial(record, cursor=first, left_out=left_out) if final else None
                 for batch in split(page.entries, index_version=index_version, bookmark=bookmark):
                     yield batch
 

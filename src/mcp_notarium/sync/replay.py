@@ -24,10 +24,10 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.head_reader import PerhapsRenamed
 from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.stored_state import PerhapsRenamed
 from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome

@@ -53,7 +53,7 @@ _WORDS = Words("Moving the folder", "moved", "moved")
 
 
 async def list_folders(app: App, request: ManageRequest, call: CallContext) -> FoldersAnswer:
-    """Return one page of the folders in which visible notes outside the trash lie, by path; or of notes with others below them.
+    """Return one page of the folders in which visible notes outside the trash lie, by path; or of those that have ids.
 
     Raises ``InvalidRequest`` in a store without folders, and what ``wait_for_notes`` raises.
     """
@@ -144,8 +144,15 @@ class _Move:
 
 async def move_folder(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Move all that is in ``folder`` to ``new_folder``, after one question. Raises as ``bulk.carry_out``, and ``InvalidRequest``."""
-    if app.library.traits.moves:
+    tree = app.library.traits.tree
+    if tree is not None and tree.of_notes:
         return await _move_note(app, request, call)
+    if tree is not None:
+        raise InvalidRequest(
+            f"Folders of {app.config.store.title} move only there.",
+            subcategory="folder",
+            resolution_hint="`change` with `folder` moves the notes in it; a folder itself the user can move.",
+        )
     app.config.policy.require_edit(Field.TEXT)
     old, new = _folders(app, request)
     await require_all_notes(app, "a folder can be moved when all notes are here.")

@@ -157,7 +157,7 @@ def check_query(app: App, query: Query) -> None:
     in_folders = query.folders or query.excluded_folders or InFolder in kinds
     if in_folders and not app.config.store.ids.paths:
         raise QueryError(
-            f"`path:` looks in folders, and {app.config.store.title} has none.",
+            f"`path:` looks in ids that are paths, which {app.config.store.title} does not have.",
             resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
         )
 

@@ -1,6 +1,6 @@
 """Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
-``bulk_changes``, ``bulk_undo``, ``folders``, ``problems`` and ``tags`` handle what else concerns many notes.
+``bulk_changes``, ``bulk_undo``, ``folders``, ``find_problems`` and ``tags`` handle what else concerns many notes.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
@@ -22,7 +22,15 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import LOOKING, Action, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.tools import bulk_changes, bulk_undo, folders, history, problems, properties, tags
+from mcp_notarium.tools import (
+    bulk_changes,
+    bulk_undo,
+    find_problems,
+    folders,
+    history,
+    properties,
+    tags,
+)
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -367,7 +375,7 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "find_duplicates": find,
     "list_folders": folders.list_folders,
     "move_folder": folders.move_folder,
-    "find_problems": problems.find_problems,
+    "find_problems": find_problems.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

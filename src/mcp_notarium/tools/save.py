@@ -130,9 +130,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     ``ConfirmationRequired``, and what the writer raises.
     """
     if request.file is not None:
-        from mcp_notarium.tools import file_saves  # noqa: PLC0415 - seldom needed, and it saves by this
+        from mcp_notarium.tools import attachment_saves  # noqa: PLC0415 - seldom needed, and it saves by this
 
-        return await file_saves.save_with_file(app, request, request.file, call)
+        return await attachment_saves.save_with_file(app, request, request.file, call)
     _check_shape(app, request)
     _check_permitted(app, request)
     request = await _meant(app, request)

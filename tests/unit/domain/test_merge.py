@@ -170,6 +170,16 @@ def test_front_matter_that_both_sides_added_is_one_block(first: str) -> None:
     assert merged == f"---\nowner: b\nstatus: a\n---\n{first}\nline\n"
 
 
+def test_front_matter_that_one_side_added_stays_above_what_the_other_put_on_top() -> None:
+    base, block = "title\nline\n", "---\nstatus: a\n---\n"
+    both = f"{block}new\n{base}"
+    assert merge(base, f"{block}{base}", f"new\n{base}") == both
+    assert merge(base, f"new\n{base}", f"{block}{base}") == both
+    assert find_overlaps("line\n", f"{block}mine\n", "theirs\n") == [
+        Overlap(1, "mine\n", "theirs\n")
+    ]
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "merged"),
     [

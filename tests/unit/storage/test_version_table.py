@@ -116,15 +116,15 @@ def test_what_a_change_took_away_stays_for_a_day(cache):
 
 def test_a_deleted_note_stays_for_a_day(cache):
     small = limited(cache, size=2 * (ROW_BYTES + 1000))
-    keepsake = b"k" * 995
+    full_copy = b"k" * 995
     with small.transaction():
         small.versions.keep(
-            note("a"), number=3, at=NOW, by="x", made=None, in_store=False, keepsake=keepsake
+            note("a"), number=3, at=NOW, by="x", made=None, in_store=False, full_copy=full_copy
         )
     for number in range(4, 12):
         keep(small, note("a", "x" * 1000), number, at=NOW + number)
     assert ("a", 3) in kept(small)
-    assert small.versions.removed("a")[0].content.native == keepsake.decode()
+    assert small.versions.removed("a")[0].content.native == full_copy.decode()
 
 
 def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):

@@ -61,8 +61,9 @@ def put(path: Path, text: str) -> None:
 
 
 def content_of(base: Revision, **changes: object) -> Content:
-    values = {"text": base.content.text, "tags": base.content.tags, "trash": base.content.trash}
-    return Content(title=base.content.title, **values | changes)  # type: ignore[arg-type]
+    held = base.content
+    values = {"text": held.text, "tags": held.tags, "trash": held.trash, "title": held.title}
+    return Content(**values | changes)  # type: ignore[arg-type]
 
 
 def everything(place: Path) -> dict[str, str]:
@@ -383,8 +384,9 @@ def test_a_process_that_ends_before_any_system_call_leaves_one_whole_note(
     assert number > 15
 
 
+@pytest.mark.parametrize("title", ["Note", "New"], ids=["changed", "renamed and changed"])
 def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, title: str
 ) -> None:
     put(place / "Note.md", "base\n")
     store = VaultStore(place)
@@ -396,7 +398,9 @@ def test_a_displaced_edit_that_a_killed_process_leaves_becomes_a_note(
     monkeypatch.setattr(file_writer, "_take_displaced", lambda *_arguments, **_named: kill())
     store.shortest_pause = 0.0  # no event tells that a file has been left behind for long
     with pytest.raises(Killed):
-        store._writer.push(make_write(store, "Note.md", content_of(base, text=OURS), base))
+        store._writer.push(
+            make_write(store, "Note.md", content_of(base, text=OURS, title=title), base)
+        )
     for age, texts in ((600.0, {OURS}), (-1.0, {OURS, THEIRS})):
         monkeypatch.setattr(file_writer, "LEFT_BEHIND", age)
         for _ in range(2):
@@ -816,6 +820,38 @@ def test_a_file_that_comes_right_before_a_renaming_is_not_overwritten(
         "Note.md": OURS,
         "New.md": THEIRS,
     }
+
+
+@pytest.mark.parametrize("text", [OURS, "changed\n"], ids=["moves", "changes and moves"])
+@pytest.mark.parametrize("again", ["", "Note.md"], ids=["free", "taken again"])
+def test_another_file_that_has_the_name_right_before_a_move_to_the_trash_is_put_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, text: str, again: str
+) -> None:
+    put(place / "Note.md", OURS)
+    put(place / "Other.md", THEIRS)
+    store, move = VaultStore(place), file_writer.move_file
+    held = asyncio.run(store.get("Note.md"))
+    write = make_write(store, "Note.md", Content(text, title="Note", trash=True), held)
+
+    def exchange(*given: Any, **how: Any) -> None:
+        (place / "Note.md").rename(place / "Kept.md")
+        (place / "Other.md").rename(place / "Note.md")
+        move(*given, **how)
+        if again:
+            put(place / again, "again\n")
+
+    monkeypatch.setattr(file_writer, "move_file", exchange)
+    if text == OURS:
+        with pytest.raises(VersionConflict):
+            asyncio.run(store.push(write))
+    else:
+        made = asyncio.run(store.push(write))
+        assert (made.revision.content.text, made.revision.content.trash) == (text, False)
+        assert not made.alone
+    asyncio.run(store.close())
+    left = {"Note 2.md": THEIRS, "Note.md": "again\n"} if again else {"Note.md": THEIRS}
+    assert {one.name: one.read_text() for one in place.glob("*.md")} == {"Kept.md": text, **left}
+    assert [*(place / ".trash").iterdir()] == []
 
 
 def test_another_file_that_gets_the_old_name_right_before_is_put_back(

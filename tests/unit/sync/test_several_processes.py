@@ -9,7 +9,7 @@ from mcp_notarium.errors import OutcomeUnknown, StoreUnavailable
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.sync.cycle_states import State
 from support.memory_client import ROWS, Fault
-from support.sync_rig import LEASE, in_step, running, until
+from support.sync_rig import LEASE, Slow, in_step, running, until
 
 
 def test_of_two_processes_one_leads_and_the_other_takes_over(clients, store, time):
@@ -289,3 +289,36 @@ def test_a_save_tells_of_an_edit_that_another_process_has_made_before_it_is_answ
 
     saved = asyncio.run(scenario())
     assert (saved.note.text, saved.merged) == ("one\nours\ntheirs\n", True)
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["new", "changed"])
+@pytest.mark.parametrize("row", ROWS)
+def test_a_write_that_two_processes_send_and_others_edit_between_is_stored_once(
+    clients, store, time, row, new
+):
+    first, second = (clients(traits=ROWS[row]) for _ in range(2))
+
+    async def finish():
+        await second.writer.replay.finish_all()
+        await second.writer.replay.finish_not_found()
+
+    async def scenario():
+        note = None if new else await first.create("one\n\nend\n")
+        slow, late = Slow(first), Slow(second)
+        sent = "one\nmine\n\nend\n"
+        save = asyncio.create_task(first.create(sent) if new else first.change(note, sent))
+        await until(lambda: slow.begun)
+        time.now += 2 * LEASE
+        replay = asyncio.create_task(finish())
+        await until(lambda: late.begun)
+        slow.go_on.set()
+        await save
+        (note_id,) = store.ids()
+        store.edit(note_id, lambda text: text.replace("mine\n", "mine\ntheirs\n"))
+        late.go_on.set()
+        await replay
+
+    asyncio.run(scenario())
+    texts = [content.text for content in store.contents().values()]
+    assert texts == ["one\nmine\ntheirs\n\nend\n"]
+    assert first.cache.journal.all() == []

@@ -18,10 +18,9 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.storage import write_ahead_log
-from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from support.memory_client import LIKE_TRILIUM, LIKE_VAULT, Fault
-from support.sync_rig import Crash, until
+from support.sync_rig import Crash, Slow, until
 
 
 @pytest.mark.parametrize(
@@ -234,26 +233,6 @@ def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(clie
 
     saved = asyncio.run(scenario())
     assert store.text(saved.note.id) == "zero\none\ntwo\n"
-
-
-class Slow:
-    """Pushes are begun and go on when ``go_on`` is set; ``most`` were under way at one time."""
-
-    def __init__(self, client):
-        self.begun, self.go_on = [], asyncio.Event()
-        self.most = self._now = 0
-        self._push, client.remote.push = client.remote.push, self.push
-
-    async def push(self, write):
-        check_not_withdrawn()
-        self.begun.append(write.content.text)
-        self._now += 1
-        self.most = max(self.most, self._now)
-        await self.go_on.wait()
-        try:
-            return await self._push(write)
-        finally:
-            self._now -= 1
 
 
 @pytest.mark.parametrize("many", [6, 60])

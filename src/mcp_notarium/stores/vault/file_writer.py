@@ -95,7 +95,7 @@ class NoteFile:
 def identity_of(file: int, found: FileState) -> str | None:
     """Return what names an open file beyond its path; None if the system does not tell.
 
-    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    The next file may get the inode of one that is gone. Its time of birth makes it unique.
     """
     born = SYSTEM.birth(file, found)
     return None if born is None else f"{found.st_ino}:{born}"
@@ -245,24 +245,36 @@ class Replaced:
 
 
 def replace_file(
-    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+    parent: int,
+    name: str,
+    data: bytes,
+    *,
+    held: NoteFile,
+    before: Callable[[], None],
+    made_from: str = "",
 ) -> tuple[NoteFile, NoteFile, bool]:
     """Replace a file. Return the new one, what was displaced, and whether that is certain. See :func:`replacing`."""
-    with replacing(parent, name, data, held=held, before=before) as done:
+    with replacing(parent, name, data, held=held, before=before, made_from=made_from) as done:
         return done.written, done.displaced, done.certain
 
 
 @contextmanager
 def replacing(
-    parent: int, name: str, data: bytes, *, held: NoteFile, before: Callable[[], None]
+    parent: int,
+    name: str,
+    data: bytes,
+    *,
+    held: NoteFile,
+    before: Callable[[], None],
+    made_from: str = "",
 ) -> Iterator[Replaced]:
     """Replace a file, and flush its folder. What was displaced lies next to it until the block ends, and for good if that fails.
 
-    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. A program
-    that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
+    ``held`` was read before: all that is known of the displaced file where the system cannot exchange two. ``made_from``:
+    the hash of the text that ``data`` was made from, if ``held`` has another one, which nobody has in hand. A program that goes on writing the displaced file is waited for; :func:`recover` has what it writes later. Raises
     ``FileNotFoundError`` or ``NotANote``, with nothing replaced, or ``OutcomeUnknown``.
     """
-    temporary, written = _write_temporary(parent, data, like=(name, held))
+    temporary, written = _write_temporary(parent, data, like=(name, held), made_from=made_from)
     certain, left = False, True
     # Nobody writes ours before it has a name: where it seems so, the drive does not tell.
     tells = not _is_being_written(parent, temporary)
@@ -316,7 +328,7 @@ def rename_file(parent: int, name: str, target: int, new_name: str) -> None:
         try:
             move(parent, between, target, new_name)
         except OSError:
-            _put_back(parent, between, name)
+            put_back(parent, between, parent, name)
             raise
 
 
@@ -345,9 +357,9 @@ def remove_file(
     except NotANote:
         pass
     except OSError:
-        _put_back(parent, temporary, name)
+        put_back(parent, temporary, parent, name)
         raise
-    _put_back(parent, temporary, name)
+    put_back(parent, temporary, parent, name)
     return False
 
 
@@ -359,10 +371,10 @@ def find_set_aside(parent: int) -> set[str]:
     return {one["read"] for one in found if one and one["ours"] == nothing}
 
 
-def _put_back(parent: int, temporary: str, name: str) -> None:
-    """Give a file its name again, or another one if that is taken."""
+def put_back(folder: int, now: str, parent: int, name: str) -> None:
+    """Give a file its name again, or another one if that is taken. Raises ``OutcomeUnknown``."""
     try:
-        _move_to_first(parent, temporary, [name, *_other_names(name)])
+        _move_to_first(folder, now, parent, [name, *_other_names(name)])
     except OSError as error:
         raise OutcomeUnknown("the note was set aside, and cannot be put back") from error
 
@@ -453,7 +465,7 @@ def _temporary_name(ours: str, read: str, ending: str = "") -> str:
 
 def _move_away(folder: int, name: str) -> None:
     with suppress(FileNotFoundError):
-        _move_to_first(folder, name, _other_names(name))
+        _move_to_first(folder, name, folder, _other_names(name))
 
 
 def _other_names(name: str) -> Iterator[str]:
@@ -461,11 +473,11 @@ def _other_names(name: str) -> Iterator[str]:
     return (f"{stem} {number}{dot}{ending}" for number in range(2, _MOST_NAMES))
 
 
-def _move_to_first(folder: int, name: str, names: Iterable[str]) -> None:
-    """Give a file the first of these names that is free. Raises ``FileExistsError`` if none is."""
+def _move_to_first(folder: int, name: str, target: int, names: Iterable[str]) -> None:
+    """Give a file the first of these names that is free in the target. Raises ``FileExistsError`` if none is."""
     for one in names:
         with suppress(FileExistsError):
-            return move(folder, name, folder, one)
+            return move(folder, name, target, one)
     raise FileExistsError(errno.EEXIST, "no other name is free")
 
 
@@ -501,7 +513,7 @@ def _take_displaced(parent: int, temporary: str, name: str, *, own: Mark) -> Not
 
 
 def _write_temporary(
-    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None
+    parent: int, data: bytes, *, like: tuple[str, NoteFile] | None, made_from: str = ""
 ) -> tuple[str, NoteFile]:
     """Write a file that no listing shows, down to the disk.
 
@@ -509,7 +521,9 @@ def _write_temporary(
     folder tells how open it is to others.
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
-    name = _temporary_name(digest_of(data), like[1].digest if like else "", ending)
+    # defence: unmerged-edit-recovered -made_from
+    read = made_from or (like[1].digest if like else "")
+    name = _temporary_name(digest_of(data), read, ending)
     with _temporary_file(parent, name, private=like is not None) as file:
         file.write(data)
         if like is None:

@@ -157,20 +157,16 @@ class NoteWriter:
             return self._rename(root, write, body, place, held)
         data, stays = body.text.encode(), place[1] == body.trash
         answer = Acknowledgement(note_codec.revision_of(place, held), PushStatus.UNCHANGED)
-        if held.data != data:
+        changed = held.data != data
+        if changed:
             if answer.revision.etag != write.base_etag:
                 raise _changed_error(write.note_id)
-            answer = self._replace(root, place, data, held=held, base_etag=write.base_etag)
+            answer, held = self._replace(root, place, data, held=held, base=held)
         elif stays:
             self._flush(root, place)  # an earlier push of it may have failed there
         if stays:
             return answer
-        try:
-            return self._move(root, place, answer, changed=held.data != data)
-        except (OSError, NotariumError):
-            if answer.displaced is None:
-                raise
-            return answer  # only the caller has the displaced text now; merging it moves the note again
+        return self._move_on(root, place, answer, held=held, changed=changed)
 
     def _rename(
         self, root: int, write: PendingWrite, body: Body, place: Place, held: NoteFile
@@ -197,9 +193,8 @@ class NoteWriter:
             return Acknowledgement(
                 note_codec.revision_of(target, moved), PushStatus.STORED, alone=alone
             )
-        base = note_codec.etag_of(held.digest, target[0], trash=target[1])
         try:
-            return self._replace(root, target, data, held=moved, base_etag=base, begun=True)
+            return self._replace(root, target, data, held=moved, base=held, begun=True)[0]
         except (OSError, NotariumError) as error:
             raise OutcomeUnknown("the note was renamed, and lacks its new text") from error
 
@@ -242,57 +237,92 @@ class NoteWriter:
         data: bytes,
         *,
         held: NoteFile,
-        base_etag: str | None,
+        base: NoteFile,
         begun: bool = False,
-    ) -> Acknowledgement:
-        """Write a text over a file. ``begun``: the write has changed something, and cannot be withdrawn any more."""
+    ) -> tuple[Acknowledgement, NoteFile]:
+        """Write a text over a file that was read as ``held``, and return what was written, too.
+
+        ``base``: the file as the text was made from it. ``begun``: the write has changed something, and cannot be withdrawn any more.
+        """
         path, trash = place
         with open_parent(root, path, trash=trash) as (parent, name):
             try:
                 written, displaced, certain = file_writer.replace_file(
-                    parent, name, data, held=held, before=_go_on if begun else check_not_withdrawn
+                    parent,
+                    name,
+                    data,
+                    held=held,
+                    before=_go_on if begun else check_not_withdrawn,
+                    made_from=base.digest,
                 )
             except NotANote as error:
                 raise _refusal(path, error) from None
             except FileExistsError:  # somebody has put a file there meanwhile
                 raise _changed_error(path) from None
         other: Revision | None = note_codec.revision_of(place, displaced)
-        if other is not None and other.etag == base_etag:  # defence: save-tells-displaced =True
+        if displaced.digest == base.digest:  # defence: save-tells-displaced =True
             other = None
         stored = note_codec.revision_of(place, self._listing.remember_written(place, written))
         alone = certain and other is None
-        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=other)
+        return Acknowledgement(stored, PushStatus.STORED, alone=alone, displaced=other), written
+
+    def _move_on(
+        self, root: int, place: Place, answer: Acknowledgement, *, held: NoteFile, changed: bool
+    ) -> Acknowledgement:
+        """Move a file as :meth:`_move`; one that has its new text and cannot be moved is answered as it is.
+
+        Then the caller moves the note, wherever it is by now, and has what the text displaced.
+        """
+        try:
+            return self._move(root, place, answer, held=held, changed=changed)
+        except OutcomeUnknown:
+            if answer.displaced is None:
+                raise
+        except (OSError, NotariumError):
+            if not changed:
+                raise
+        return replace(answer, alone=False)
 
     def _move(
-        self, root: int, place: Place, answer: Acknowledgement, *, changed: bool
+        self, root: int, place: Place, answer: Acknowledgement, *, held: NoteFile, changed: bool
     ) -> Acknowledgement:
-        """Move a file to the trash or back. ``changed``: its text was written just before.
+        """Move the file that was read or written as ``held`` to the trash or back. ``changed``: its text was written just before.
 
-        Raises ``OutcomeUnknown`` for whatever comes after a change.
+        Raises ``VersionConflict`` if another file had got its name, which has it again; ``OutcomeUnknown`` for whatever
+        comes after the file has moved.
         """
         path, trash = place
         *folders, name = split_path(path) or ()
         if not changed:
             check_not_withdrawn()
+        begun = False
         try:
-            with closing_descriptor(
-                file_writer.make_folders(root, folders if trash else (TRASH, *folders))
-            ) as target:
-                with open_parent(root, path, trash=trash) as (parent, _):
-                    if find_placeholder(target, name) is not None:
-                        raise StoreRejected(
-                            "a file at iCloud has this name at the place to which the note would go; it was not moved",
-                            resolution_hint=Evicted.resolution_hint,
-                        )
-                    file_writer.move_file(parent, name, target, name, free=not trash)
-                    changed = True
-                    file_writer.flush(parent)
+            with (
+                closing_descriptor(
+                    file_writer.make_folders(root, folders if trash else (TRASH, *folders))
+                ) as target,
+                open_parent(root, path, trash=trash) as (parent, _),
+            ):
+                if find_placeholder(target, name) is not None:
+                    raise StoreRejected(
+                        "a file at iCloud has this name at the place to which the note would go; it was not moved",
+                        resolution_hint=Evicted.resolution_hint,
+                    )
+                file_writer.move_file(parent, name, target, name, free=not trash)
+                begun = True
+                # defence: move-takes-no-other =True
+                same = SYSTEM.look(target, name).st_ino == held.found.st_ino
+                if not same:
+                    file_writer.put_back(target, name, parent, name)
+                file_writer.flush(parent)
                 file_writer.flush(target)
+            if not same:
+                raise _changed_error(path)
             moved = (path, not trash)
             stored = note_codec.revision_of(moved, self._listing.read(root, moved))
         except (OSError, NoteNotFound, NotANote) as error:
-            if changed:
-                raise OutcomeUnknown("the note was changed, and cannot be read") from error
+            if begun:
+                raise OutcomeUnknown("the note was moved, and cannot be read") from error
             if isinstance(error, FileExistsError | NoteNotFound):
                 raise _changed_error(path) from None
             raise
