@@ -353,7 +353,7 @@ async def _warm(app: App) -> None:
     """Read the words of all notes in good time, so that no search has to wait for them."""
     with suppress(CacheError):
         await asyncio.sleep(WARMING_DELAY)
-        while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
+        while app.cache.notes.index.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
             await asyncio.sleep(WARMING_DELAY)
         app.cache.follow()
         await app.cache.vocabulary.refresh()

@@ -43,7 +43,7 @@ from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
 from support.sample_files import pdf, picture
-from support.sync_rig import Client, Crash, quick_folder
+from support.sync_rig import Client, Crash, account_of, quick_folder
 from support.trilium_client import open_trilium
 
 NOW = 1_700_000_000.0
@@ -73,35 +73,18 @@ async def opened(store: str, folder: Path, **more: object) -> AsyncIterator[Clie
     vault = folder / "vault"
     vault.mkdir(parents=True, exist_ok=True)
     async with TRILIUMS.setdefault(folder, TriliumSimulator()).serving() as trilium:
-        made: dict[str, Callable[[], object]] = {
+        made: dict[str, Callable[[], Any]] = {
             "local": lambda: LocalStore,
             "vault": lambda: VaultStore(vault),
             "trilium": lambda: open_trilium(trilium),
             "memento": lambda: MementoStore(MementoFile(folder / "dev.db").path),
         }
-        client = Client(folder, None, remote=made[store](), **more)  # type: ignore[arg-type]
-        try:
-            await client.sync()
+        async with account_of(folder, made[store](), **more) as client:
             yield client
-        finally:
-            await client.remote.close()
-            client.close()
 
 
 def transfer(client: Client) -> NoteTransfer:
     return NoteTransfer(client.cache, client.remote, client.writer)
-
-
-@asynccontextmanager
-async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
-    """An account of this Trilium, in step with it."""
-    client = Client(folder, None, remote=open_trilium(sim))
-    try:
-        await client.sync()
-        yield client
-    finally:
-        await client.remote.close()
-        client.close()
 
 
 async def read(client: Client, store: str) -> tuple[list[ExportedNote], dict[str, list[object]]]:
@@ -472,7 +455,7 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                     for one in (rules, read_me)
                 )
             ).encode()
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
             assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 4)
@@ -517,7 +500,7 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
             own = put_four(sim)
             sim.document.attach(own, "file", "text/csv", "numbers.csv", NUMBERS)  # a twin
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
-            async with served(sim, tmp_path / "0") as client:
+            async with account_of(tmp_path / "0", open_trilium(sim)) as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
                 client.cache.sync_state.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
@@ -563,7 +546,7 @@ def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Pa
             own = put_four(sim)
             for number in range(9):
                 sim.write(f"Note0000000{number}", f"{number}", "x")
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 held = [one async for one in transfer(client).read_all()]
                 files = StoreFiles(transfer(client))
                 for number in range(1, 4):  # they do not count together
@@ -604,7 +587,7 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
             sim.write("Shows0000001", "Shows", html)
             many = "".join(f'<img src="api/images/Many{one:08}/x.png">' for one in range(1001))
             sim.write("Many00000000", "Many", f"<p>{many}</p>")
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 _, files = await read(client, "trilium")
                 assert len(files.pop("Many00000000")) == 1001
                 sim.document.delete("Many00000000")
@@ -680,7 +663,7 @@ def test_files_of_a_service_are_read_and_compared_a_few_at_a_time_in_stable_orde
             for number, data in enumerate(files):
                 sim.write(f"Note{number:08}", f"{number}", "x")
                 sim.document.attach(f"Note{number:08}", "file", "application/x-own", "a.bin", data)
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 sim.faults.delay(0.1, path="/etapi/attachments/*", times=1)
                 await export(client, "trilium", tmp_path / "out")
                 assert most == {
@@ -713,7 +696,10 @@ def test_one_file_for_another_is_not_all_of_them_and_all_of_them_are_linked(tmp_
             note = ExportedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
             made.put_notes([note], lambda _done, _total: None)
         with formats.reading(tmp_path / "given.zip") as found:
-            async with TriliumSimulator().serving() as sim, served(sim, tmp_path) as client:
+            async with (
+                TriliumSimulator().serving() as sim,
+                account_of(tmp_path, open_trilium(sim)) as client,
+            ):
                 held = sim.document.attachments
                 find_own = sim.document.attachments_of
 

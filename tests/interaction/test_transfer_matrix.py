@@ -25,7 +25,7 @@ from support import exports
 from support.long import sample
 from support.memento_file import MementoFile
 from support.simplenote_client import open_store
-from support.sync_rig import Client, quick_folder
+from support.sync_rig import Client, account_of, quick_folder
 from support.trilium_client import open_trilium
 
 NOW = 1_700_000_000.0
@@ -123,13 +123,8 @@ async def opened(store: str, folder: Path) -> AsyncIterator[Client]:
             "trilium": lambda: open_trilium(trilium),
             "memento": lambda: MementoStore(MementoFile(folder / "dev.db").path),
         }
-        client = Client(folder, None, remote=made[store]())
-        try:
-            await client.sync()
+        async with account_of(folder, made[store]()) as client:
             yield client
-        finally:
-            await client.remote.close()
-            client.close()
 
 
 async def read(client: Client, store: str) -> list[ExportedNote]:

@@ -85,11 +85,12 @@ class Paths:
             return {}
         rules = self._cache.notes.visibility.rules
         # Looked up before the canvases are read: what is done by then shows in them.
-        waiting = self._writer.cards.find_waiting(note.id)
+        cards = self._writer.cards
+        paths, waiting = cards.find_former_paths(note.id), cards.find_waiting_links(note.id)
         found = await self._folders.find_cards(note.id)
-        for path in waiting.paths:
+        for path in paths:
             for one, count in (await self._folders.find_cards(path)).items():
-                if count and one in waiting.canvases:
+                if count and one in waiting:
                     found[one] = (found.get(one) or 0) + count
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
@@ -103,7 +104,7 @@ class Paths:
         """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
         if (new_id := await self._find_new_path(note, content)) is None:
             return {}
-        waiting = self._writer.cards.find_waiting(note.id).canvases
+        waiting = self._writer.cards.find_waiting_links(note.id)
         canvases = await self._read_card_links()
         links = [(one, link[0]) for one, said in canvases.items() for link in said]
         links += [(one, then) for one in canvases for then in waiting.get(one, {}).values()]

@@ -116,8 +116,6 @@ class KeptVersions:
                 number=held[0],
                 at=self._cache.clock(),
                 by=write.client,
-                made=None,
-                in_store=False,
                 full_copy=write.body,
             )
 

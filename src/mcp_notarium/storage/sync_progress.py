@@ -45,19 +45,9 @@ class SyncProgress:
         return self._number(_INDEX_VERSION)
 
     @property
-    def loaded(self) -> bool:
-        """Tell whether the first load is complete."""
-        return self._state.progress().complete
-
-    @property
-    def cursor(self) -> str | None:
-        """Return the cursor up to which everything is here."""
-        return self._state.cursor()
-
-    @property
     def polled(self) -> str | None:
-        """Return the cursor up to which listings have told what is new and changed; at least :attr:`cursor`."""
-        return self._state.get(_POLLED) or self.cursor
+        """Return the cursor up to which listings have told what is new and changed; at least the cursor."""
+        return self._state.get(_POLLED) or self._state.cursor()
 
     def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
         """Record that everything up to ``cursor`` is here. ``left_out`` entries may be among those known already."""
@@ -132,7 +122,7 @@ class SyncProgress:
 
     def sweep_due(self, *, feed: bool) -> bool:
         """Tell whether a full listing is due; ``feed``: the change feed reports removals."""
-        if not self.loaded:
+        if not self._state.progress().complete:
             return False
         age = self._versions.clock() - float(self._state.get(_SWEPT_AT) or 0)
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)

@@ -49,7 +49,7 @@ class NoteVersion:
     ``local_version`` and ``server_version`` are those that the note had. Times are epoch
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``held``: those of them that are here; 0: the store keeps the text under ``etag``, or nobody does. ``made``: the etag of the
+    ``made``: the etag of the
     revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
     all of it is kept. ``change_id``: of the change of many notes that the write belongs to; '' if it was alone.
     """
@@ -60,7 +60,6 @@ class NoteVersion:
     replaced_at: float
     replaced_by: str
     size: int
-    held: int
     etag: str
     made: str | None
     removed: bool
@@ -185,8 +184,8 @@ class VersionTable:
         number: int,
         at: float,
         by: str,
-        made: str | None,
-        in_store: bool,
+        made: str | None = None,
+        in_store: bool = False,
         full_copy: bytes | None = None,
         native: bytes = b"",
         stays: bool = False,
@@ -285,14 +284,14 @@ class VersionTable:
             (pk,)
             for pk, note_id, clear, tags, properties, text in rows
             if visibility.find_rule_of(
-                note_id, _labelled(tags, properties, text or ""), clear=bool(clear)
+                note_id, labelled(tags, properties, text or ""), clear=bool(clear)
             )
             is not None
         ]
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
-def _labelled(tags: str, properties: str, text: str) -> Content:
+def labelled(tags: str, properties: str, text: str) -> Content:
     """Return the content with what rules judge; a text that was given up for room has no properties any more."""
     return Content(text, tuple(json.loads(tags)), properties=Properties.from_json(properties))
 
@@ -316,7 +315,7 @@ def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[in
 
 
 _FACTS = (
-    "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
+    "number, server_version, modified_at, replaced_at, replaced_by, size, etag, made, "
     "coalesce(length(full_copy), 0) > 0, change_id"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours

@@ -190,7 +190,7 @@ def held_for_creation(
 
 
 def held_for_update(
-    head: Revision | Tombstone,
+    head: Revision,
     *,
     base: Content | None,
     base_etag: str | None,
@@ -206,8 +206,6 @@ def held_for_update(
     another note has the id now, however similar its text is. A text in the store's own form is not merged.
     ``repeated``: the push may have arrived. ``repair``: see ``merge_repair``.
     """
-    if isinstance(head, Tombstone):
-        return Held.NOTHING, wanted
     if head.content == sent:
         return Held.OURS, wanted
     if head.etag == base_etag:

@@ -200,9 +200,8 @@ class Writer:
                 with suppress(NotariumError):
                     async with self.locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)
-        if moves := self._cache.sync_state.card_moves():
-            with suppress(NotariumError):
-                await self.cards.finish(moves)
+        with suppress(NotariumError):
+            await self.cards.finish()
         for _ in range(LOCK_TRIES):
             if not self.cards.are_busy():
                 return

@@ -348,7 +348,7 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
     plan = await make_plan(app, [one.id for one in found], draft)
-    words = Words("Renaming the tag", "renamed", "renamed")
+    words = Words("Renaming the tag", "renamed")
     todo = {*plan.todo}
     described = _describe_renaming([one for one in found if one.id in todo], old, new)
     asks = f"Rename {described}"

@@ -13,7 +13,6 @@ import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
@@ -50,7 +49,7 @@ from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -62,12 +61,11 @@ MOST_NOTES = 10
 """Notes of a group that are named; ``count`` has all of them."""
 
 
-async def find(app: App, request: ManageRequest, call: CallContext) -> DuplicatesAnswer:
+async def find(app: App, request: ManageRequest, _call: CallContext) -> DuplicatesAnswer:
     """Return one page of groups, the largest first. Other calls are answered between two slices.
 
     Raises ``NotPermitted`` if texts are hidden: which are equal would reveal them.
     """
-    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TEXT)
     status = await wait_for_notes(app)
     hashes: dict[bytes, list[int]] = {}
@@ -78,9 +76,7 @@ async def find(app: App, request: ManageRequest, call: CallContext) -> Duplicate
     shown = groups[(page - 1) * size : page * size]
     return DuplicatesAnswer(
         duplicates=[made for keys in shown if (made := _group(app, keys)) is not None],
-        total=len(groups),
-        next_page=page + 1 if page < ceil(len(groups) / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=len(groups)),
     )
 
 

@@ -49,10 +49,9 @@ def test_a_version_is_read_with_its_text_or_with_its_name_in_the_store(cache):
     keep(cache, replace(note("a", "zwölf", "x"), server_version=7, modified_at=5.0), 3)
     keep(cache, note("a", "newer"), 4, at=NOW + 1, in_store=True)
     newest, oldest = cache.versions.of("a")
-    assert (newest.local_version, newest.etag, newest.held, newest.made) == (4, "r1", 0, "r2")
+    assert (newest.local_version, newest.etag, newest.made) == (4, "r1", "r2")
     assert (oldest.local_version, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
     assert (oldest.replaced_at, oldest.replaced_by, oldest.size) == (NOW, "agent 1", 6)
-    assert oldest.held == 6
     assert cache.versions.get("a", 3) == (oldest, note("a", "zwölf", "x").content)
     assert cache.versions.get("a", 4) == (newest, None)
     assert "newer" not in repr(cache.database.rows("SELECT * FROM note_versions"))
@@ -88,7 +87,7 @@ def test_of_the_last_change_to_a_note_the_name_is_left(cache):
     keep(small, note("b", "x" * 1900), 1, at=NOW + 4)
     assert kept(small) == [("a", 3), ("b", 1)]
     version, content = small.versions.get("a", 3)
-    assert (version.replaced_by, version.made, version.held, content) == ("agent 1", "r2", 0, None)
+    assert (version.replaced_by, version.made, content) == ("agent 1", "r2", None)
     keep(small, note("b", "x" * 1900), 2, at=NOW + 5)
     assert kept(small) == [("b", 2)], "a name goes, too, if it has no room"
 
