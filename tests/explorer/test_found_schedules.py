@@ -327,6 +327,28 @@ FOUND = {
         },
         ("another device: append Work/note1.md", "b1 is killed: before unlink"),
     ),
+    "a card that follows a renaming while it is looked up for the next one": (
+        "vault files, links",
+        {
+            "act 1 of another device #1": 2,
+            "act 2 of another device #1": 5,
+            "act 3 of another device #1": 2,
+            "act 2 of a #1": 7,
+            "act 1 of b #1": 8,
+            "note of another device #1": 2,
+            "note of a #1": 2,
+            "act 2 of b #1": 8,
+            "act 3 of a #1": 8,
+            "b renames #2": 1,
+            "b1: a thread works: late #18": 4,
+            "a1: a thread works: late #31": 4,
+            "a1: a thread works: late #32": 4,
+            "act 3 of b #1": 8,
+            "b renames #3": 1,
+            "b1: a thread works: late #24": 4,
+        },
+        ("In 1 canvas the next sync does it", "b: save {'id': 'name8.md', 'title': 'name10'"),
+    ),
     "a new note that its server made late, edited while another one repeats that": (
         "vault files",
         {

@@ -86,11 +86,11 @@ class Paths:
         rules = self._cache.notes.visibility.rules
         # Looked up before the canvases are read: what is done by then shows in them.
         waiting = self._writer.cards.find_waiting(note.id)
-        found = await self._folders.find_cards(note.id)
-        for path in waiting.paths:
-            for one, count in (await self._folders.find_cards(path)).items():
-                if count and one in waiting.canvases:
-                    found[one] = (found.get(one) or 0) + count
+        former = [await self._folders.find_cards(path) for path in waiting.paths]
+        found = await self._folders.find_cards(note.id)  # last: a card may come there meanwhile
+        for one, count in (item for cards in former for item in cards.items()):
+            if count and one in waiting.canvases:
+                found[one] = (found.get(one) or 0) + count
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
     def still_broken(
