@@ -349,6 +349,24 @@ FOUND = {
         },
         ("In 1 canvas the next sync does it", "b: save {'id': 'name8.md', 'title': 'name10'"),
     ),
+    "links that wait for a renaming which leaves them as they are": (
+        "vault files, folders",
+        {
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 8,
+            "a1 is kept waiting: it lists a folder #5": 1,
+            "act 2 of b #1": 8,
+            "act 2 of a #1": 8,
+            "act 3 of a #1": 12,
+            "a1 is kept waiting: before unlink #4": 1,
+            "a1 is kept waiting: it lists a folder #18": 1,
+            "a1 is kept waiting: it lists a folder #22": 1,
+            "act 3 of b #1": 12,
+            "a1 is kept waiting: it moves a file: done #3": 1,
+            "a1 goes on: it moves a file: done: late #1": 3,
+        },
+        ("1 of 2 notes were moved, then: another process has taken the write over",),
+    ),
     "a new note that its server made late, edited while another one repeats that": (
         "vault files",
         {
