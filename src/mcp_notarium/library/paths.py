@@ -87,11 +87,11 @@ class Paths:
         # Looked up before the canvases are read: what is done by then shows in them.
         cards = self._writer.cards
         paths, waiting = cards.find_former_paths(note.id), cards.find_waiting_links(note.id)
-        found = await self._folders.find_cards(note.id)
-        for path in paths:
-            for one, count in (await self._folders.find_cards(path)).items():
-                if count and one in waiting:
-                    found[one] = (found.get(one) or 0) + count
+        former = [await self._folders.find_cards(path) for path in paths]
+        found = await self._folders.find_cards(note.id)  # last: a card may come there meanwhile
+        for one, count in (item for counts in former for item in counts.items()):
+            if count and one in waiting:
+                found[one] = (found.get(one) or 0) + count
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
     def still_broken(

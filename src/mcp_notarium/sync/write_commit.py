@@ -123,8 +123,7 @@ class WriteCommit:
                 or head.content == write.content
                 or is_rewritten(self._store, self._journal, head, write.content)
             )
-            differs = "" if head.content == write.content else differs
-        differs = differs if same else ""
+        differs = differs if same and head.content != write.content else ""
         return WriteResult(
             WriteOutcome.STORED, head.id, merged=not same, differs=differs, content=head.content
         )
@@ -132,9 +131,10 @@ class WriteCommit:
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
         """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
 
-        That is its date where the store keeps the dates it is given, and all its content elsewhere.
+        That is its date where the store keeps the dates it is given, and all its content elsewhere. Over what is there it has made none.
         """
-        if write.kind is WriteKind.DELETE:
+        unchanged = head.etag == write.base_etag and write.replaced is None
+        if unchanged or write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
         same = self._has_our_date(sent, head) or (
