@@ -496,9 +496,8 @@ def _write_temporary(
     folder tells how open it is to others.
     """
     ending = CANVAS if like is not None and like[0].endswith(CANVAS) else ""
-    read = made_from or (
-        like[1].digest if like else ""
-    )  # defence: unmerged-edit-recovered -made_from
+    # defence: unmerged-edit-recovered -made_from
+    read = made_from or (like[1].digest if like else "")
     name = _temporary_name(digest_of(data), read, ending)
     with _temporary_file(parent, name, private=like is not None) as file:
         file.write(data)
