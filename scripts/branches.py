@@ -32,7 +32,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = {
     "journal": ("sync/journal*.py", "storage/journal_table.py", "storage/kept_versions.py"),
     "writes": (
         "sync/write_attempt.py",
-        "sync/stored_state.py",
+        "sync/head_reader.py",
         "sync/replay.py",
     ),
     "crypto": ("crypto/*.py",),

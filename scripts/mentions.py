@@ -52,6 +52,7 @@ MENTIONED = {
 _A_FLAG = "a constant of the module, from names written out there; not every system has it"
 BY_NAME = {
     "mcp_notarium.storage.audit_log: attrgetter(*_NAMES)": "columns of the audit table",
+    "mcp_notarium.storage.journal_table: attrgetter(*_PATHS)": "columns of the journal, as fields of an entry",
     "mcp_notarium.cli.signals: getattr(signal, name, None)": _A_FLAG,
     "mcp_notarium.cli.policy: getattr(policy.limits, one.name)": "the fields of a dataclass",
     "mcp_notarium.cli.terminal: getattr(self._stream, name)": "a stream that stands for another",

@@ -55,8 +55,8 @@ _KERNEL = "the C library, for calls that confine or harden the process"
 _AS_A_CLIENT = "`install` starts the server as a client does; no server imports this module"
 _A_PERSON = "the editor or pager of the person at the terminal; no server imports this module"
 PERMITTED = {
-    "mcp_notarium.cli.serve: import subprocess": _AS_A_CLIENT,
-    "mcp_notarium.cli.serve: subprocess.Popen": _AS_A_CLIENT,
+    "mcp_notarium.cli.server_check: import subprocess": _AS_A_CLIENT,
+    "mcp_notarium.cli.server_check: subprocess.Popen": _AS_A_CLIENT,
     "mcp_notarium.cli.draft_files: import subprocess": _A_PERSON,
     "mcp_notarium.cli.draft_files: subprocess.Popen": _A_PERSON,
     "mcp_notarium.cli.show: import subprocess": _A_PERSON,
@@ -76,9 +76,9 @@ PERMITTED = {
     "mcp_notarium.system.windows: from ctypes import wintypes": _KERNEL,
     "mcp_notarium.system.windows_acl: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_acl: from ctypes import wintypes": _KERNEL,
-    "mcp_notarium.system.windows_files: import ctypes": _KERNEL,
+    "mcp_notarium.system.windows_shared_files: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_handles: import ctypes": _KERNEL,
-    "mcp_notarium.system.windows_private: import ctypes": _KERNEL,
+    "mcp_notarium.system.windows_private_files: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_stat: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: import ctypes": _KERNEL,
     "mcp_notarium.system.windows_kernel: from ctypes import wintypes": _KERNEL,

@@ -310,7 +310,7 @@ _Work = tuple[Coroutine[Any, Any, None], Callable[[], None] | None]
 def _works(
     config: Config, app: App, copies: CopySchedule | None, opened: OpenedCache, log: Logger
 ) -> dict[str, _Work]:
-    """Return what a server does beside the calls, by name."""
+    """Return the background work of a server, by name."""
     found: dict[str, _Work] = {"sync": (app.scheduler.run(), None)}
     if copies is not None:
         found["copies"] = _copy(copies, opened), copies.leave
@@ -353,7 +353,7 @@ async def _warm(app: App) -> None:
     """Read the words of all notes in good time, so that no search has to wait for them."""
     with suppress(CacheError):
         await asyncio.sleep(WARMING_DELAY)
-        while app.cache.notes.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
+        while app.cache.notes.index.tidy_due or not app.scheduler.status().complete:  # noqa: ASYNC110 - another process may load
             await asyncio.sleep(WARMING_DELAY)
         app.cache.follow()
         await app.cache.vocabulary.refresh()

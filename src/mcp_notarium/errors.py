@@ -88,7 +88,7 @@ def _cut(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """Hold what an error tells a client besides its message, as plain values that can be stored."""
+    """Hold what an error tells a client in addition to its message, as plain values that can be stored."""
 
     category: str
     subcategory: str | None
@@ -163,7 +163,7 @@ class NotariumError(Exception):
 
     @property
     def kind(self) -> ErrorKind:
-        """Return what the error says besides its message."""
+        """Return what the error says in addition to its message."""
         return ErrorKind(
             self.category,
             self.subcategory,

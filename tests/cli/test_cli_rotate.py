@@ -17,6 +17,7 @@ from mcp_notarium.secret import Secret
 from support import cheap_stretching
 from support.account import USERNAME, account, fingerprint
 from support.account import made as made_cheaply
+from support.cheap_costs import TEST_BOUNDS
 from support.terminal import CTRL_C, Terminal
 from support.whole import SERVE, run, run_into
 
@@ -39,7 +40,7 @@ class Home:
         # The cheapest cost is refused by the real program.
         user_key_rotation.rotate_passphrase(
             self.config, new=Secret(WORDS), parameters=kdf.Argon2id(),
-            options=ChangeOptions(bounds=kdf.TEST_BOUNDS),
+            options=ChangeOptions(bounds=TEST_BOUNDS),
         )  # fmt: skip
 
     def env(self, **changes: str | None) -> dict[str, str]:

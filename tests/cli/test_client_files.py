@@ -19,6 +19,7 @@ from mcp_notarium.config.accounts import Account
 from mcp_notarium.errors import ConfigError
 from support import needs
 
+CONFIGURATION = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
 COMMAND = ["/opt/bin/mcp-notarium", "--account", "home"]
 OTHER = '{\n  "mcpServers": {\n    "memory": {\n      "command": "npx",\n      "args": ["-y", "server"],\n      "env": {"TOKEN": "theirs"}\n    }\n  }\n}\n'
 # Where the file is on Linux, what is in it, and the lines that are added to it.
@@ -137,6 +138,14 @@ def test_only_our_lines_are_added_and_all_else_stays(one, tmp_path):
     (wanted,) = ADDED[one.name]
     table = {"vscode": "servers", "zed": "context_servers"}.get(one.name, "mcpServers")
     assert json_members.read(path.read_text())[table]["notarium"] == json.loads(wanted)
+
+
+@pytest.mark.parametrize("one", CLIENTS, ids=lambda one: one.name)
+def test_its_file_and_table_are_documented(one):
+    rows = (line.split(" | ") for line in CONFIGURATION.splitlines())
+    _title, file, table, _source = next(row for row in rows if row[0].startswith(f"| {one.title}"))
+    assert FILES[one.name][0] in file
+    assert table == f"`{one.key}`"
 
 
 @pytest.mark.parametrize("one", CLIENTS, ids=lambda one: one.name)

@@ -4,10 +4,11 @@ import pytest
 
 from mcp_notarium import config
 from mcp_notarium.cli import doctor_checks
-from mcp_notarium.crypto import kdf, key_slots
+from mcp_notarium.crypto import key_slots
 from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OWNER, PASSPHRASE
+from support.cheap_costs import CHEAPEST
 
 MADE = 1_700_000_000
 DAY = 86_400
@@ -18,7 +19,7 @@ def test_an_old_key_is_worth_a_reminder(days, state):
     found = key_slots.build(
         data_key=DataKey.generate(),
         passphrase=Secret(PASSPHRASE),
-        parameters=kdf.CHEAPEST,
+        parameters=CHEAPEST,
         owner_hash=OWNER,
         now=MADE,
         bounds=BOUNDS,

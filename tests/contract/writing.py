@@ -277,6 +277,20 @@ class WritingContract(OnABench):
         stale = self.write(bench.store, "n1", Content("bd"), base=base, write_id="0b")
         assert not (await bench.store.push(stale)).alone
 
+    async def test_the_own_form_of_a_revision_gives_it_back(self, bench: Bench) -> None:
+        own_form = bench.store.traits.own_form
+        await bench.put("n1", "one\n\ntwo\n")
+        old = await bench.store.get("n1")
+        if not own_form(old):
+            return
+        changed = self.write(bench.store, "n1", replace(old.content, text="three"), base=old)
+        now = (await bench.store.push(changed)).revision
+        back = replace(old.content, native=own_form(old))
+        write = self.write(bench.store, "n1", back, base=now, write_id="0b")
+        again = (await bench.store.push(write)).revision
+        assert (own_form(now) != own_form(old), own_form(again)) == (True, own_form(old))
+        assert again.content == old.content == bench.store.revision_of("n1", write.body).content
+
     async def test_a_new_note_never_takes_the_place_of_another(self, bench: Bench) -> None:
         if not bench.store.traits.ids.named:
             return

@@ -17,7 +17,7 @@ for number in range(40):
                                        version=total + 1)])
         cache.sync_state.set("total", str(total + 1))
     if number % 7 == 0:
-        cache.notes.tidy()
+        cache.notes.index.tidy()
 cache.close()
 say("done")
 """

@@ -4,10 +4,11 @@ import pytest
 
 from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.secret import Secret
 from support import account_child
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, folder_of, made, opens
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import REWRAP
 from support.stories import KILLED, run_killed
 
@@ -21,7 +22,7 @@ def temporary_files(config):
 def rotate_to_third(config, old):
     options = ChangeOptions(old=Secret(old), bounds=BOUNDS)
     return user_key_rotation.rotate_passphrase(
-        config, new=Secret(THIRD), parameters=kdf.CHEAPEST, options=options
+        config, new=Secret(THIRD), parameters=CHEAPEST, options=options
     )
 
 

@@ -19,12 +19,12 @@ from mcp_notarium.storage.audit_log import AuditLog
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import pull_decisions, write_commit, write_decisions
 from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.pull_decisions import LocalState, Move, PlannedMove, RemoteState
 from mcp_notarium.sync.replay import Replay
 from mcp_notarium.sync.scheduler import Scheduler
-from mcp_notarium.sync.stored_state import HeadReader
 from mcp_notarium.sync.write_attempt import WriteAttempt
 from mcp_notarium.sync.write_commit import WriteCommit
 from mcp_notarium.sync.write_decisions import Attempt, Decision, Held, Step

@@ -14,7 +14,7 @@ from mcp_notarium.domain.file_names import numbered
 from mcp_notarium.domain.note import PendingWrite, Tombstone
 from mcp_notarium.storage.database import Database
 from mcp_notarium.storage.write_ahead_log import WalFlusher
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento import database_file, note_codec
 from mcp_notarium.stores.memento.store import MementoStore

@@ -15,7 +15,6 @@ from mcp_notarium.stores.trilium import note_reader
 from mcp_notarium.stores.trilium.note_codec import NoteObject
 from mcp_notarium.stores.trilium.writes import NoteWrites
 from mcp_notarium.sync import note_fetch
-from mcp_notarium.sync.note_fetch import NoteFetcher
 
 
 def _cached_answer_is_the_note(set_attribute: Set) -> None:
@@ -24,7 +23,6 @@ def _cached_answer_is_the_note(set_attribute: Set) -> None:
 
     set_attribute(note_fetch, "contradicts", lambda *_args, **_how: False)
     set_attribute(note_fetch, "_is_told", told)
-    set_attribute(NoteFetcher, "_is_older", lambda _self, _answer: False)
 
 
 def _any_page_is_a_confirmation(set_attribute: Set) -> None:

@@ -18,9 +18,9 @@ from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.writes import NoteWrites as TriliumWrites
 from mcp_notarium.stores.vault import canvases, note_codec
 from mcp_notarium.stores.vault.note_writer import NoteWriter
-from mcp_notarium.sync import note_fetch, stored_state
+from mcp_notarium.sync import head_reader, note_fetch
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.stored_state import HeadReader
 
 # Who made it, and what a history has.
 
@@ -196,7 +196,7 @@ def _another_note_is_a_contradiction(set_attribute: Set) -> None:
             raise note_fetch._contradiction_error()
         return found, False
 
-    set_attribute(stored_state, "get_for_replay", read)
+    set_attribute(head_reader, "get_for_replay", read)
 
 
 def _refused_canvas_given_up(set_attribute: Set) -> None:

@@ -14,8 +14,8 @@ from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.storage.hidden_notes import VisibilityFilter
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import write_attempt
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
-from mcp_notarium.sync.stored_state import HeadReader
 
 
 def _any_entry_is_free(set_attribute: Set) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from explorer.disk import Disk
     from explorer.world import World
 
-GAPS = (0.01, 0.2, 2.0, 30.0)
+GAPS = (0.01, 0.2, 2.0, 30.0, 900.0)
 """Seconds that a program takes between two steps: shorter than a reader waits, longer, longer than a writer
-waits, and long."""
+waits, long, and longer than what a save has displaced is kept if nobody has it open."""
 
 
 class Editors:

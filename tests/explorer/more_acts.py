@@ -33,6 +33,8 @@ class Tags:
     """Server, ids of the notes that had it, tag and new tag of each renaming that is answered as done for all."""
     taken_back: set[str] = field(default_factory=set)
     """Ids of notes that a server has brought back to what they were."""
+    last_list_stays: bool = False
+    """The store keeps the last list: a name between may come back of a tag that two servers rename (docs/sync.md, Limits)."""
 
     def forget(self, note_id: str) -> None:
         """Expect nothing of a note: a server took back what it has changed there."""
@@ -47,7 +49,12 @@ class Tags:
             for note_id in had
             if note_id in store and note_id not in self.taken_back | self.dropped
             if old in store[note_id].tags and "hidden" not in store[note_id].tags
+            if not (self.last_list_stays and self._is_between(old))
         ]
+
+    def _is_between(self, tag: str) -> bool:
+        """Tell whether a tag is one of several names that calls were to give to another one."""
+        return any(tag in names and len(names) > 1 for names in self.renamed.values())
 
     def judge(self, store: dict[str, Content], taken: set[str]) -> None:
         """Demand that no tag is lost, and that none is left whose renaming is answered as done for all."""
@@ -88,7 +95,7 @@ class MoreActs:
         return {
             **({"rename a tag": self._rename_tag} if self._world.place.traits.tags else {}),
             "restore": self._restore,
-            **({"move below": self._move_below} if self._world.place.traits.moves else {}),
+            **({"move below": self._move_below} if self._world.place.traits.tree else {}),
         }
 
     async def _rename_tag(self, server: Server) -> None:

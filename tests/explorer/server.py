@@ -214,7 +214,7 @@ class Server:
         )
         process.ends.append(scheduler._leader.release)
         self._watch_cycles(scheduler)
-        native = config.store.native if remote.traits.moves else None
+        native = config.store.native if remote.traits.tree else None
         self.app = App(
             config,
             cache,
@@ -270,7 +270,7 @@ class Server:
 
         def claimed(write_id: str, **how: Any) -> bool:
             has = claim(write_id, **how)
-            if has and isinstance(self.world.place, MemoryPlace):  # files have dates of their own
+            if has:
                 self.world.set_clock_at(f"{self.process.name} has claimed a write", often=True)
             return has
 

@@ -44,6 +44,7 @@ class SimplenotePlace(HttpPlace):
         self.traits = SimplenoteStore.traits
         self.settings = simplenote("user@example.org")
         self.service = Simulator(clock=self.now, poll_seconds=POLL_SECONDS, publish_delay=None)
+        self.oracle.tags.last_list_stays = True
         self._shown: tuple[str, dict[str, Content]] = ("", {})
         self._listed = self._made_anew = False
         """Whether servers have to list all notes again; whether a note has a number that an older one under its id had."""
@@ -75,9 +76,13 @@ class SimplenotePlace(HttpPlace):
                     self.oracle.forgive(held["content"])
 
     def may_be_old(self, request: Request) -> bool:
-        """See ``Service.may_be_old``: no cache keeps news that is asked for in this way."""
+        """See ``Service.may_be_old``: no cache keeps news that is asked for in this way.
+
+        Nothing tells a note from an older one under its number, if the feed does and the note's own answer does not.
+        """
         fresh = request.headers.get("cache-control") == "no-cache"
-        return request.segments[-1] != "changes" or not fresh
+        what = request.segments[-1]
+        return (what != "changes" or not fresh) and what not in self.oracle.renumbered
 
     def is_old(self, request: Request) -> None:
         """See ``Service.is_old``: who has written a note nobody can tell by an answer of before."""

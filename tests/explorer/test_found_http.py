@@ -215,6 +215,33 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "a1: GET note0: is answered: turns #1": 7,
         },
     ),
+    "a note that was made anew under its number stayed the old one, as listings had told the news": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 7,
+            "act 2 of another device #1": 14,
+            "act 1 of a #1": 4,
+            "a1: the changes of notes: fails #2": 6,
+            "act 2 of a #1": 3,
+            "note of a #2": 1,
+            "a1: POST note1 at 1: fails #1": 10,
+            "a1: POST note1 at 1: no connection #2": 1,
+            "a1: the changes of notes: fails #3": 5,
+            "a1: log in: no connection #1": 1,
+        },
+    ),
+    "a tag of another save was lost, as a proxy's page answered the save that had gone over it": (
+        "simplenote over http, apart",
+        {
+            "act 1 of another device #1": 1,
+            "act 2 of another device #1": 2,
+            "act 1 of a #1": 8,
+            "act 1 of b #1": 8,
+            "note of another device #1": 1,
+            "a1: POST note0 at 2: no connection #1": 1,
+            "a1: POST note0 at 2: fails #1": 11,
+        },
+    ),
     "a note counted as gone after an answer from before it was made": (
         "trilium over http",
         {

@@ -300,6 +300,54 @@ FOUND = {
         },
         ("another device: copy and remove",),
     ),
+    "text that a program wrote late into a displaced file, when the clock had been set": (
+        "vault files",
+        {
+            "act 1 of another device #1": 5,
+            "act 1 of a #1": 3,
+            "another program writes the first line after #1": 2,
+            "kill: a1 has the answer to push #1": 2,
+            "a2 has claimed a write: the clock is set #1": 3,
+        },
+        ("another device: empty and write note0.md", "another program writes the rest"),
+    ),
+    "a temporary file from the future, as the clock was set back": (
+        "vault files, trash",
+        {
+            "act 1 of another device #1": 19,
+            "act 1 of a #1": 1,
+            "seconds that a clock is set by #1": 2,
+            "kill: a1 before fsync #1": 1,
+            "a2 has claimed a write: the clock is set #1": 1,
+        },
+        ("a1 is killed: before fsync", "the clock is set to -4000 s"),
+    ),
+    "text of one program in a displaced file, as another one wrote the file of the save": (
+        "vault files, apart",
+        {
+            "act 2 of another device #1": 6,
+            "act 1 of a #1": 3,
+            "another program writes after #1": 2,
+            "kill: b1 has committed, and another one has read that #1": 1,
+            "another device acts while n is dark #1": 6,
+            "another program writes after #2": 1,
+        },
+        (
+            "another device: hold open and write note0.md (them3)",
+            "another device: hold open and write note0.md (them5)",
+        ),
+    ),
+    "text in a displaced file that a program has open, in a folder without another note": (
+        "vault files",
+        {
+            "act 1 of another device #1": 11,
+            "act 2 of another device #1": 6,
+            "act 1 of a #1": 3,
+            "another program writes after #1": 4,
+            "act 2 of a #1": 7,
+        },
+        ("a calls manage delete_permanently", "900.05 s  another program writes"),
+    ),
     "two notes that exchange names between the text of a save and its move to the trash": (
         "vault files, trash",
         {"act 1 of a #1": 1, "another device acts before a1 moves a file #1": 15},

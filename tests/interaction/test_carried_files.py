@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from mcp_notarium.domain.exported_note import ExportedNote, export_note
 from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import StoreUnavailable
 from mcp_notarium.library import Library
@@ -29,7 +29,7 @@ from mcp_notarium.markup import html_codec
 from mcp_notarium.storage.sync_state import KeptFileRow
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.http import MOST_CONNECTIONS
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.memento.store import MementoStore
 from mcp_notarium.stores.trilium.store import TriliumStore
@@ -43,7 +43,7 @@ from notarium_devtools.trilium import TriliumSimulator
 from support.long import sample
 from support.memento_file import MementoFile
 from support.sample_files import pdf, picture
-from support.sync_rig import Client, Crash, quick_folder
+from support.sync_rig import Client, Crash, account_of, quick_folder
 from support.trilium_client import open_trilium
 
 NOW = 1_700_000_000.0
@@ -73,41 +73,24 @@ async def opened(store: str, folder: Path, **more: object) -> AsyncIterator[Clie
     vault = folder / "vault"
     vault.mkdir(parents=True, exist_ok=True)
     async with TRILIUMS.setdefault(folder, TriliumSimulator()).serving() as trilium:
-        made: dict[str, Callable[[], object]] = {
+        made: dict[str, Callable[[], Any]] = {
             "local": lambda: LocalStore,
             "vault": lambda: VaultStore(vault),
             "trilium": lambda: open_trilium(trilium),
             "memento": lambda: MementoStore(MementoFile(folder / "dev.db").path),
         }
-        client = Client(folder, None, remote=made[store](), **more)  # type: ignore[arg-type]
-        try:
-            await client.sync()
+        async with account_of(folder, made[store](), **more) as client:
             yield client
-        finally:
-            await client.remote.close()
-            client.close()
 
 
 def transfer(client: Client) -> NoteTransfer:
     return NoteTransfer(client.cache, client.remote, client.writer)
 
 
-@asynccontextmanager
-async def served(sim: TriliumSimulator, folder: Path) -> AsyncIterator[Client]:
-    """An account of this Trilium, in step with it."""
-    client = Client(folder, None, remote=open_trilium(sim))
-    try:
-        await client.sync()
-        yield client
-    finally:
-        await client.remote.close()
-        client.close()
-
-
-async def read(client: Client, store: str) -> tuple[list[ArchivedNote], dict[str, list[object]]]:
+async def read(client: Client, store: str) -> tuple[list[ExportedNote], dict[str, list[object]]]:
     held = [one async for one in transfer(client).read_all()]
     paths = registry.kind(store).ids.paths
-    return [archive(one, paths=paths) for one in held], await StoreFiles(
+    return [export_note(one, paths=paths) for one in held], await StoreFiles(
         transfer(client)
     ).find_files(held)
 
@@ -265,7 +248,7 @@ def test_a_link_that_has_the_name_of_another_file_by_now_is_left_alone(tmp_path:
         one, two = made.put_file("plan.png", PLAN, 1e9), made.put_file("plan 2.png", PAPER, 1e9)
         text = f"![[{one.path}]] ![[{two.path}]]\n"
         shown = tuple(replace(file, links=((file.path, False),)) for file in (one, two))
-        note = ArchivedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
+        note = ExportedNote("n", Content(text, title="Trip"), 1e9, 1e9, files=shown)
         made.put_notes([note], lambda _done, _total: None)
     there = {"attachmentFolderPath": "files", "newLinkFormat": "absolute"}
     fill(tmp_path, {".obsidian/app.json": json.dumps(there).encode(), "files/plan.png": b"mine"})
@@ -349,7 +332,7 @@ def test_files_that_do_not_come_are_named_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
-        first = ArchivedNote("n-1", Content("x\n", title="Plan"), 1e9, 1e9)
+        first = ExportedNote("n-1", Content("x\n", title="Plan"), 1e9, 1e9)
         with formats.writing("json", tmp_path / "given.zip") as made:
             files = [made.put_file(f"{at}.bin", b"x" * at, 1e9) for at in (3, 4, 5)]
             texts = ("x ![](files/3.bin)\n", "y ![](files/3.bin) ![](files/4.bin)\n")
@@ -397,7 +380,7 @@ def test_files_of_hidden_notes_are_the_persons(tmp_path: Path) -> None:
     hides = Visibility(hidden_tags=("secret",))
 
     async def work() -> None:
-        note = ArchivedNote("n-1", Content("![x](files/x.png)", ("secret",), title="t"), 1e9, 1e9)
+        note = ExportedNote("n-1", Content("![x](files/x.png)", ("secret",), title="t"), 1e9, 1e9)
         given = tmp_path / "given.zip"
         with formats.writing("json", given) as made:
             file = made.put_file("x.png", PLAN, 1e9)
@@ -472,7 +455,7 @@ def test_files_of_trilium_are_exported_and_one_that_is_gone_is_named(tmp_path: P
                     for one in (rules, read_me)
                 )
             ).encode()
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 taken = await export(client, "trilium", tmp_path / "out")
             ((note, file, _),) = taken.left_out
             assert (note, file, taken.files) == (own.id, f"{own.id}/gone00000000", 4)
@@ -517,7 +500,7 @@ def test_attachments_that_no_text_shows_go_to_every_store_and_back_once(tmp_path
             own = put_four(sim)
             sim.document.attach(own, "file", "text/csv", "numbers.csv", NUMBERS)  # a twin
             taken_back = sim.document.attach(own, "file", "text/plain", "undone.txt", b"undone")
-            async with served(sim, tmp_path / "0") as client:
+            async with account_of(tmp_path / "0", open_trilium(sim)) as client:
                 row = KeptFileRow(f"{own}/{taken_back.id}", "", 1e9, discarded=True)
                 client.cache.sync_state.add_kept_file(row, since=0.0)
                 taken = await export(client, "trilium", tmp_path / "0.zip")
@@ -563,7 +546,7 @@ def test_notes_of_which_a_service_does_not_tell_the_files_are_named(tmp_path: Pa
             own = put_four(sim)
             for number in range(9):
                 sim.write(f"Note0000000{number}", f"{number}", "x")
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 held = [one async for one in transfer(client).read_all()]
                 files = StoreFiles(transfer(client))
                 for number in range(1, 4):  # they do not count together
@@ -604,7 +587,7 @@ def test_a_drawing_that_a_text_shows_is_exported_as_the_picture_of_it(tmp_path: 
             sim.write("Shows0000001", "Shows", html)
             many = "".join(f'<img src="api/images/Many{one:08}/x.png">' for one in range(1001))
             sim.write("Many00000000", "Many", f"<p>{many}</p>")
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 _, files = await read(client, "trilium")
                 assert len(files.pop("Many00000000")) == 1001
                 sim.document.delete("Many00000000")
@@ -680,7 +663,7 @@ def test_files_of_a_service_are_read_and_compared_a_few_at_a_time_in_stable_orde
             for number, data in enumerate(files):
                 sim.write(f"Note{number:08}", f"{number}", "x")
                 sim.document.attach(f"Note{number:08}", "file", "application/x-own", "a.bin", data)
-            async with served(sim, tmp_path) as client:
+            async with account_of(tmp_path, open_trilium(sim)) as client:
                 sim.faults.delay(0.1, path="/etapi/attachments/*", times=1)
                 await export(client, "trilium", tmp_path / "out")
                 assert most == {
@@ -710,10 +693,13 @@ def test_one_file_for_another_is_not_all_of_them_and_all_of_them_are_linked(tmp_
     async def work() -> None:
         with formats.writing("json", tmp_path / "given.zip") as made:
             files = [made.put_file(f"{one}.bin", one.encode(), 1e9) for one in ("a", "b")]
-            note = ArchivedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
+            note = ExportedNote("n", Content("x\n", title="Trip"), 1e9, 1e9, files=tuple(files))
             made.put_notes([note], lambda _done, _total: None)
         with formats.reading(tmp_path / "given.zip") as found:
-            async with TriliumSimulator().serving() as sim, served(sim, tmp_path) as client:
+            async with (
+                TriliumSimulator().serving() as sim,
+                account_of(tmp_path, open_trilium(sim)) as client,
+            ):
                 held = sim.document.attachments
                 find_own = sim.document.attachments_of
 

@@ -77,6 +77,9 @@ def test_a_field_is_offered_found_set_and_taken_away(env, sim):
         taken = {one["name"]: one["inputSchema"]["properties"] for one in offered}
         assert "properties" in taken["save"]
         assert "properties" in taken["manage"]
+        actions = taken["manage"]["action"]["enum"]
+        assert ("list_folders" in actions, "move_folder" in actions) == (True, False)
+        assert ("folder" in taken["manage"], "new_folder" in taken["manage"]) == (True, False)
         found = server.tool("list", query="todo:open")
         assert [one["uuid"] for one in found["content"]] == ["milk"]
         refused = server.error("save", id="milk", properties={"todo": "soon"})

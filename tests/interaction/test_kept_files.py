@@ -22,7 +22,7 @@ from mcp_notarium.files import import_folders
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.version_table import VersionLimits
-from mcp_notarium.stores.local import attached_files as local_files
+from mcp_notarium.stores.local import attachments as local_files
 from mcp_notarium.stores.local.store import LocalStore
 from mcp_notarium.stores.vault import attachment_writer
 from mcp_notarium.stores.vault.store import VaultStore
@@ -362,7 +362,8 @@ async def test_a_file_that_a_person_put_there_after_an_undo_is_not_discarded(tmp
             await notes.call("manage", action="undo", id="Note.md", confirm=True)
             (notes.folder / "plan.png").write_bytes(PNG)
         for _ in range(2):
-            await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            undone = await notes.call("manage", action="undo", id="Note.md", confirm=True)
+            assert "file" not in undone.get("note", "")
         assert notes.files() == {"plan.png": PNG, ".trash/plan.png": PNG}
 
 

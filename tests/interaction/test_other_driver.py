@@ -12,7 +12,6 @@ import pytest
 
 from mcp_notarium.account import rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf
 from mcp_notarium.domain.note import Content
 from mcp_notarium.search.parser import parse
 from mcp_notarium.secret import Secret
@@ -20,6 +19,7 @@ from mcp_notarium.storage import driver, integrity
 from mcp_notarium.storage.cache import Cache
 from support import corpus
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, made, open_cheaply
+from support.cheap_costs import CHEAPEST
 
 TOP = Path(__file__).resolve().parents[2]
 SUFFIX = "-other-driver"
@@ -92,7 +92,7 @@ def put_more(folder):
 
 def change_key(folder):
     user_key_rotation.rotate_passphrase(
-        config_of(folder), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
+        config_of(folder), new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
     )
     say("changed")
 
@@ -101,7 +101,7 @@ def rewrite_database(folder):
     rewrite.reencrypt(
         config_of(folder, OTHER),
         new=Secret(PASSPHRASE),
-        parameters=kdf.CHEAPEST,
+        parameters=CHEAPEST,
         options=GIVEN,
     )
     say("changed")

@@ -32,13 +32,13 @@ UNUSED = {"NOTARIUM_SANDBOX": () if landlock.version() else ("require",)}
 
 def own_settings(folder: Path, store: str) -> dict[str, str]:
     """The least that a store needs to open."""
-    (folder / "vault").mkdir(exist_ok=True)
-    return {
-        "vault": {"VAULT_PATH": str(folder / "vault")},
-        "trilium": {"TRILIUM_URL": "http://127.0.0.1:9"},
-        "simplenote": {"SIMPLENOTE_USERNAME": "ada@example.org"},
-        "memento": {"MEMENTO_DATABASE": str(folder / "dev.db")},
-    }.get(store, {})
+    place = folder / "notes"
+    place.mkdir(exist_ok=True)
+    address = "http://127.0.0.1:9"
+    of_kind = {Kind.URL: address, Kind.PATH: str(place), Kind.EMAIL: "ada@example.org"}
+    named = {"TRILIUM_URL": address, "MEMENTO_DATABASE": str(folder / "dev.db")}
+    needed = [one for one in registry.kind(store).variables if one.required]
+    return {one.name: named.get(one.name) or of_kind[one.kind] for one in needed}
 
 
 def values(variable: Variable, store: str) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.domain.exported_note import TIDY_TAGS, ExportedNote, export_note
 from mcp_notarium.domain.note import Content, flags
-from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, archive
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.stores import registry
 from mcp_notarium.stores.local.store import LocalStore
@@ -25,7 +25,7 @@ from support import exports
 from support.long import sample
 from support.memento_file import MementoFile
 from support.simplenote_client import open_store
-from support.sync_rig import Client, quick_folder
+from support.sync_rig import Client, account_of, quick_folder
 from support.trilium_client import open_trilium
 
 NOW = 1_700_000_000.0
@@ -38,8 +38,8 @@ def text_of(size: int) -> str:
     return "".join(f"line {number} of a long note\n" for number in range(size // 22))
 
 
-def make(note_id: str, text: str, *, at: float = 1.6e9, **more: object) -> ArchivedNote:
-    return ArchivedNote(note_id, Content(text, **more), at, at + 86_400.25)  # type: ignore[arg-type]
+def make(note_id: str, text: str, *, at: float = 1.6e9, **more: object) -> ExportedNote:
+    return ExportedNote(note_id, Content(text, **more), at, at + 86_400.25)  # type: ignore[arg-type]
 
 
 NOTES = [
@@ -123,26 +123,21 @@ async def opened(store: str, folder: Path) -> AsyncIterator[Client]:
             "trilium": lambda: open_trilium(trilium),
             "memento": lambda: MementoStore(MementoFile(folder / "dev.db").path),
         }
-        client = Client(folder, None, remote=made[store]())
-        try:
-            await client.sync()
+        async with account_of(folder, made[store]()) as client:
             yield client
-        finally:
-            await client.remote.close()
-            client.close()
 
 
-async def read(client: Client, store: str) -> list[ArchivedNote]:
+async def read(client: Client, store: str) -> list[ExportedNote]:
     """All notes as an export has them; the store itself says the same of each."""
     found = []
     async for held in NoteTransfer(client.cache, client.remote, client.writer).read_all():
         asked = await client.remote.get(held.id)
         assert asked.content == held.content
-        found.append(archive(held, paths=registry.kind(store).ids.paths))
+        found.append(export_note(held, paths=registry.kind(store).ids.paths))
     return found
 
 
-async def bring(notes: list[ArchivedNote], client: Client, store: str) -> None:
+async def bring(notes: list[ExportedNote], client: Client, store: str) -> None:
     """Import, and check that every note is there as it was, or as the plan has said before."""
     transfer, kind = NoteTransfer(client.cache, client.remote, client.writer), registry.kind(store)
     planned = await import_plan.plan(notes, transfer, kind, now=NOW)
@@ -163,7 +158,7 @@ async def bring(notes: list[ArchivedNote], client: Client, store: str) -> None:
     assert (len(again.new), again.differ) == (len(refused), [])
 
 
-def differences(given: ArchivedNote, held: ArchivedNote) -> set[str]:
+def differences(given: ExportedNote, held: ExportedNote) -> set[str]:
     parts = ["text", "tags", "trash", "properties"] + ["title"] * (given.content.title is not None)
     found = {one for one in parts if getattr(given.content, one) != getattr(held.content, one)}
     moved = (given.created_at - held.created_at, given.modified_at - held.modified_at)

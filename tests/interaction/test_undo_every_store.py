@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mcp_notarium.stores import registry
 from support.long import sample
 from support.sync_rig import quick_folder
 from support.undo_places import AGENT, PLACES, Place
@@ -313,6 +314,10 @@ CHANGES = {
     for store, changes in CHANGES.items()
 }
 CASES = [(store, name) for store, changes in CHANGES.items() for name in changes]
+
+
+def test_every_store_is_changed_here():
+    assert {*registry.names()} - CHANGES.keys() == set()
 
 
 @dataclass

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from mcp_notarium.account import user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.secret import Secret
 from support.account import (
@@ -22,6 +21,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 from support.long import LONG
 
 FILES = (
@@ -136,7 +136,7 @@ def key_files(tmp_path_factory):
     for old, new in ((PASSPHRASE, OTHER), (OTHER, PASSPHRASE)):
         given = ChangeOptions(old=Secret(old), bounds=BOUNDS)
         user_key_rotation.rotate_passphrase(
-            config, new=Secret(new), parameters=kdf.CHEAPEST, options=given
+            config, new=Secret(new), parameters=CHEAPEST, options=given
         )
     open_cheaply(config).close()
     other_key_file = folder_of(made(other)).key_file.read_bytes()

@@ -15,15 +15,16 @@ from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer, SlotsRefuse
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 from support.keyfiles import DATA_KEY, RAW_KEY, add_slot, cheap, forged
 
 WORDS = Secret(PASSPHRASE)
-BOTH = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=kdf.CHEAPEST, bounds=kdf.TEST_BOUNDS)
+BOTH = add_slot(cheap(), DATA_KEY, RAW_KEY, parameters=CHEAPEST, bounds=TEST_BOUNDS)
 RAW = key_file_codec.serialise(BOTH)
 
 
 def parse(raw):
-    return key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS)
+    return key_file_codec.parse(raw, bounds=TEST_BOUNDS)
 
 
 @pytest.mark.attack(2)
@@ -86,7 +87,7 @@ def assert_never_opens(raw, key):
     if raw == RAW:
         return
     try:
-        opened = key_slots.unlock(parse(raw), key, bounds=kdf.TEST_BOUNDS)
+        opened = key_slots.unlock(parse(raw), key, bounds=TEST_BOUNDS)
     except (KeyFileDamaged, KeyFileNewer, WrongKey):
         return
     pytest.fail(f"opened: {opened!r}")
@@ -255,4 +256,4 @@ def test_any_passphrase_opens_what_was_made_with_it(passphrase):
         return
     key = Secret(passphrase)
     keyfile = parse(key_file_codec.serialise(cheap(key)))
-    assert key_slots.unlock(keyfile, key, bounds=kdf.TEST_BOUNDS) == DATA_KEY
+    assert key_slots.unlock(keyfile, key, bounds=TEST_BOUNDS) == DATA_KEY

@@ -15,7 +15,7 @@ from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import NotariumError
 from mcp_notarium.markup.html_codec import to_markdown
 from notarium_devtools.trilium import TriliumSimulator
-from support.sync_rig import Client, Crash, quick_folder
+from support.sync_rig import Client, Crash, account_of, quick_folder
 from support.trilium_client import open_trilium
 
 pytestmark = pytest.mark.slow("a save is disturbed at each of some twenty requests over real HTTP")
@@ -29,11 +29,8 @@ async def notebook():
     with quick_folder() as place:
         async with TriliumSimulator().serving() as sim:
             sim.write(NOTE, "Plan", "<p>start</p>")
-            client = Client(place, None, remote=open_trilium(sim))
-            await client.sync()
-            yield sim, client
-            await client.remote.close()
-            client.close()
+            async with account_of(place, open_trilium(sim)) as client:
+                yield sim, client
 
 
 def stored(sim, note_id=NOTE):

@@ -166,9 +166,9 @@ def test_every_answer_with_note_text_is_marked_and_no_other():
     marked_ones = {model.__name__ for model in below(answers.FromNotes)}
     # A ListItem stands in a ListAnswer, a Match in that, ChangedLines in a SavedAnswer; a PlainAnswer says by
     # itself whether its text is from notes. A ManageOutput is never sent.
-    # A NotesAnswer holds NoteAnswers.
+    # A NotesAnswer holds NoteAnswers, and others are made of a PageAnswer.
     within = {"ListItem", "TaskRow", "Match", "ChangedLines", "PlainAnswer", "ManageOutput"}
-    assert holding | {"NotesAnswer"} == marked_ones | within
+    assert holding | {"NotesAnswer", "PageAnswer"} == marked_ones | within
 
 
 @given(TEXT, TAGS)

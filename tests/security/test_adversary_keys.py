@@ -12,7 +12,7 @@ from mcp_notarium.account import key_changes, rollback
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import AuditEntry
-from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheError, LockedError, Verdict
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import database_opener
@@ -20,6 +20,7 @@ from mcp_notarium.storage.audit_log import AuditLog
 from support import account_child
 from support.account import BOUNDS, account, fingerprint, folder_of, made, open_cheaply
 from support.cache_room import KEY, make
+from support.cheap_costs import CHEAPEST
 from support.long import LONG
 
 
@@ -131,7 +132,7 @@ def test_a_recovery_key_opens_until_it_is_removed(tmp_path):
     config, paper = made(tmp_path), user_key.generate_recovery_key()
     by_paper = replace(config, db_key=paper)
     options = ChangeOptions(bounds=BOUNDS)
-    key_changes.add(config, paper, parameters=kdf.CHEAPEST, options=options)
+    key_changes.add(config, paper, parameters=CHEAPEST, options=options)
     open_cheaply(by_paper).close()
     key_changes.remove(config, 2, options=options)
     with pytest.raises(LockedError) as refused:

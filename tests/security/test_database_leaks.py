@@ -70,7 +70,7 @@ def test_deleted_text_is_wiped_from_the_file_and_not_only_unlinked(tmp_path):
     assert MARKER.encode() in cache.database.path.read_bytes()
     with cache.transaction():
         cache.notes.apply([Tombstone(f"id{n}") for n in range(3)])
-    while cache.notes.tidy():
+    while cache.notes.index.tidy():
         pass
     cache.database.checkpoint()
     assert leaks(tmp_path) == set()

@@ -9,11 +9,11 @@ import pytest
 from mcp_notarium.account import inspection, purge, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.account.startup_outcomes import Locked
-from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files import private_files
 from mcp_notarium.secret import Secret
 from support.account import BOUNDS, OTHER, account, folder_of, made, open_cheaply
+from support.cheap_costs import CHEAPEST
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_with_an_open_umask_every_file_is_still_private(tmp_path):
         opened.database.run("INSERT INTO sync_metadata(key, value) VALUES ('a', 'b')")
         assert set(modes(config.data_dir).values()) == {0o600}
     user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
+        config, new=Secret(OTHER), parameters=CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
     )
     assert set(modes(config.data_dir).values()) == {0o600}
     purge.reset_account(config)

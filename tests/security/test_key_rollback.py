@@ -13,7 +13,6 @@ import pytest
 from mcp_notarium.account import backup, key_changes, repair, rewrite, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.crypto import (
-    kdf,
     key_file_codec,
     key_slots,
     user_key,
@@ -33,6 +32,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 OLD, NEW = Secret(PASSPHRASE), Secret(OTHER)
@@ -40,9 +40,9 @@ THIRD = Secret("three quiet doors above the harbour")
 
 COMMANDS = {
     "rotate": lambda c: user_key_rotation.rotate_passphrase(
-        c, new=THIRD, parameters=kdf.CHEAPEST, options=GIVEN
+        c, new=THIRD, parameters=CHEAPEST, options=GIVEN
     ),
-    "add": lambda c: key_changes.add(c, THIRD, parameters=kdf.CHEAPEST, options=GIVEN),
+    "add": lambda c: key_changes.add(c, THIRD, parameters=CHEAPEST, options=GIVEN),
     "recovery": lambda c: key_changes.add(c, user_key.generate_recovery_key(), options=GIVEN),
     "remove": lambda c: key_changes.remove(c, 2, options=GIVEN),
     "keychain": lambda c: user_key_rotation.enable_keychain(c, keychains.working(), options=GIVEN),
@@ -59,7 +59,7 @@ def rotated(tmp_path):
     config = made(tmp_path)
     key_changes.add(config, user_key.generate(), options=GIVEN)
     shutil.copy(folder_of(config).key_file, tmp_path / "old")
-    user_key_rotation.rotate_passphrase(config, new=NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    user_key_rotation.rotate_passphrase(config, new=NEW, parameters=CHEAPEST, options=GIVEN)
     return config
 
 
@@ -135,7 +135,7 @@ def test_a_copy_that_falsely_claims_to_be_newer_locks_nobody_out(tmp_path):
     real = key_file_codec.parse(folder.key_file.read_bytes(), bounds=BOUNDS)
     forged = key_file_codec.serialise(replace(real, sequence=real.sequence + 5))
     folder.key_copy.write_bytes(forged)
-    key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
     open_cheaply(config).close()
     [kept] = (config.account_dir / "quarantine").glob(f"*/{folder.key_copy.name}")
     assert kept.read_bytes() == forged
@@ -148,7 +148,7 @@ def test_a_change_that_counts_is_not_called_a_failure(tmp_path, step):
     done = user_key_rotation.rotate_passphrase(
         config,
         new=NEW,
-        parameters=kdf.CHEAPEST,
+        parameters=CHEAPEST,
         options=ChangeOptions(
             bounds=BOUNDS, at=lambda at: spoil_every_page(config) if at == step else None
         ),
@@ -224,7 +224,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
         side = read(path, bounds)
         if path == folder.key_copy and not changed:
             changed.append(path)
-            key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+            key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
         return side
 
     changed = []
@@ -234,7 +234,7 @@ def test_a_change_seen_half_done_is_no_rollback(tmp_path, monkeypatch):
 
 
 def change_a_slot(config):
-    done = key_changes.add(config, NEW, parameters=kdf.CHEAPEST, options=GIVEN)
+    done = key_changes.add(config, NEW, parameters=CHEAPEST, options=GIVEN)
     key_changes.remove(config, done.after.slots[-1].id, options=GIVEN)
 
 

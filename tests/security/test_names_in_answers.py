@@ -190,8 +190,11 @@ def drive_many(scanner: Scanner, world: World, offered: set[str]) -> None:
     for action in {"trash", "untrash"} & offered:
         scanner.call("manage", action=action, **some)
         scanner.call("manage", action=action, **some, confirm=True)
-    if "move_folder" in offered:
+    if "list_folders" in offered:
         listed = scanner.call("manage", action="list_folders")["folders"]
+        for folder in (listed[-1]["folder"], f"{WORD} gone"):
+            scanner.call("manage", action="change", folder=folder, **some, confirm=True)
+    if "move_folder" in offered:
         folder = next(row["folder"] for row in listed if row["folder"] != "/")
         move = {"action": "move_folder", "folder": folder, "new_folder": f"{WORD} place"}
         for more in ({"dry_run": True}, {}, {"confirm": True}, {"new_folder": folder}):

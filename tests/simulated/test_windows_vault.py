@@ -198,6 +198,8 @@ def test_what_stands_for_another_name_is_no_part_of_the_vault(
             store._get(name)
     with pytest.raises(NotariumError):
         create(store, "junction/New.md")
+    with VaultFolder(vault).opened() as root, pytest.raises(NotADirectoryError):
+        file_writer.SYSTEM.open_folder(root, "junction")
     assert texts(vault.parent / "outside") == {"Far.md": "outside\n"}
 
 

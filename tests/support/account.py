@@ -7,19 +7,20 @@ from pathlib import Path
 from mcp_notarium.account import opener
 from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.config import Config
-from mcp_notarium.crypto import kdf, key_file_codec
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.errors import LockedError, Verdict
 from mcp_notarium.files.account_folder import AccountFolder
 from mcp_notarium.secret import Secret
 from mcp_notarium.stores.simplenote.kind import KIND
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 from support.simplenote_settings import simplenote, simplenote_settings
 
 USERNAME = "Someone@Example.com"
 OWNER = KIND.identity(simplenote_settings(USERNAME)).owner_hash
 PASSPHRASE = "violet kettle under seven maps"
 OTHER = "nine hungry lamps by the river"
-BOUNDS = kdf.TEST_BOUNDS
+BOUNDS = TEST_BOUNDS
 
 
 def account(folder: Path, **changes) -> Config:
@@ -36,7 +37,7 @@ def account(folder: Path, **changes) -> Config:
 
 def open_cheaply(config: Config, **options) -> OpenedCache:
     """``open_cache`` with the cheapest key derivation."""
-    return opener.open_cache(config, **({"kdf": kdf.CHEAPEST, "bounds": kdf.TEST_BOUNDS} | options))
+    return opener.open_cache(config, **({"kdf": CHEAPEST, "bounds": TEST_BOUNDS} | options))
 
 
 def folder_of(config: Config) -> AccountFolder:

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from mcp_notarium.account import rewrite, user_key_rotation
-from mcp_notarium.crypto import kdf
 from mcp_notarium.files.private_files import StepHook
 from mcp_notarium.secret import Secret
 from support.account import OTHER, account, open_cheaply
+from support.cheap_costs import CHEAPEST
 from support.stories import KILLED, change_options, run_killed
 
 _HOLD = "import sys; sys.path[:0] = {path!r}; from support import account_child; account_child.hold({folder!r})"
@@ -32,14 +32,14 @@ def rebuild(home: Path, at: StepHook) -> None:
 def rotate(home: Path, at: StepHook) -> None:
     """Change the passphrase."""
     user_key_rotation.rotate_passphrase(
-        account(home), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=change_options(at)
+        account(home), new=Secret(OTHER), parameters=CHEAPEST, options=change_options(at)
     )
 
 
 def reencrypt(home: Path, at: StepHook) -> None:
     """Change the passphrase and the data key."""
     rewrite.reencrypt(
-        account(home), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=change_options(at)
+        account(home), new=Secret(OTHER), parameters=CHEAPEST, options=change_options(at)
     )
 
 

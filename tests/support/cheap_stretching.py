@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_notarium.crypto import kdf
 from mcp_notarium.secret import Secret
+from support.cheap_costs import CHEAPEST
 from support.long import LONG
 
 _MARK = "CHEAP_STRETCHING"
@@ -36,7 +37,7 @@ def wanted(env: dict[str, str]) -> bool:
 
 def _cheap_argon2id(parameters: kdf.Argon2id, passphrase: Secret, salt: bytes) -> Secret:
     salt = hashlib.sha256(salt + repr(parameters).encode()).digest()[: kdf.SALT_SIZE]
-    return _argon2id(kdf.CHEAPEST, passphrase, salt)
+    return _argon2id(CHEAPEST, passphrase, salt)
 
 
 def _cheap_pbkdf2(name: str, password: bytes, salt: bytes, rounds: int, size: int) -> bytes:

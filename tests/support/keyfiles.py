@@ -15,6 +15,7 @@ from mcp_notarium.crypto.key_file_codec import KeyFile
 from mcp_notarium.crypto.key_slots import KeyChangeStep
 from mcp_notarium.secret import Secret
 from support.account import OWNER, PASSPHRASE
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 
 NOW = 1_763_683_200
 DATA_KEY = DataKey(Secret(bytes(range(32))))
@@ -53,9 +54,7 @@ def add_slot(keyfile: KeyFile, data_key: DataKey, key: Secret, **options) -> Key
     return key_slots.replace_slots(keyfile, data_key, slots=(*keyfile.slots, slot), bounds=bounds)
 
 
-def cheap(
-    passphrase: Secret | None = None, *, parameters: kdf.Parameters = kdf.CHEAPEST
-) -> KeyFile:
+def cheap(passphrase: Secret | None = None, *, parameters: kdf.Parameters = CHEAPEST) -> KeyFile:
     """A key file that opens with PASSPHRASE (or what is given) at the cheapest cost."""
     with fixed_randomness():
         return key_slots.build(
@@ -64,7 +63,7 @@ def cheap(
             parameters=parameters,
             owner_hash=OWNER,
             now=NOW,
-            bounds=kdf.TEST_BOUNDS,
+            bounds=TEST_BOUNDS,
         )
 
 

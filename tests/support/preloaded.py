@@ -56,7 +56,7 @@ def arguments_of(command: list[str]) -> list[str] | None:
 
 
 def started(command: list[str], *, env: dict[str, str], **options: Any) -> Any:
-    """Start the program of a client's entry, as ``subprocess.Popen`` does in ``cli.serve``."""
+    """Start the program of a client's entry, as ``subprocess.Popen`` does in ``cli.server_check``."""
     arguments = arguments_of(command)
     if arguments is None or not possible(env):
         return subprocess.Popen(command, env=env, **options)

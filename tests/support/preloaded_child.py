@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import NoReturn
 
 import mcp_notarium
-from mcp_notarium.cli import serve
+from mcp_notarium.cli import server_check
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support import cheap_stretching, preloaded, short_pauses
@@ -159,7 +159,7 @@ if __name__ == "__main__":
         wanted = _Requests(asked, sys.argv[2]).next_run()
     if wanted is not None:
         preloaded.connect(sys.argv[2])
-        serve.subprocess = SimpleNamespace(
+        server_check.subprocess = SimpleNamespace(
             Popen=preloaded.started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL
         )
         os.chdir(wanted["folder"])

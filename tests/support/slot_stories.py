@@ -21,6 +21,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, PASSPHRASE, folder_of
+from support.cheap_costs import CHEAPEST
 from support.found import KEY, KEYCHAIN, NEW, THIRD, Broken, Found, Violation, demand
 from support.stories import Act, Story, change_options, given_key
 
@@ -44,7 +45,7 @@ def _add_paper(home: Path, at: StepHook = ignore_step) -> None:
 
 def _add_words(home: Path) -> None:
     options = change_options()
-    key_changes.add(given_key(home), WORDS, parameters=kdf.CHEAPEST, options=options)
+    key_changes.add(given_key(home), WORDS, parameters=CHEAPEST, options=options)
 
 
 def _remove(home: Path, at: StepHook) -> None:

@@ -140,13 +140,14 @@ def acknowledged_to(remote: MemoryClient) -> set[tuple[str, str, Content, str]]:
 def covered(client: Client, store: MemoryStore) -> bool:
     """Whether everything up to the cursor is in the cache, or written down as still to be asked.
 
-    Removals that polling could not see are written down as a sweep that is due.
+    What listings have told since is there as well, but for removals.
     """
-    cursor = client.cache.sync_state.cursor()
-    if cursor is None:
-        return True
     ledger = client.cache.progress
-    sequence = next(n for n in range(len(store._log), -1, -1) if store.cursor_at(n) == cursor)
+    if ledger.cursor is None:
+        return True
+    places = range(len(store._log), -1, -1)
+    told = next(n for n in places if store.cursor_at(n) == ledger.cursor)
+    sequence = next(n for n in places if store.cursor_at(n) == ledger.polled)
     excused = {*ledger.unresolved(), *(write.note_id for write in client.cache.journal.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}
     last = {logged.note_id: logged for logged in store._log[:sequence]}
@@ -155,7 +156,7 @@ def covered(client: Client, store: MemoryStore) -> bool:
         held = note.server_version if note else None
         if logged.after is None:
             stays = held is not None and held <= logged.before
-            if stays and not ledger.sweep_due(feed=True):
+            if stays and logged in store._log[:told]:
                 return False
         elif held is None and note_id in removed_later:
             continue

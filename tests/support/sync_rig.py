@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite
 from mcp_notarium.domain.policy import EVERYTHING, Visibility
@@ -219,6 +220,20 @@ async def running(*clients: Client) -> AsyncIterator[None]:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             assert outcome is None or isinstance(outcome, asyncio.CancelledError)
+
+
+@asynccontextmanager
+async def account_of(
+    folder: Path, remote: Store | Callable[[Database], Store], **more: Any
+) -> AsyncIterator[Client]:
+    """An account of this store, in step with it."""
+    client = Client(folder, None, remote=remote, **more)
+    try:
+        await client.sync()
+        yield client
+    finally:
+        await client.remote.close()
+        client.close()
 
 
 def in_step(store: MemoryStore, *clients: Client) -> Callable[[], bool]:

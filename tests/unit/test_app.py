@@ -78,6 +78,6 @@ def test_a_server_reads_the_words_of_all_notes_once_they_are_loaded(tmp_path, mo
     async def alone():
         async with open_app(config, syncing=False) as app:
             await asyncio.sleep(0.3)
-            return app.cache.vocabulary.read
+            return app.cache.vocabulary._changes is not None
 
     assert not asyncio.run(alone())

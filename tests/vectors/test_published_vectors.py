@@ -16,6 +16,7 @@ from mcp_notarium.crypto import kdf
 from mcp_notarium.crypto.data_key import unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged
 from mcp_notarium.secret import Secret
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 
 SALT = bytes(range(16))
 
@@ -190,7 +191,7 @@ def test_pbkdf2_of_any_password_is_that_of_the_second_implementation(case, round
         Secret(PASSWORDS[case]),
         salt=SALT,
         parameters=kdf.Pbkdf2Sha512(rounds),
-        bounds=kdf.TEST_BOUNDS,
+        bounds=TEST_BOUNDS,
     )
     assert found.reveal() == by_rfc_8018("sha512", PASSWORDS[case], SALT, rounds, 32)
 
@@ -198,13 +199,13 @@ def test_pbkdf2_of_any_password_is_that_of_the_second_implementation(case, round
 @pytest.mark.parametrize("salt", [bytes(16), b"sa\0lt" + bytes(11), b"\xff" * 16])
 def test_pbkdf2_takes_every_byte_of_the_salt(salt):
     cost = kdf.Pbkdf2Sha512(3)
-    found = kdf.derive(Secret("pw"), salt=salt, parameters=cost, bounds=kdf.TEST_BOUNDS)
+    found = kdf.derive(Secret("pw"), salt=salt, parameters=cost, bounds=TEST_BOUNDS)
     assert found.reveal() == by_rfc_8018("sha512", b"pw", salt, 3, 32)
 
 
 def argon2(password, salt, parameters):
     return kdf.derive(
-        Secret(password), salt=salt, parameters=parameters, bounds=kdf.TEST_BOUNDS
+        Secret(password), salt=salt, parameters=parameters, bounds=TEST_BOUNDS
     ).reveal()
 
 
@@ -239,7 +240,7 @@ def second_argon2(password, salt, cost, *, length=32, **extra):
 
 
 ODD = [
-    kdf.CHEAPEST,
+    CHEAPEST,
     kdf.Argon2id(9, 1, 1),
     kdf.Argon2id(15, 2, 1),
     kdf.Argon2id(16, 1, 2),

@@ -12,9 +12,10 @@ from mcp_notarium.crypto.data_key import TAG_SIZE, unwrap_key, wrap_key
 from mcp_notarium.crypto.errors import KeyFileDamaged, MalformedKey, WrongKey
 from mcp_notarium.secret import Secret
 from support.account import PASSPHRASE
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 from support.keyfiles import DATA_KEY, b64, cheap, forged
 
-COSTS = [kdf.CHEAPEST, kdf.Pbkdf2Sha512(1)]
+COSTS = [CHEAPEST, kdf.Pbkdf2Sha512(1)]
 BITS = (0, 1, 7, 8, 31, 32, 33, 63, 64, 71, 77, 80, 96, 97, 103, 120, 121, 126, 127)
 TAGS = {
     **{f"bit {bit}": 1 << bit for bit in BITS},
@@ -29,11 +30,11 @@ TAGS = {
 
 
 def open_(raw, key=PASSPHRASE):
-    keyfile = key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS)
-    return key_slots.unlock(keyfile, Secret(key), bounds=kdf.TEST_BOUNDS)
+    keyfile = key_file_codec.parse(raw, bounds=TEST_BOUNDS)
+    return key_slots.unlock(keyfile, Secret(key), bounds=TEST_BOUNDS)
 
 
-def changed(field, change, cost=kdf.CHEAPEST):
+def changed(field, change, cost=CHEAPEST):
     """The bytes of a key file, with the bytes of one field of its slot replaced."""
 
     def replace(fields):

@@ -1,8 +1,8 @@
 """Write one file with all of an account that cannot be fetched again, and restore it, on another machine too.
 
-The file is a zip of two that are encrypted already: a verified copy of the database, and the key file, whose every
-key opens it. What is restored goes the way of the copies in ``copies/``. Where the key file alone is lost or old,
-it alone is put back.
+The file is a zip of two that are encrypted already: a verified copy of the database, and the key file, whose every key
+opens it. What is restored goes the way of the copies in ``copies/``. Only the key file is put back if it alone is lost
+or old.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class RestoredKeyFile:
 
     keyfile: KeyFile
     quarantine: Path | None
-    """Where the key file that was there has gone, if any."""
+    """The folder in the quarantine that has the key file of before; None: there was none."""
     copied: bool
     """Its copy was written; else the next start does that."""
 

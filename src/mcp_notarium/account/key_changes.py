@@ -105,9 +105,8 @@ def apply_change(
 ) -> ChangeResult:
     """Apply the change ``make`` under the key lock.
 
-    The key that opened the cache must open it afterwards, ``instead`` of it if that is given, and
-    so must ``also_opens``. Raises ``LockedError`` (start-up's verdicts, or BUSY) and what ``make``
-    raises, with nothing changed.
+    The key that opened the cache must open it afterwards, or ``instead`` if there is one, and so must ``also_opens``.
+    Raises ``LockedError`` (start-up's verdicts, or BUSY) and what ``make`` raises, with nothing changed.
     """
     folder, now = find_account(settings), int(options.clock())
     with disk_errors(_UNUSABLE), key_lock(folder, timeout=options.timeout):
@@ -255,7 +254,7 @@ def record_restored(
 
 @dataclass(frozen=True, slots=True)
 class SlotList:
-    """Hold the slots as they stand in the key file. Without a key nothing proves that they are as they were written."""
+    """Hold the slots as they stand in the key file. Nothing proves that they are as they were written unless there is a key."""
 
     keyfile: KeyFile
     opened_by: int | None

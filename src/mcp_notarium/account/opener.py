@@ -128,7 +128,7 @@ class StartupActions:
         """Create a cache; ``instead``: of what is there, which goes to the quarantine."""
         folder, now = inspection.folder, self.clock()
         used = quarantine.find_last_use(folder)
-        # The numbers that were given before are in no file that can be read, but they are smaller than this.
+        # No readable file has the earlier numbers, but they are smaller than this.
         floor = int(max(now, used or 0)) if instead or used is not None else 0
 
         def move_old(kept: Collection[Path] = ()) -> None:
@@ -395,8 +395,8 @@ def open_with_policy(
 ) -> OpenedCache:
     """Open as :func:`open_cache`, under the present policy of what agents may see.
 
-    If the policy has changed, visibility is computed again first, alone: while any other process has the
-    cache open, that is refused with ``LockedError`` (BUSY). An unchanged policy costs one row.
+    Visibility is computed again first if the policy has changed. That needs the cache alone: ``LockedError`` (BUSY) if
+    another process has it open. An unchanged policy costs one row.
     """
     with ExitStack() as undo:
         first = open_cache(config, whole=whole, heal=heal, clock=clock)

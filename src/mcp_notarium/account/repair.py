@@ -4,8 +4,8 @@ Either way a new generation gets the state, and the old files go to the quaranti
 A repair leaves the index empty: the next sync fetches the notes again. It opens only a copy of the old files, because
 opening a damaged file may change it. The full-text index is rebuilt in place if it alone is wrong.
 
-A server repairs without being asked where that loses nothing: the notes can be fetched again, every row that
-only this database has can be read, nobody else has it open, and the disk has not damaged it again and again.
+A server repairs without being asked if that loses nothing. The notes can be fetched again, and every row that only this
+database has can be read. Nobody else has it open, and the disk has not damaged it again and again.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def repair(
 
     Raises ``InvalidRequest`` if the cache is not encrypted, ``CacheDamaged`` if nothing can be read (or not
     the ``whole_state``, where that is wanted), ``CacheFull`` and ``LockedError``, with the old files as
-    they were. Once the new generation is active, what fails is in its ``state``.
+    they were. Its ``state`` has what fails after the new generation is active.
     """
     if not settings.db_encryption:
         raise InvalidRequest(
@@ -199,7 +199,7 @@ def restore(
     """Restore the copy of this file name, or (None) the newest undamaged one. The copies stay.
 
     Raises ``InvalidRequest`` if there is no such copy, ``CacheDamaged`` if all are damaged, ``CacheFull`` and
-    ``LockedError``, with everything as it was. Once the copy is active, what fails is in ``result.state``.
+    ``LockedError``, with everything as it was. ``result.state`` has what fails after the copy is active.
     """
     folder, failure = find_account(settings), "the copy cannot be restored"
     with generation.hold_alone(settings, folder, options, on_progress, failure) as writer:

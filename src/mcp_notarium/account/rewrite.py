@@ -117,11 +117,10 @@ def reencrypt(
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
-    Slots whose secret is known are kept, with number, label and cost: the one that opened the
-    cache, unless ``new`` replaces it, and the keychain's. ``drop_others`` permits dropping the rest.
-    Raises ``SlotsRefused`` otherwise, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY
-    names who has the cache open), with the old cache as it was. Once the new one is active, what
-    fails is in its ``state``.
+    Slots whose secret is known are kept, with number, label and cost: the one that opened the cache, unless ``new``
+    replaces it, and the keychain's. ``drop_others`` permits dropping the rest. Raises ``SlotsRefused`` otherwise,
+    ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY names who has the cache open), with the old cache as
+    it was. Its ``state`` has what fails after the new one is active.
     """
     if new is not None:
         require_new(new, account=settings.account.name, allow_weak=allow_weak)
@@ -208,8 +207,8 @@ def _reencrypt(
 def _write_anchor(folder: AccountFolder, new_keyfile: KeyFile, data_key: DataKey) -> None:
     """Write the anchor of the active generation, alone in the folder. Never raises.
 
-    The old anchor is that of the generation before. If the new one cannot be written, the next clean
-    stop of a server writes it.
+    The old anchor is that of the generation before. The next clean stop of a server writes the new one if that fails
+    here.
     """
     path, key = (
         folder.database(new_keyfile.generation),

@@ -183,8 +183,8 @@ def find(
 def find_in_unreadable(path: Path, generation: str, salt: bytes, copies: Copies) -> Rollback | None:
     """Find out what an unreadable database lacks; None if only damage is known.
 
-    The anchor says what the database had. The end of the chain says what it has now, if that can be read. If there is a
-    log, the main file is also read without it: somebody may have put back an older one.
+    The anchor says what the database had. The end of the chain says what it has now, if that can be read. The main file
+    is also read without its log if there is one: somebody may have put back an older one.
     """
     data_key = copies.data_key
     before = Anchor(copies.folder, generation, audit_keys(data_key).anchor).read_alone()

@@ -96,7 +96,7 @@ class SeenAct:
         said = words.DECISIONS.get(Decision(self.decision), "") if self.decision else ""
         if self.result in (Result.READ, Result.CHANGED) or self.act in _DECIDING:
             return said
-        why = words.REASONS.get(self.outcome, self.outcome.replace("_", " "))
+        why = words.REASONS.get(self.outcome, self.outcome)
         if self.decision == Decision.ASKED:
             return why or said
         name = "begun" if self.result is None else words.RESULTS[self.result]

@@ -19,7 +19,7 @@ from typing import Any
 
 from mcp_notarium import config
 from mcp_notarium.cli import console, signals
-from mcp_notarium.cli.serve import check_server
+from mcp_notarium.cli.server_check import check_server
 from mcp_notarium.clients import client_files
 from mcp_notarium.clients.client_files import ClientFile
 from mcp_notarium.clients.known_clients import (

@@ -12,7 +12,7 @@ import os
 
 from mcp_notarium.account import key_changes
 from mcp_notarium.app import open_app
-from mcp_notarium.cli import console, install, keys, login, setup_key
+from mcp_notarium.cli import console, install, keys, login, setup_account, setup_key
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import can_ask, can_show
 from mcp_notarium.clients.known_clients import client_names
@@ -88,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
             resolution_hint="Leave out `--recovery`, then run `mcp-notarium keys recovery create` in a terminal.",
         )
     console.heading("Account")
-    chosen = login.choose_account(args)
+    chosen = setup_account.choose_account(args)
     try:
         return _run(chosen, args)
     except NotariumError as error:
-        known = login.is_known(chosen)
+        known = setup_account.is_known(chosen)
         then = _AGAIN.format(name=chosen.name) if known else _NOTHING_KEPT
         error.resolution_hint = f"{error.resolution_hint or ''} {then}".strip()
         raise
@@ -101,8 +101,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(chosen: Account, args: argparse.Namespace) -> int:
     while True:
         try:
-            if not login.is_known(chosen):
-                login.require_reachable(chosen, args)
+            if not setup_account.is_known(chosen):
+                setup_account.require_reachable(chosen, args)
             config, account = _make(chosen, args)
             notes = _fetch(config, account, args)
             break
@@ -137,7 +137,7 @@ def _fetch(config: Config, account: Account, args: argparse.Namespace) -> int:
 
 def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -> Account:
     """Ask again for what may have been mistyped, and return the account with that. Raises ``error``."""
-    refused = login.given_logins(account) if isinstance(error, LoginRequired) else []
+    refused = setup_account.given_logins(account) if isinstance(error, LoginRequired) else []
     if refused:
         error.resolution_hint = f"Give {' or '.join(refused)} anew (`--secret-file NAME=FILE`), or none: then `setup` asks for a login."
     needed = [one for one in registry.kind(account.store).variables if one.required]
@@ -145,16 +145,16 @@ def _correct(account: Account, error: NotariumError, args: argparse.Namespace) -
         raise error
     console.warn(f"{error.message.rstrip('.')}. {error.person_hint}")
     if refused and console.confirm("Log in now instead?", default=True, option="--yes"):
-        return login.without_logins(account)
+        return setup_account.without_logins(account)
     if not console.confirm("Correct the account and try again?", default=True, option="--yes"):
         raise error
     console.heading("Account")
-    return login.ask_again(account, needed)
+    return setup_account.ask_again(account, needed)
 
 
 def _log_in(config: Config, account: Account, args: argparse.Namespace) -> None:
     kind = config.store.login
-    if kind is None or login.given_logins(account):
+    if kind is None or setup_account.given_logins(account):
         return
     if asyncio.run(_is_logged_in(config)):
         console.done("Logged in already.")

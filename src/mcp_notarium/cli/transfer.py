@@ -20,9 +20,9 @@ from mcp_notarium.cli import command_context, console, signals
 from mcp_notarium.cli.notes import sync_all
 from mcp_notarium.cli.terminal import ask_yes, print_data, talk, typed_path
 from mcp_notarium.config import Config
+from mcp_notarium.domain.exported_note import ExportedNote, export_note
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Revision
-from mcp_notarium.domain.note_archive import ArchivedNote, archive
 from mcp_notarium.errors import NotariumError, OutcomeUnknown
 from mcp_notarium.logs.redaction import one_line
 from mcp_notarium.report.words import counted
@@ -115,11 +115,11 @@ def _name_first(ids: Sequence[str]) -> str:
 
 async def _read_notes(
     app: App,
-) -> tuple[list[ArchivedNote], dict[str, list[ShownFile]], Sequence[tuple[str, str]]]:
+) -> tuple[list[ExportedNote], dict[str, list[ShownFile]], Sequence[tuple[str, str]]]:
     """Return the notes, the files that they show by the ids of the notes, and the notes of which not all files are known."""
     transfer, status = app.library.transfer, app.library.status()
     total = status.total or status.loaded
-    notes: list[ArchivedNote] = []
+    notes: list[ExportedNote] = []
     shown: dict[str, list[ShownFile]] = {}
     page: list[Revision] = []
     files = StoreFiles(transfer)
@@ -130,7 +130,7 @@ async def _read_notes(
 
     with console.progress("Reading the notes") as report:
         async for held in transfer.read_all():
-            notes.append(archive(held, paths=app.config.store.ids.paths))
+            notes.append(export_note(held, paths=app.config.store.ids.paths))
             page.append(held)
             if len(page) == _PAGE:
                 await find_files()
@@ -232,7 +232,7 @@ def _describe(planned: ImportPlan, found: int, store: str) -> list[str]:
     return lines
 
 
-def _name_some(notes: Sequence[ArchivedNote], titles: Sequence[str] = ()) -> str:
+def _name_some(notes: Sequence[ExportedNote], titles: Sequence[str] = ()) -> str:
     """Name the first notes, and the titles that they get if those are other ones."""
     named = ", ".join(
         f'"{(one.content.title or first_line(one.content.text))[:_LONGEST_SHOWN]}"'
@@ -252,7 +252,7 @@ def _summary(done: ImportResult, rate: float) -> str:
         )
     if done.there:
         lines.append(f"{counted(done.there, 'was', 'were')} made by another program meanwhile.")
-    refused: defaultdict[str, list[ArchivedNote]] = defaultdict(list)
+    refused: defaultdict[str, list[ExportedNote]] = defaultdict(list)
     for note, why in done.refused:
         refused[why].append(note)
     for why, notes in refused.items():

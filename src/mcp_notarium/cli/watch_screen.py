@@ -1,7 +1,7 @@
 """Show a person, in a terminal of any width, what assistants do now and what waits for a word of theirs.
 
-One list: what waits, then the acts of the day, newest first. Below it, or beside it on a wide terminal, stands what the
-chosen line is about. Every text that is not ours is shown as plain characters: nothing in it is markup or moves the cursor.
+One list: what waits, then the acts of the day, newest first. The chosen line is explained below it, or to its right on
+a wide terminal. Every text that is not ours is shown as plain characters: nothing in it is markup or moves the cursor.
 """
 
 from __future__ import annotations

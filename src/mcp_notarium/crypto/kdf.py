@@ -175,13 +175,6 @@ PRODUCTION = Bounds(
     )
 )
 
-CHEAPEST = Argon2id(memory_kib=8, time_cost=1, lanes=1)
-"""For tests, together with ``bounds=TEST_BOUNDS``; refused wherever PRODUCTION is active."""
-
-TEST_BOUNDS = Bounds(
-    ((CHEAPEST, Argon2id()), (Pbkdf2Sha512(1), Pbkdf2Sha512(310_000))), slots_at_ceiling=8
-)
-
 
 def to_fields(parameters: Parameters) -> dict[str, str | int]:
     """Return the parameters as a key file has them."""

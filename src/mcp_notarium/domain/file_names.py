@@ -19,7 +19,6 @@ _RESERVED = re.compile(rf"({DEVICES})(?= *(?:\.|$))", re.IGNORECASE)
 
 
 PDF = "application/pdf"
-TEXT = "text/plain"
 UNKNOWN = "application/octet-stream"
 PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
 """Kinds that are shown -> their names in Pillow."""

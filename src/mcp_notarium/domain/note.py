@@ -36,7 +36,7 @@ MARKS: Final = ("pinned", "markdown", "archived")
 """What some stores can say of a note. A property is shown only if it is set; each is a field of ``save``."""
 _EXACT = 2**53
 _BLOCKS, _INLINE = ("---", "\ufeff---", "+++", "\ufeff+++"), "::"
-"""Without these a text has no properties."""
+"""A text without these has no properties."""
 
 
 _ENDING_OR_DIGITS = re.compile(r"( [0-9a-f]{8})?(\.md|\.markdown)?\Z", re.IGNORECASE)
@@ -163,7 +163,7 @@ class Content:
     It is never merged, stands in no table, and no store returns one.
     """
     dates: tuple[float, float] | None = field(default=None, compare=False)
-    """When a note was created and last changed elsewhere, for stores that can set both (``Traits.keeps_dates``).
+    """Dates of creation and last change elsewhere, for stores that can set both (``Traits.keeps_dates``).
 
     They are not compared.
     """
@@ -205,8 +205,8 @@ class Revision:
     created_at: float
     modified_at: float
     raw: bytes
-    """What the store's object holds beyond the other fields, unknown fields included, so that a later write can
-    preserve it. Only the store's own codec reads it.
+    """The rest of the store's object, unknown fields included, so that a later write can preserve it. Only the
+    store's own codec reads it.
     """
     server_version: int | None = None
     """The store's own number, if it has one."""
@@ -219,7 +219,7 @@ class Revision:
     ever gets it. None: ids never change, or it is not certain.
     """
     links: Links | None = field(default=None, compare=False, repr=False)
-    """What its text links to; None in a store without paths. The index does not give it back."""
+    """Links of its text; None in a store without paths. The index does not give it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class PendingWrite:
     """The acknowledged revision that the content was made from. None: a new note."""
     content: Content
     body: bytes
-    """What the store's codec made to send."""
+    """The request body, made by the store's codec."""
     created_at: float
     owner: str
     lease_until: float
@@ -301,7 +301,7 @@ class PendingWrite:
     after: str = ""
     """The write_id of one that must be stored first; '' if there is none."""
     replaced: bytes | None = None
-    """What an UPDATE replaces in the store's own form, as ``Content.native`` takes it. b'': nothing. None: the content says all."""
+    """Data that an UPDATE replaces in the store's own form, as ``Content.native`` takes it. b'': nothing. None: the content says all."""
     first_etag: str | None = None
     """The base of its first attempt, if it has got another one since: it may have arrived on top of any revision from that one on."""
     change_id: str = ""
@@ -313,7 +313,7 @@ class PendingWrite:
 
 
 def with_digits(title: str, *, seed: str) -> str:
-    """Return a title that no note has, in the place of digits that this has given it before."""
+    """Return a title that no note has; digits that this function added before are replaced."""
     digits = hashlib.sha256(f"{seed}/{title}".encode()).hexdigest()[:8]
     return f"{_ENDING_OR_DIGITS.sub('', title, count=1)} {digits}"
 

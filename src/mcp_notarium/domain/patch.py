@@ -1,11 +1,11 @@
-r"""Patch a text by lines, at its ends, or where it says something. Line numbers are those of the given text, from 1.
+r"""Patch a text by lines, at its ends, or where it says something. Line numbers are those of the original text, from 1.
 
 Deletions are applied first, from high to low; then modifications; then additions, from low to high.
-Every number refers to the given text, so the order of the operations in the list matters only for
+Every number refers to the original text, so the order of the list matters only for
 several additions at one line. The edges:
 
 * An addition at line n stands before line n; n = total + 1 appends. Several additions at one line
-  keep their given order. At a line that is deleted or modified they stand before its place.
+  keep their order. At a line that is deleted or modified they stand before its place.
 * A value may hold several lines. One line end at the very end of it is only its end: ``x`` and
   ``x\n`` are the same one line, ``""`` is one empty line. Additions and modifications need a value;
   that of a deletion is ignored.

@@ -137,7 +137,7 @@ class Visibility:
     ) -> str | None:
         """Return the rule that hides the note, in the words of the policy file, or None if it is seen.
 
-        ``clear`` False: it has tags or properties that are not understood, beside these or instead of them.
+        ``clear`` False: it has other tags or properties, which are not understood.
         """
         # defence: profile-permits-nothing-more =None
         outer = self.within and self.within.hidden_by(note_id, tags, properties, clear=clear)

@@ -247,7 +247,7 @@ class History:
         return move_of(self._store, self.native_of(note_id, version, last=True).encode())
 
     def parts_beside(self, note_id: str, version: Version, newer: Content) -> tuple[str, ...]:
-        """Name what the save that replaced a version has changed besides the content, which became ``newer``."""
+        """Name what the save that replaced a version has changed outside the content, which became ``newer``."""
         number = _number(version.name)
         if version.removed or version.present or not number:
             return ()
@@ -257,7 +257,7 @@ class History:
     async def find_parts_beside(
         self, note: Note, content: Content, *, now: float
     ) -> tuple[str, ...]:
-        """Name what changes besides the content if the note becomes ``content``. Raises what the store raises."""
+        """Name what changes outside the content if the note becomes ``content``. Raises what the store raises."""
         base, native = self._cache.notes.base(note.id), content.native
         if self._store.traits.revives:
             with suppress(
@@ -308,7 +308,7 @@ class History:
         return bool(rows) and rows[0].change_id == change_id
 
     def has_moved(self, note_id: str, change_id: str) -> bool:
-        """Tell whether a change of many has given a note another path."""
+        """Tell whether a change of many notes has moved this one to another path."""
         rows = [one for one in self._cache.versions.of(note_id) if one.change_id == change_id]
         kept = [self._cache.versions.get(note_id, one.local_version) for one in rows]
         titles = [one[1].title or "" for one in kept if one is not None and one[1] is not None]

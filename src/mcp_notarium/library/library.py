@@ -30,11 +30,11 @@ from mcp_notarium.errors import (
     NoteReadOnly,
     StoreError,
 )
+from mcp_notarium.library.attachments import NoteFiles
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History
 from mcp_notarium.library.losses import Losses
 from mcp_notarium.library.native_reads import NativeIndex
-from mcp_notarium.library.note_files import NoteFiles
 from mcp_notarium.library.note_transfer import NoteTransfer
 from mcp_notarium.library.paths import Paths
 from mcp_notarium.search.query import HasTask, Query
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mcp_notarium.markup.obsidian_links import Changes
     from mcp_notarium.storage.audit_log import Act
     from mcp_notarium.storage.cache import Cache
-    from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, TagPage, Twin
+    from mcp_notarium.storage.note_lookup import Hashes, TaggedNote, Twin
     from mcp_notarium.storage.note_rows import Key, Matches, ScannedNote
     from mcp_notarium.storage.note_table import Counts
     from mcp_notarium.storage.sync_state import Metrics
@@ -152,7 +152,6 @@ class Library:
             offset=offset,
             short_page=short_page,
             preview_lines=preview_lines,
-            explain=True,
             corrects=corrects,
         )
 
@@ -181,10 +180,6 @@ class Library:
     def shows_files(self) -> bool:
         """Tell whether notes of the store can show files."""
         return self.traits.attachments or self.traits.ids.paths
-
-    async def count(self, query: Query) -> int:
-        """Return how many notes match."""
-        return (await self._cache.search.find(query, limit=1, corrects=False)).total
 
     def count_active(self) -> int:
         """Return how many notes are outside the trash."""
@@ -215,7 +210,7 @@ class Library:
         """Return when a note was created and last changed, in epoch seconds with fractions."""
         return note_rows.read_times(self._cache.database, note_id)
 
-    def count_tags(self, *, limit: int, offset: int) -> TagPage:
+    def count_tags(self, *, limit: int, offset: int) -> tuple[dict[str, int], int]:
         """Return one page of the tags of notes outside the trash, most used first."""
         return note_lookup.count_tags(self._cache.database, limit=limit, offset=offset)
 
@@ -235,7 +230,7 @@ class Library:
     async def property_names(self, typed: str) -> Callable[[str], bool]:
         """Return what tells whether a name in this query may be that of a property: notes have it, or the app a type for it.
 
-        Where rules hide notes, a type alone would tell that one of these has it.
+        A type alone would betray a hidden note that has it.
         """
         rules = self._cache.notes.visibility.rules.has_rules
         types = {} if rules or ":" not in typed else await self.property_types()
@@ -299,7 +294,7 @@ class Library:
         return None if note is not None and base is None else self.traits.given(text, base)
 
     def shown_beside(self, note: Note) -> Mapping[str, Any]:
-        """Return what the store's app shows besides the content of a note, by its own names."""
+        """Return what the store's app shows in addition to the content of a note, by its own names."""
         base = self._cache.notes.base(note.id)
         return {} if base is None else self.traits.beside(base)
 

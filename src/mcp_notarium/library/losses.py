@@ -44,7 +44,7 @@ class Losses:
         """
         native, found = 0, Replaced()
         beside: tuple[str, ...] = ()
-        if self._store.traits.revives or self._store.traits.moves:
+        if self._store.traits.revives or self._store.traits.tree:
             native, found, beside = await self._find_more(note, content, now=now)
         if not (beside or find_taken(note.content, content)):
             return None
@@ -92,7 +92,7 @@ class Losses:
             return {}, shown_form(self._store, content.native.encode()) if content else {}
         shown = partial(shown_form, self._store)
         if content is None:
-            said = shown(await self._keepsake(note))
+            said = shown(await self._full_copy(note))
             return {name: value for name, value in said.items() if value}, {}
         base = self._cache.notes.base(note.id)
         made = await self._find_replaced(note, base, content, now=0.0)
@@ -109,16 +109,16 @@ class Losses:
 
     async def find_removal_loss(self, note: Note, *, now: float) -> Loss | None:
         """Return what is lost for good if the note is removed. Raises what the store raises."""
-        kept = await self._keepsake(note)
+        kept = await self._full_copy(note)
         loss = find_loss(note.content, None, self._keeping(note, len(kept), now=now))
         return loss and replace(loss, replaced=_digest(kept))
 
-    async def _keepsake(self, note: Note) -> bytes:
+    async def _full_copy(self, note: Note) -> bytes:
         """Return all that the store holds of a note, if it can make it again; b'' if not, or if it is gone."""
         if not self._store.traits.revives:
             return b""
         try:
-            return await cast("RevivingStore", self._store).keepsake(note.id)
+            return await cast("RevivingStore", self._store).full_copy(note.id)
         except NoteNotFound:
             return b""
         except StoreError as error:

@@ -12,7 +12,7 @@ from mcp_notarium.storage import note_links, note_lookup
 
 if TYPE_CHECKING:
     from mcp_notarium.domain.note import Content, Note
-    from mcp_notarium.library.note_files import NoteFiles
+    from mcp_notarium.library.attachments import NoteFiles
     from mcp_notarium.markup.obsidian_links import Changes, Link
     from mcp_notarium.storage.cache import Cache
     from mcp_notarium.storage.note_links import LinkedNotes
@@ -85,11 +85,12 @@ class Paths:
             return {}
         rules = self._cache.notes.visibility.rules
         # Looked up before the canvases are read: what is done by then shows in them.
-        waiting = self._writer.cards.find_waiting(note.id)
-        former = [await self._folders.find_cards(path) for path in waiting.paths]
+        cards = self._writer.cards
+        paths, waiting = cards.find_former_paths(note.id), cards.find_waiting_links(note.id)
+        former = [await self._folders.find_cards(path) for path in paths]
         found = await self._folders.find_cards(note.id)  # last: a card may come there meanwhile
-        for one, count in (item for cards in former for item in cards.items()):
-            if count and one in waiting.canvases:
+        for one, count in (item for shown in former for item in shown.items()):
+            if count and one in waiting:
                 found[one] = (found.get(one) or 0) + count
         return {one: count for one, count in found.items() if rules.sees(one, ())}
 
@@ -103,7 +104,7 @@ class Paths:
         """Return what links in texts of canvases must become if the content gives the note another path, and how many there are."""
         if (new_id := await self._find_new_path(note, content)) is None:
             return {}
-        waiting = self._writer.cards.find_waiting(note.id).canvases
+        waiting = self._writer.cards.find_waiting_links(note.id)
         canvases = await self._read_card_links()
         links = [(one, link[0]) for one, said in canvases.items() for link in said]
         links += [(one, then) for one in canvases for then in waiting.get(one, {}).values()]

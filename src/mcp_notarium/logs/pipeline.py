@@ -2,8 +2,7 @@
 
 Our own events run through a chain of structlog's processors, one for each sink. A library's message may hold note
 text (a rejected request, an exception's text), and redaction knows secrets, not notes. So only the constant template of a
-message is shown, or only its length. Three say more: libraries for files, httpx (method, host and status of a request)
-and httpcore (the name of a step).
+message is shown, or only its length. Two say more: the library for keychains, and httpcore (the name of a step).
 
 ``[dropped]`` is written in place of an event that raises anything on the way.
 """
@@ -33,10 +32,9 @@ from mcp_notarium.logs.logger import (
 )
 from mcp_notarium.logs.redaction import one_line
 
-NOISY = ("httpx", "httpcore", "mcp", "asyncio", "keyring", "hpack", "dotenv")
+NOISY = ("httpcore", "mcp", "asyncio", "keyring", "hpack", "dotenv")
 """Libraries we load: logged from WARNING on, and in full only at debug and trace."""
 
-_HOST = re.compile(r"(?i)https?://[^\s/?#'\"<>]*")
 _STEP = re.compile(r"[a-z0-9_]{1,50}\.(?:started|complete|failed)\b")
 _DROPPED_LINE = json.dumps({"level": LEVEL_NAMES[ERROR], "event": DROPPED}) + "\n"
 _writing = threading.RLock()
@@ -115,10 +113,6 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     if library == "httpcore" and (step := _STEP.match(template)):
         return step[0]  # defence: foreign-headers-hidden =template
-    if library == "httpx" and isinstance(record.args, tuple):
-        match record.args:
-            case (str(method), address, _, int(status), _) if host := _HOST.match(str(address)):
-                return f"{method} {host[0]} {status}"  # defence: foreign-addresses-cut =text
     # The template is a constant in the library's source if there are arguments.
     return template if record.args else f"[hidden: {len(template)} characters]"
 

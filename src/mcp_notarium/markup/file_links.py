@@ -96,17 +96,17 @@ def _find_opening(text: str, close: int) -> int:
     return -1
 
 
-def find_unchanged(text: str, given: str) -> Iterator[WholeLink]:
-    """Yield the links of a text that mean what the link at their place in the given text means."""
-    for whole, other in zip(find_whole_links(text), find_whole_links(given), strict=False):
+def find_unchanged(text: str, original: str) -> Iterator[WholeLink]:
+    """Yield the links of a text that mean the same as the link at their place in ``original``."""
+    for whole, other in zip(find_whole_links(text), find_whole_links(original), strict=False):
         if link_key(whole.link) == link_key(other.link):
             yield whole
 
 
-def relink(text: str, links: Mapping[Link, FileLink], *, given: str | None = None) -> str:
-    """Return the text with other links in the place of those of these keys; ``given``: of those that stand in that text as well."""
+def relink(text: str, links: Mapping[Link, FileLink], *, original: str | None = None) -> str:
+    """Return the text with other links for these keys; ``original``: only those that stand in that text as well."""
     kept, at = [], 0
-    for whole in find_unchanged(text, text if given is None else given) if links else ():
+    for whole in find_unchanged(text, text if original is None else original) if links else ():
         if (wanted := links.get(link_key(whole.link))) is not None:
             written = _write(text, whole, wanted)
             kept += [text[at : whole.start], written]
@@ -145,27 +145,31 @@ def _encode(target: str) -> str:
     )
 
 
-def says_the_same(held: str, given: str, *, leads: Callable[[Link], bool], more: int = 0) -> bool:
-    """Tell whether a text is the given one, but for its links to files; ``leads``: that a link of the given one is such a link.
+def says_the_same(
+    held: str, original: str, *, leads: Callable[[Link], bool], more: int = 0
+) -> bool:
+    """Tell whether two texts are the same but for their links to files.
 
-    ``more``: how many links may stand at its end besides.
+    ``leads`` tells whether a link of ``original`` leads to a file. At most ``more`` further links may stand at the end of ``held``.
     """
     held_parts, held_end = _split(held)
-    given_parts, given_end = _split(given)
-    extra = held_parts[len(given_parts) :]
-    if len(held_parts) < len(given_parts) or len(extra) > more:
+    original_parts, original_end = _split(original)
+    extra = held_parts[len(original_parts) :]
+    if len(held_parts) < len(original_parts) or len(extra) > more:
         return False
     same = all(
-        words == given_words and (written == given_written or leads(key))
-        for (words, _, written), (given_words, key, given_written) in zip(
-            held_parts, given_parts, strict=False
+        words == original_words and (written == original_written or leads(key))
+        for (words, _, written), (original_words, key, original_written) in zip(
+            held_parts, original_parts, strict=False
         )
     )
     if not extra:
-        return same and held_end == given_end
+        return same and held_end == original_end
     before, *between = (words.removesuffix(_BLOCK) for words, _, _ in extra)
     return (
-        same and before.strip() == given_end.strip() and not "".join((*between, held_end)).strip()
+        same
+        and before.strip() == original_end.strip()
+        and not "".join((*between, held_end)).strip()
     )
 
 

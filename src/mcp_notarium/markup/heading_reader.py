@@ -4,8 +4,8 @@ Headings are those of CommonMark with tables, as ``markdown-it`` reads them, out
 a list item in the form ``- # words``, at any depth, as outliners write it. Front matter has none, nor has a comment between
 two lines that begin with ``%%``.
 
-One pass looks at lines that can begin a block only. Where a line alone does not tell whether it carries on the
-paragraph above it, ``markdown-it`` reads the few lines in question.
+One pass looks at lines that can begin a block only. ``markdown-it`` reads the few lines in question if a line alone
+does not tell whether it continues the paragraph above.
 """
 
 from __future__ import annotations

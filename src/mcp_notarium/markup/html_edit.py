@@ -1,9 +1,8 @@
 """Carry an edit of a note's Markdown back into its HTML, byte-exact where nothing was edited. Pure.
 
-A note is a row of blocks. A block whose Markdown is the same after an edit keeps its bytes. In another one as
-little as can be is rewritten: some words of a line, an item of a list, a cell of a table. If that would
-lose what Markdown does not show, :class:`WouldLose` says what. Removing something is no loss: it is what the
-edit says.
+A note is a row of blocks. A block whose Markdown is the same after an edit keeps its bytes. In another one as little as
+can be is rewritten: some words of a line, an item of a list, a cell of a table. :class:`WouldLose` names what would
+be lost because Markdown does not show it. Removing something is no loss: it is what the edit says.
 """
 
 from __future__ import annotations

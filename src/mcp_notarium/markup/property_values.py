@@ -61,20 +61,6 @@ def key_of(name: str) -> str:
     return tag_key(name.strip())
 
 
-def kind_of(value: PropertyValue) -> str:
-    """Return the name of the value's kind."""
-    kinds = (
-        (bool, "yes/no"),
-        ((int, float), "number"),
-        (datetime, "date and time"),
-        (date, "date"),
-        (str, "text"),
-        (tuple, "list"),
-        (OtherValue, "other"),
-    )
-    return next((name for types, name in kinds if isinstance(value, types)), "empty")
-
-
 def read_plain(source: str) -> Scalar | None:
     """Return the value that words without quotes have."""
     if source in _NOTHING:

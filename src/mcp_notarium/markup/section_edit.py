@@ -1,7 +1,7 @@
 """Change one section or one block of a Markdown text; no byte outside of it changes. Pure.
 
 * Lines are appended at the end of the whole section, below its subsections and above the blank lines before the next heading;
-  of a block: below it. They are prepended right below the heading, and below blank lines that follow it; of a block: above it.
+  of a block: below it. They are prepended right below the heading and the blank lines that follow it; of a block: above it.
 * A new text replaces all below the heading, subsections too, and leaves the blank lines at both ends. It may begin with the heading as it is,
   as it is read.
 * Below a heading in an item stand its children: what is added becomes such items, indented as those that are there. They are
@@ -224,7 +224,7 @@ def _change_block(text: str, block: Block, change: SectionChange, *, form: Form)
 
 
 def _as_item(first: str, value: list[str]) -> list[str]:
-    """Return the lines as the item whose first line is given."""
+    """Return the lines as an item with the mark of ``first``."""
     mark = _ITEM.match(first)
     if mark is None:
         return value

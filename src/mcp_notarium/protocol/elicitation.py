@@ -196,15 +196,15 @@ async def ask_at_terminal(call: Call, question: Question, app: App) -> bool:
 
     Raises ``ConfirmationRequired`` while they have not.
     """
-    asked = await _describe(call, question, app)
+    asked, binding = await _describe(call, question, app)
     table, now = ApprovalTable(app.cache.stored.database), app.clock()
-    answered = table.redeem(asked.binding, now=now)
+    answered = table.redeem(binding, now=now)
     if answered is not None:
         agreed = answered.answer is Answer.YES  # defence: no-at-terminal-is-no =True
         call.approval = answered.id
         call.decision = Decision.APPROVED if agreed else Decision.DECLINED
         return agreed
-    waiting = table.ask(asked, now=now)
+    waiting = table.ask(asked, binding, now=now)
     if waiting is None:
         raise crowded_error(question.text, command=_command(app))
     call.approval, call.decision = waiting.id, Decision.ASKED
@@ -217,7 +217,7 @@ def _command(app: App) -> str:
     return f"mcp-notarium{f' --account {SYSTEM.quote(name)}' if name else ''} approve"
 
 
-async def _describe(call: Call, question: Question, app: App) -> Asked:
+async def _describe(call: Call, question: Question, app: App) -> tuple[Asked, str]:
     shown = await show_changes(question, app.library.losses.find_forms)
     client = clean_client_name(call.client)
     profile = app.config.policy.profile or None
@@ -233,8 +233,7 @@ async def _describe(call: Call, question: Question, app: App) -> Asked:
     ]
     bound = json.dumps(parts, sort_keys=True).encode("utf-8", "replace")
     action = call.arguments.get("action")
-    return Asked(
-        binding=hashlib.sha256(bound).hexdigest(),
+    asked = Asked(
         client=client,
         profile=profile,
         tool=call.tool,
@@ -243,3 +242,4 @@ async def _describe(call: Call, question: Question, app: App) -> Asked:
         question=question.text,
         diff=shown.diff,
     )
+    return asked, hashlib.sha256(bound).hexdigest()

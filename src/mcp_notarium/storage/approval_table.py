@@ -34,10 +34,9 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
-    """Hold a question for the person. Times are epoch seconds."""
+class Asked:
+    """Hold what a server asks."""
 
-    id: str
     client: str
     """Name and version that the program says of itself."""
     profile: str | None
@@ -50,24 +49,16 @@ class Approval:
     question: str
     diff: str
     """What would change, as lines of a unified diff."""
-    asked_at: float
-    expires_at: float
-    answer: Answer = Answer.WAITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Hold what a server asks."""
+class Approval(Asked):
+    """Hold a question for the person. Times are epoch seconds."""
 
-    binding: str
-    """A digest of all that an answer is bound to."""
-    client: str
-    profile: str | None
-    tool: str
-    action: str
-    note_id: str
-    question: str
-    diff: str
+    id: str
+    asked_at: float
+    expires_at: float
+    answer: Answer = Answer.WAITING
 
 
 class ApprovalTable:
@@ -85,11 +76,14 @@ class ApprovalTable:
         row = self._db.row("SELECT value FROM sync_metadata WHERE key = ?", (_REFUSED,))
         return 0 if row is None else int(row[0])
 
-    def ask(self, asked: Asked, *, now: float) -> Approval | None:
-        """Let a question wait, unless the same one does; return it, or None if too many wait."""
+    def ask(self, asked: Asked, binding: str, *, now: float) -> Approval | None:
+        """Let a question wait, unless the same one does; return it, or None if too many wait.
+
+        ``binding``: a digest of all that an answer is bound to.
+        """
         with self._db.join_or_begin(durable=True):
             self.drop_expired(now=now)
-            if (known := _found(self._db.row(_BY_BINDING, (asked.binding,)))) is not None:
+            if (known := _found(self._db.row(_BY_BINDING, (binding,)))) is not None:
                 return known
             if self._db.number(_COUNT) >= MOST_WAITING:  # defence: few-approvals-wait
                 self._db.run(_COUNT_REFUSED, (_REFUSED,))
@@ -98,7 +92,7 @@ class ApprovalTable:
             self._db.run(
                 _ADD,
                 (
-                    *(approval_id, asked.binding, asked.client, asked.profile, asked.tool),
+                    *(approval_id, binding, asked.client, asked.profile, asked.tool),
                     *(asked.action, asked.note_id, asked.question, asked.diff, now, now + SECONDS),
                 ),
             )

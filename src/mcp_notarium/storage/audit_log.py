@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from operator import attrgetter
 from typing import Any, Final
 
@@ -122,7 +122,7 @@ class AuditTable:
         ``also`` gets each record, the invalid ones too.
         """
         check = ChainVerifier(self.chain_mac, anchored, expected)
-        with nullcontext() if self._db.in_transaction else self._db.snapshot():
+        with self._db.moment():
             for record in self.records(first=_BELOW_ALL_NUMBERS + 1):
                 check.feed(record)
                 if also is not None:

@@ -103,7 +103,7 @@ class Authorizer:
 Row = tuple[Any, ...]
 
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
-_TEXTS = re.compile(r"\b(?:text|body|raw|keepsake|native|replaced)\b|\bSELECT \*|\.\*")
+_TEXTS = re.compile(r"\b(?:text|body|raw|full_copy|native|replaced)\b|\bSELECT \*|\.\*")
 
 
 @lru_cache(256)

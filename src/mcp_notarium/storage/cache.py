@@ -84,9 +84,7 @@ class Cache:
     def keep_lost(self, lost: Iterable[tuple[int, Revision]]) -> None:
         """Keep such notes, which are gone elsewhere, as versions: their store keeps nothing of them. Inside a transaction."""
         for number, base in lost:
-            self.versions.keep(
-                base, number=number, at=self.clock(), by="", made=None, in_store=False, keepsake=b""
-            )
+            self.versions.keep(base, number=number, at=self.clock(), by="", full_copy=b"")
 
     def adopt(self, head: Revision | Tombstone, *, keeps_lost: bool) -> None:
         """Store what a note is at the store, inside a transaction. ``keeps_lost``: what was written from here stays as a version."""
@@ -134,7 +132,7 @@ def apply_rules(cache: Cache) -> int:
             # Pages that were read already held notes that may be shown now.
             cache.sync_state.set_progress(LoadProgress())
         cache.sync_state.set(RULES_KEY, visibility.rules.digest or None)
-    while cache.notes.tidy():  # terms of what was removed go now, not when there is time
+    while cache.notes.index.tidy():  # terms of what was removed go now, not when there is time
         pass
     cache.database.checkpoint()
     return len(hidden)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -260,6 +260,10 @@ class Database:
             yield
         finally:
             self._roll_back()
+
+    def moment(self) -> AbstractContextManager[None]:
+        """Read the file as it is at one moment: inside the caller's transaction if one is open, else in a :meth:`snapshot`."""
+        return nullcontext() if self.in_transaction else self.snapshot()
 
     @contextmanager
     def join_or_begin(self, *, durable: bool = False) -> Iterator[None]:

@@ -97,7 +97,7 @@ class FtsIndex:
         return _MergeState(self._db.number(_OWED))
 
     def tidy(self) -> bool:
-        """Merge a slice of the index in its own transaction; True while more is due.
+        """Merge a slice of the index in its own transaction; True while more is due. Call it with pauses while others write.
 
         At the end of a merge of the whole index it is one piece, with what was written between the slices.
         """

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mcp_notarium.domain.note import NONE, Content, Revision, Tombstone, Value
+from mcp_notarium.domain.note import NONE, Content, Revision, Tombstone
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.domain.properties import read_properties_of
 from mcp_notarium.errors import PolicyChanged
@@ -93,20 +93,7 @@ class VisibilityFilter:
         properties, readable = NONE, True
         if self.rules.hidden_properties:  # defence: properties-judged =False
             properties, readable = read_properties_of(content)
-        marks = content.tags, properties
-        return self.find_rule_for(note_id, *marks, clear=clear and readable, identity=identity)
-
-    def find_rule_for(
-        self,
-        note_id: str,
-        tags: Sequence[str],
-        properties: Mapping[str, Value] = NONE,
-        *,
-        clear: bool = True,
-        identity: str | None = None,
-    ) -> str | None:
-        """Return the rule that hides a note with these tags and properties; ``clear`` False: it has others, too."""
-        rule = self.rules.hidden_by(note_id, tags, properties, clear=clear)
+        rule = self.rules.hidden_by(note_id, content.tags, properties, clear=clear and readable)
         # defence: rule-follows-renamed-note
         if rule is None and self.rules.hidden_ids:
             named = self.names.find_rule(note_id, identity)

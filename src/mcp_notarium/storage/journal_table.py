@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from operator import attrgetter
 
 from mcp_notarium.domain.note import Content, PendingWrite, Properties, WriteKind, WriteState
 from mcp_notarium.storage.authorizer import Row
@@ -29,29 +30,10 @@ class JournalTable:
 
         ``flushed_next``: the caller waits for :meth:`Cache.flush` before the write is sent.
         """
-        content = write.content
+        row = dict(zip(_NAMES, _values_of(write), strict=True))
+        row |= {"tags": json.dumps(row["tags"]), "from_id": write.from_id or write.note_id}
         with self._db.join_or_begin(durable=not flushed_next):
-            self._db.run(
-                _ADD,
-                (
-                    *(write.write_id, write.note_id, str(write.kind), write.base_etag),
-                    *(content.text, content.title, json.dumps(content.tags)),
-                    *(int(content.trash), content.properties.json, write.body),
-                    *(write.created_at, write.owner, write.lease_until),
-                    *(
-                        str(write.state),
-                        write.reason,
-                        int(write.copied),
-                        write.client,
-                        int(write.repair),
-                        write.after,
-                        write.replaced,
-                        write.first_etag,
-                        write.change_id,
-                        write.from_id or write.note_id,
-                    ),
-                ),
-            )
+            self._db.run(_ADD, [*row.values()])
 
     def drop(self, write_id: str) -> None:
         """Remove an entry; do nothing if it is gone already."""
@@ -127,39 +109,28 @@ class JournalTable:
 
 
 def _write(row: Row) -> PendingWrite:
-    return PendingWrite(
-        write_id=row[0],
-        note_id=row[1],
-        kind=WriteKind(row[2]),
-        base_etag=row[3],
-        content=Content(
-            text=row[4],
-            title=row[5],
-            tags=tuple(json.loads(row[6])),
-            trash=bool(row[7]),
-            properties=Properties.from_json(row[8]),
-        ),
-        body=row[9],
-        created_at=row[10],
-        owner=row[11],
-        lease_until=row[12],
-        state=WriteState(row[13]),
-        reason=row[14],
-        copied=bool(row[15]),
-        client=row[16],
-        repair=bool(row[17]),
-        after=row[18],
-        replaced=row[19],
-        first_etag=row[20],
-        change_id=row[21],
-        from_id=row[22] if row[22] != row[1] else "",
+    fields = dict(zip(_NAMES, row, strict=True))
+    text, title, tags, trash, properties = (fields.pop(name) for name in _OF_CONTENT)
+    said = Content(
+        text, tuple(json.loads(tags)), bool(trash), title, Properties.from_json(properties)
     )
+    fields |= {"kind": WriteKind(fields["kind"]), "state": WriteState(fields["state"])}
+    fields |= {name: bool(fields[name]) for name in ("copied", "repair")}
+    fields["from_id"] = fields["from_id"] if fields["from_id"] != fields["note_id"] else ""
+    return PendingWrite(content=said, **fields)
 
 
 _COLUMNS = (
     "write_id, note_id, kind, base_etag, text, title, tags, trash, properties, body, created_at, owner, "
     "lease_until, state, reason, copied, client, repair, after, replaced, first_etag, change_id, from_id"
 )
+_NAMES = tuple(_COLUMNS.split(", "))
+_OF_CONTENT = {
+    **{name: f"content.{name}" for name in ("text", "title", "tags", "trash")},
+    "properties": "content.properties.json",
+}
+_PATHS = tuple(_OF_CONTENT.get(name, name) for name in _NAMES)
+_values_of = attrgetter(*_PATHS)
 _SELECT = f"SELECT {_COLUMNS} FROM journal"  # noqa: S608 - constants only
 _OLDEST_FIRST = "ORDER BY after <> '', created_at, write_id"
 _ADD = f"INSERT INTO journal({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constants only

@@ -103,9 +103,9 @@ class KeptVersions:
         return kept
 
     def apply_removal(self, write: PendingWrite, storing: Revision | Tombstone) -> None:
-        """Store the answer to a removal. The keepsake of the write stays, and those of earlier notes of its id."""
+        """Store the answer to a removal. The full copy of the write stays, and those of earlier notes of its id."""
         versions = self._cache.versions
-        earlier = versions.keepsakes(write.note_id)
+        earlier = versions.full_copies(write.note_id)
         held = self._cache.notes.numbered_base(write.note_id)
         self._cache.notes.apply([storing])
         removed = self._cache.notes.etag(write.note_id) is None
@@ -116,9 +116,7 @@ class KeptVersions:
                 number=held[0],
                 at=self._cache.clock(),
                 by=write.client,
-                made=None,
-                in_store=False,
-                keepsake=write.body,
+                full_copy=write.body,
             )
 
     def _takes(self, base: Revision, content: Content, body: bytes, native: bytes) -> bool:

@@ -62,11 +62,6 @@ class NoteLinks:
         self._db.run_many(_PUT_NAME, names)
         self._db.run_many(_PUT_LINK, links)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._db.run("DELETE FROM note_names")
-        self._db.run("DELETE FROM note_links")
-
     def rename(self, note_id: str) -> None:
         """Give a note that has names here those of the id that it has now."""
         for kind, key in _names_of(note_id):

@@ -130,22 +130,6 @@ _BY_FOLDED_TITLE = "SELECT id, trash, heading FROM notes WHERE title_key = ? AND
 
 
 @dataclass(frozen=True, slots=True)
-class TagCount:
-    """Hold a tag in one of its spellings, and how many notes outside the trash have it."""
-
-    tag: str
-    notes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TagPage:
-    """Hold one page of tags, and how many there are on all pages."""
-
-    tags: list[TagCount]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class TaggedNote:
     """Hold the tags of a note, in the trash or not."""
 
@@ -154,10 +138,12 @@ class TaggedNote:
     tags: tuple[str, ...]
 
 
-def count_tags(database: Database, *, limit: int, offset: int = 0) -> TagPage:
-    """Return the tags of notes outside the trash, most used first, then by name."""
-    tags = [TagCount(*row) for row in database.rows(_COUNTS, (limit, offset))]
-    return TagPage(tags, database.number(_TOTAL))
+def count_tags(database: Database, *, limit: int, offset: int = 0) -> tuple[dict[str, int], int]:
+    """Return the tags of notes outside the trash, most used first, then by name, and how many there are in all.
+
+    Each stands in one of its spellings, with its number of notes.
+    """
+    return dict(database.rows(_COUNTS, (limit, offset))), database.number(_TOTAL)
 
 
 def find_tagged(database: Database, tag: str) -> list[TaggedNote]:

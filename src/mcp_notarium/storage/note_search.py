@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -144,8 +143,6 @@ class Found:
     have_all: int | None = None
     """How many lack no word; None: all."""
     size: int = 0
-    unknown: tuple[str, ...] = ()
-    """Words that no note has."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Misspelt words as typed, and what they were searched as, too."""
     suggestions: Sequence[str] = ()
@@ -186,29 +183,22 @@ class SearchIndex:
         offset: int = 0,
         short_page: int | None = None,
         preview_lines: int = 1,
-        explain: bool = False,
         corrects: bool = True,
     ) -> Found:
-        """Return ``limit`` notes after the first ``offset``, in the order the query asks for.
+        """Return ``limit`` notes after the first ``offset``, in the order the query asks for, with what matches in each.
 
         ``short_page``: the number of a page, from 1, instead of an offset; a page has fewer notes if the others match less
-        well. ``explain``: with what matches in each. ``corrects``: misspelt words are also searched as what they
-        mean, and others suggested.
+        well. ``corrects``: misspelt words are also searched as what they mean, and others suggested.
         """
         if query.terms is not None and (words := bare_words(query)):
             page = Page(limit, offset, short_page)
             return await self._find_ranked(
-                query,
-                words,
-                page,
-                preview_lines=preview_lines,
-                explain=explain,
-                corrects=corrects,
+                query, words, page, preview_lines=preview_lines, corrects=corrects
             )
         if short_page is not None:
             offset = (short_page - 1) * limit
         found = self.find_words(
-            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=explain
+            query, limit=limit, offset=offset, preview_lines=preview_lines, explain=True
         )
         if found.total or not corrects or not words_of(query):
             return found
@@ -223,7 +213,6 @@ class SearchIndex:
         page: Page,
         *,
         preview_lines: int,
-        explain: bool,
         corrects: bool,
     ) -> Found:
         sought = count_words(self._db, query, words)
@@ -248,13 +237,13 @@ class SearchIndex:
             near = [pk for pk, _ in found_near]
         work = partial(_find_rows, query=query, sought=sought, page=page, near=near)
         hits, rows = await self._db.run_aside(work) if is_long(sought) else work(self._db)
-        before = page.offset if page.short is None else (page.short - 1) * hits.size
+        before = page.begin(hits.size)
         by_pk = {row[-1]: row for row in rows}
         found = [(hit, by_pk[hit.pk]) for hit in hits.notes if hit.pk in by_pk]
         terms = ranking.places_of(sought, inside=any(hit.inside for hit, _ in found))
         terms += terms_of(And(tuple(map(Word, spelled.corrected.values()))))
         terms += (replace(one, weight=_STRICT) for one in terms_of(And(strict_conditions(query))))
-        notes = self._show([row for _, row in found], preview_lines, terms if explain else ())
+        notes = self._show([row for _, row in found], preview_lines, terms)
         lacking = [
             replace(note, lacks=hit.lacks, by_meaning=hit.by_meaning)
             if hit.lacks or hit.by_meaning
@@ -272,7 +261,6 @@ class SearchIndex:
             inside_words=any(hit.inside for hit in hits.notes),
             have_all=hits.have_all if hits.have_all < hits.total else None,
             size=hits.size,
-            unknown=hits.unknown,
             corrected=spelled.corrected if by_words else {},
             suggestions=suggested,
             read=spelled.read is not False,
@@ -324,7 +312,7 @@ def _find_rows(
     database: Database, *, query: Query, sought: Sequence[Sought], page: Page, near: Sequence[int]
 ) -> tuple[Hits, list[Row]]:
     """Return one page of hits, and their rows, as they are at one moment."""
-    with nullcontext() if database.in_transaction else database.snapshot():
+    with database.moment():
         hits = find_hits(database, query, sought, page=page, near=near)
         pks = json.dumps([hit.pk for hit in hits.notes])
         return hits, database.rows(ROWS, (pks,))

@@ -50,7 +50,7 @@ class _ExistingNote:
     etag: str
     written_here: bool
     has_parts: tuple[bool, ...]
-    """Whether rows of it are in each of the tables of ``_DROP_PARTS``."""
+    """Whether rows of it are in each of the tables of ``_PARTS``."""
 
 
 class NoteTable:
@@ -63,7 +63,7 @@ class NoteTable:
         versions: VersionTable | None = None,
     ) -> None:
         self._db = database
-        self._index = FtsIndex(database)
+        self.index = FtsIndex(database)
         self._versions = versions or VersionTable(database)
         self.merge_bases = MergeBases(database)
         self.names = NoteNames(database)
@@ -162,7 +162,7 @@ class NoteTable:
         self.visibility.record_hidden(notes.items())
         for batch in batches(map(Tombstone, notes)):
             self._apply_admitted(batch)
-        self._index.mark_terms_stale()
+        self.index.mark_terms_stale()
 
     def follow(self, seen: Iterable[Named]) -> None:
         """Let the rules on ids follow their notes to the names they were seen under; hide what has one.
@@ -181,14 +181,9 @@ class NoteTable:
         self.visibility.require_match()
         self.visibility.clear()
         self.raise_version_floor()
-        self._index.empty()
-        self._db.run("DELETE FROM note_tags")
-        self._db.run("DELETE FROM note_properties")
-        self._db.run("DELETE FROM note_tasks")
-        self.links.clear()
-        self.merge_bases.clear()
-        self._db.run("DELETE FROM note_base")
-        self._db.run("DELETE FROM notes")
+        self.index.empty()
+        for table in (*_PARTS, "merge_bases", "note_base", "notes"):
+            self._db.run(f"DELETE FROM {table}")  # noqa: S608 - names of this module
         self._db.run(COUNT, CLEARED)
         self._db.run(COUNT, CHANGED)
 
@@ -234,23 +229,6 @@ class NoteTable:
         """Return a number that another one follows whenever notes change, in any process."""
         return self._db.number(_CHANGES)
 
-    @property
-    def tidy_due(self) -> bool:
-        """Tell whether :meth:`tidy` has something to do."""
-        return self._index.tidy_due
-
-    @property
-    def index_changes(self) -> int:
-        """Return a number that grows whenever words come into the index, from any process."""
-        return self._index.changes()
-
-    def tidy(self) -> bool:
-        """Merge a slice of the full-text index when idle; see :meth:`FtsIndex.tidy`.
-
-        Call it outside a transaction, repeatedly while it returns True, with pauses.
-        """
-        return self._index.tidy()
-
     def _require_transaction(self) -> None:
         if not self._db.in_transaction:
             msg = "notes are written inside a transaction"
@@ -263,7 +241,7 @@ class NoteTable:
         admitted = self.visibility.filter_changes(batch)
         done = self._apply_admitted(admitted, written_here=written_here, kept=kept)
         if done.removed and admitted != batch:
-            self._index.mark_terms_stale()
+            self.index.mark_terms_stale()
         return done
 
     def _apply_admitted(
@@ -286,7 +264,7 @@ class NoteTable:
         last, floor = (self._db.row(_LAST) if made else None) or (0, 0)
         new = list(enumerate(made, last + 1))
         rewritten = [old.pk for old, _ in changed]
-        with self._index.update(
+        with self.index.update(
             replaced=[*gone, *rewritten], written=[*(pk for pk, _ in new), *rewritten]
         ):
             given = [
@@ -345,9 +323,10 @@ class NoteTable:
         ]
         self._db.run_many(_UPDATE, [(version, *one.note, pk) for version, pk, one in numbered])
         rows_by_pk = [(old.pk, one) for old, one in changed]
-        for statement in _DROP_PARTS:
-            place = _DROP_PARTS.index(statement)
-            self._db.run_many(statement, [(old.pk,) for old, _ in changed if old.has_parts[place]])
+        for table in _PARTS:
+            place = _PARTS.index(table)
+            gone = [(old.pk,) for old, _ in changed if old.has_parts[place]]
+            self._db.run_many(f"DELETE FROM {table} WHERE pk = ?", gone)  # noqa: S608 - as above
         self._store_parts(rows_by_pk, written_here=written_here)
         self._db.run_many("UPDATE note_base SET written_here = 1 WHERE pk = ?", ours)
         return [(version, one) for version, _, one in numbered]
@@ -356,14 +335,11 @@ class NoteTable:
         written = int(written_here)
         self._db.run_many(_PUT_BASE, [(pk, *one.base, written) for pk, one in rows_by_pk])
         self._db.run_many(_PUT_TAG, [(pk, *tag) for pk, one in rows_by_pk for tag in one.tags])
-        if listed := [(pk, *row) for pk, one in rows_by_pk for row in one.properties]:
-            self._db.run_many(PUT_PROPERTY, listed)
-        if todo := [(pk, *row) for pk, one in rows_by_pk for row in one.tasks]:
-            self._db.run_many(PUT_TASK, todo)
-        if linked := [
-            (pk, one.revision) for pk, one in rows_by_pk if one.revision.links is not None
-        ]:
-            self.links.put(linked)
+        listed = [(pk, *row) for pk, one in rows_by_pk for row in one.properties]
+        self._db.run_many(PUT_PROPERTY, listed)
+        self._db.run_many(PUT_TASK, [(pk, *row) for pk, one in rows_by_pk for row in one.tasks])
+        if linked := [row for row in rows_by_pk if row[1].revision.links is not None]:
+            self.links.put((pk, one.revision) for pk, one in linked)
 
 
 _GET = """
@@ -388,14 +364,8 @@ UPDATE note_base SET written_here = 1 WHERE pk = (SELECT pk FROM notes WHERE id 
 _IS_WRITTEN_HERE = """
 SELECT 1 FROM notes n JOIN note_base b ON b.pk = n.pk WHERE n.id = ? AND b.written_here
 """
-_DROP_PARTS = (
-    "DELETE FROM note_tags WHERE pk = ?",
-    "DELETE FROM note_properties WHERE pk = ?",
-    "DELETE FROM note_tasks WHERE pk = ?",
-    "DELETE FROM note_names WHERE pk = ?",
-    "DELETE FROM note_links WHERE pk = ?",
-)
-# At the end in the order of _DROP_PARTS.
+_PARTS = ("note_tags", "note_properties", "note_tasks", "note_names", "note_links")
+# At the end in the order of _PARTS.
 _EXISTING = """
 SELECT n.id, n.pk, n.local_version, b.etag, b.written_here,
        EXISTS (SELECT 1 FROM note_tags p WHERE p.pk = n.pk),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -103,7 +102,7 @@ class ViewCache(Cache):
         self._stamp = stamp
 
     def _follow_changes(self) -> None:
-        with _snapshot(self._stored):
+        with self._stored.database.moment():
             if (changes := self._stored.notes.changes()) == self._changes:
                 return
             first = self._changes < 0
@@ -113,7 +112,7 @@ class ViewCache(Cache):
                 counted = self._catch_up(first=first)
         self._keep_numbers(counted)
         self._changes = changes
-        while self.notes.tidy():
+        while self.notes.index.tidy():
             pass
 
     def _forget(self) -> None:
@@ -326,11 +325,6 @@ class ViewCache(Cache):
 
     def _key(self, key: str) -> str:
         return f"profile.{self._profile}.{key}"
-
-
-def _snapshot(cache: Cache) -> AbstractContextManager[None]:
-    """Read one moment of what is stored, as the caller's transaction does."""
-    return nullcontext() if cache.database.in_transaction else cache.database.snapshot()
 
 
 _STORED = """

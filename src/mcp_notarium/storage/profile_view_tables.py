@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mcp_notarium.domain.note import Content, PendingWrite, Properties
+from mcp_notarium.domain.note import Content, PendingWrite
 from mcp_notarium.storage.journal_table import JournalTable
-from mcp_notarium.storage.version_table import Makers, NoteVersion, Removed, VersionTable
+from mcp_notarium.storage.version_table import Makers, NoteVersion, Removed, VersionTable, labelled
 
 if TYPE_CHECKING:
     from mcp_notarium.storage.profile_view import ViewCache
@@ -98,8 +97,7 @@ class ViewVersions(VersionTable):
         """Return the lowest stored number that is shown: it, and all above, were seen."""
         visibility, least = self._view.notes.visibility, self._view.numbers_of(note_id).least
         for number, clear, tags, properties, text in self._db.rows(_LABELS, (note_id, least)):
-            said = Properties.from_json(properties)
-            content = Content(text or "", tuple(json.loads(tags)), properties=said)
+            content = labelled(tags, properties, text or "")
             if visibility.find_rule_of(note_id, content, clear=bool(clear)) is not None:
                 return int(number) + 1
         return least

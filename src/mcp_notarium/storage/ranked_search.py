@@ -61,6 +61,10 @@ class Page:
     every: bool = False
     """All notes are wanted, with the size of a page."""
 
+    def begin(self, size: int) -> int:
+        """Return how many notes stand before it, if it has this size."""
+        return self.offset if self.short is None else (self.short - 1) * size
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -84,8 +88,6 @@ class Hits:
     """How many lack no word."""
     size: int
     """Notes on a page."""
-    unknown: tuple[str, ...] = ()
-    """Words that no note has."""
     near: int = 0
     """Notes that no word finds."""
 
@@ -170,7 +172,7 @@ def _fuse(scored: Sequence[Scored], found: Hits, near: Sequence[int], page: Page
     size = page.limit
     if page.short:
         size = min(size, max(found.size, _FEWEST + _MORE_BY_MEANING))
-    offset = page.offset if page.short is None else (page.short - 1) * size
+    offset = page.begin(size)
     shown = order[offset : offset + size]
     notes = [by_words.get(pk) or Hit(pk, by_meaning=True) for pk in shown]
     return replace(found, notes=notes, total=len(order), size=size, near=len(only_near))
@@ -188,14 +190,13 @@ def _hits(scored: Sequence[Scored], sought: Sequence[Sought], page: Page) -> Hit
     size = page.limit
     if page.short and have_all < len(scored):
         size = min(size, _count_close([one.score for one in scored[:size]], lacks))
-    offset = page.offset if page.short is None else (page.short - 1) * size
+    offset = page.begin(size)
     wanted = slice(None) if page.every else slice(offset, offset + size)
     notes = [
         Hit(one.pk, words, inside=is_inside(sought, one.has))
         for one, words in zip(scored[wanted], lacks[wanted], strict=True)
     ]
-    unknown = tuple(one.text for one in sought if not any(piece.notes for piece in one.pieces))
-    return Hits(notes, len(scored), have_all, size, unknown)
+    return Hits(notes, len(scored), have_all, size)
 
 
 def _count_close(scores: Sequence[float], lacks: Sequence[Sequence[str]]) -> int:
@@ -221,14 +222,13 @@ def _newest(
     total = _number(database, count)
     if total <= planning.MOST_RANKED:
         return None
-    limit = page.limit
-    offset = page.offset if page.short is None else (page.short - 1) * limit
+    limit, offset = page.limit, page.begin(page.limit)
     pks = first[offset : offset + limit]
     left, after = limit - len(pks), max(0, offset - len(first))
     rows, _ = build_newest(query, base, strict, without=first, limit=left, offset=after)
     found = database.rows(rows.sql, rows.parameters) if left else []
     hits = [Hit(pk, lacks) for pk in (*pks, *(row[0] for row in found))]
-    return Hits(hits, total, 0 if lacks else total, limit, unknown=lacks)
+    return Hits(hits, total, 0 if lacks else total, limit)
 
 
 def _counts(database: Database, query: Query, sought: Sequence[Sought]) -> list[int]:

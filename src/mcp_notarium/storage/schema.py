@@ -307,12 +307,12 @@ STATEMENTS = (
       properties      TEXT NOT NULL DEFAULT '{}',
       title           TEXT,
       text            TEXT,
-      keepsake        BLOB,
+      full_copy        BLOB,
       native          BLOB,
       stays           INTEGER NOT NULL DEFAULT 0 CHECK (stays IN (0, 1)),
       change_id       TEXT NOT NULL DEFAULT '',
       UNIQUE (note_id, number),
-      CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(keepsake), 0) + coalesce(length(native), 0))
+      CHECK (held = iif(text IS NULL, 0, size) + coalesce(length(full_copy), 0) + coalesce(length(native), 0))
     ) STRICT
     """,
     "CREATE INDEX note_versions_age ON note_versions(replaced_at, held, stays)",

@@ -22,7 +22,7 @@ SWEEP_PERIOD_BLIND = 3600.0
 _INDEX_VERSION = "sync.index_version"
 _UNRESOLVED = "sync.unresolved"
 _SWEPT_AT = "sync.swept_at"
-_UNSEEN_REMOVALS = "sync.unseen_removals"
+_POLLED = "sync.polled"
 _LOAD_BEGAN_EMPTY = "sync.load_began_empty"
 _CODEC_VERSION = "sync.codec_version"
 _ASKED = "sync.asked"
@@ -45,25 +45,19 @@ class SyncProgress:
         return self._number(_INDEX_VERSION)
 
     @property
-    def loaded(self) -> bool:
-        """Tell whether the first load is complete."""
-        return self._state.progress().complete
+    def polled(self) -> str | None:
+        """Return the cursor up to which listings have told what is new and changed; at least the cursor."""
+        return self._state.get(_POLLED) or self._state.cursor()
 
-    @property
-    def cursor(self) -> str | None:
-        """Return the cursor up to which everything is here."""
-        return self._state.cursor()
-
-    def mark_cursor(self, cursor: str, *, feed_missed: bool = False, left_out: int = 0) -> None:
-        """Record that everything up to ``cursor`` is here; ``feed_missed``: except removals.
-
-        A listing does not show those, and the change feed will not report them any more. ``left_out``
-        entries may be among those known already.
-        """
+    def mark_cursor(self, cursor: str, *, left_out: int = 0) -> None:
+        """Record that everything up to ``cursor`` is here. ``left_out`` entries may be among those known already."""
         self._state.set_cursor(cursor)
+        self.mark_polled("", left_out=left_out)
+
+    def mark_polled(self, cursor: str, *, left_out: int = 0) -> None:
+        """Record that everything up to ``cursor`` is here but removals, which the change feed still has to tell."""
+        self._state.set(_POLLED, cursor)
         self.mark_left_out(max(left_out, self.left_out))
-        if feed_missed:
-            self._state.set(_UNSEEN_REMOVALS, "1")
 
     def mark_page(
         self,
@@ -89,7 +83,7 @@ class SyncProgress:
         )
         if mark is not None:
             return
-        self._state.set_cursor(anchor)
+        self.mark_cursor(anchor)
         self._state.record_load(at=self._versions.clock())
         if self._state.get(_LOAD_BEGAN_EMPTY):
             # A load into an empty index leaves nothing there that this listing did not list.
@@ -99,9 +93,8 @@ class SyncProgress:
         """Record a finished sweep; ``cursor`` replaces one that was lost."""
         self.mark_left_out(left_out)
         if cursor is not None:
-            self._state.set_cursor(cursor)
+            self.mark_cursor(cursor)
         self._state.set(_SWEPT_AT, repr(self._versions.clock()))
-        self._state.set(_UNSEEN_REMOVALS, "")
         self._versions.remove_orphans(spared=self.unresolved())
 
     @property
@@ -119,7 +112,7 @@ class SyncProgress:
         self._state.set(_INDEX_VERSION, str(self.index_version + 1))
         self._state.set_cursor(None)
         self._state.set_progress(LoadProgress())
-        for key in (_SWEPT_AT, _UNSEEN_REMOVALS, _UNRESOLVED, _LOAD_BEGAN_EMPTY, LEFT_OUT):
+        for key in (_SWEPT_AT, _POLLED, _UNRESOLVED, _LOAD_BEGAN_EMPTY, LEFT_OUT):
             self._state.set(key, "")
 
     @property
@@ -129,10 +122,8 @@ class SyncProgress:
 
     def sweep_due(self, *, feed: bool) -> bool:
         """Tell whether a full listing is due; ``feed``: the change feed reports removals."""
-        if not self.loaded:
+        if not self._state.progress().complete:
             return False
-        if feed and self._state.get(_UNSEEN_REMOVALS):
-            return True
         age = self._versions.clock() - float(self._state.get(_SWEPT_AT) or 0)
         return age < 0 or age >= (SWEEP_PERIOD if feed else SWEEP_PERIOD_BLIND)
 

@@ -1,9 +1,9 @@
 """Keep the revisions that our writes have replaced, for undo; docs/format.md says when they go.
 
-Where the store's own history has a revision, the row of a save that only added names it there and holds no text. A
-note that was removed from here leaves a row with a *keepsake*, if its store can make it again. A version *stays* for a
-day, whatever comes later, if the change took something away (``domain/loss.py``); so do keepsakes. A version that has no
-room beside these loses its text. The row of number ``CREATION`` is no version: it says who made the note.
+The row of a save that only added holds no text if the store's own history has the revision: it only names it. A note that was
+removed from here leaves a row with a *full copy*, if its store can make it again. A version *stays* for a day, whatever comes
+later, if the change took something away (``domain/loss.py``); so do full copies. A version without room loses its text. The row
+of number ``CREATION`` is no version: it says who made the note.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NoteVersion:
     ``local_version`` and ``server_version`` are those that the note had. Times are epoch
     seconds: when the revision was made, and when one of our writes replaced it, which ``replaced_by``
     asked for (name and version of the client; '' if it is not known). ``size``: bytes of its text.
-    ``held``: those of them that are here; 0: the store keeps the text under ``etag``, or nobody does. ``made``: the etag of the
+    ``made``: the etag of the
     revision that the write has made; None if somebody else's change is in that, too. ``removed``: the write has removed it, and
     all of it is kept. ``change_id``: of the change of many notes that the write belongs to; '' if it was alone.
     """
@@ -60,7 +60,6 @@ class NoteVersion:
     replaced_at: float
     replaced_by: str
     size: int
-    held: int
     etag: str
     made: str | None
     removed: bool
@@ -91,7 +90,7 @@ class Removed:
 
     version: NoteVersion
     content: Content
-    """Has the keepsake as its ``native`` part."""
+    """Has the full copy as its ``native`` part."""
     tags_understood: bool
 
 
@@ -163,16 +162,16 @@ class VersionTable:
     def removed(self, note_id: str) -> list[Removed]:
         """Return what is kept of the notes of this id that were removed from here, the last one first."""
         found = []
-        for number, keepsake, clear in self._db.rows(_REMOVED, (note_id,)):
+        for number, full_copy, clear in self._db.rows(_REMOVED, (note_id,)):
             kept = self.get(note_id, number)
             if kept is not None and kept[1] is not None:
-                content = replace(kept[1], native=keepsake.decode())
+                content = replace(kept[1], native=full_copy.decode())
                 found.append(Removed(kept[0], content, bool(clear)))
         return found
 
-    def keepsakes(self, note_id: str) -> list[tuple[Any, ...]]:
-        """Return the rows with keepsakes of this id, for :meth:`put_back`."""
-        return self._db.rows(_KEEPSAKES, (note_id,))
+    def full_copies(self, note_id: str) -> list[tuple[Any, ...]]:
+        """Return the rows with full copies of this id, for :meth:`put_back`."""
+        return self._db.rows(_FULL_COPIES, (note_id,))
 
     def put_back(self, rows: list[tuple[Any, ...]]) -> None:
         """Insert rows again that went with a later note of their id."""
@@ -185,9 +184,9 @@ class VersionTable:
         number: int,
         at: float,
         by: str,
-        made: str | None,
-        in_store: bool,
-        keepsake: bytes | None = None,
+        made: str | None = None,
+        in_store: bool = False,
+        full_copy: bytes | None = None,
         native: bytes = b"",
         stays: bool = False,
         change_id: str = "",
@@ -201,7 +200,7 @@ class VersionTable:
             return False
         content = replaced.content
         size = len(content.text.encode())
-        held = (0 if in_store else size) + len(keepsake or b"") + len(native)
+        held = (0 if in_store else size) + len(full_copy or b"") + len(native)
         self._db.run(
             _KEEP,
             (
@@ -211,9 +210,9 @@ class VersionTable:
                 *(json.dumps(content.tags), int(content.trash)),
                 content.properties.json,
                 *((None, None) if in_store else (content.title, content.text)),
-                keepsake,
+                full_copy,
                 native or None,
-                int(stays or keepsake is not None),
+                int(stays or full_copy is not None),
                 change_id,
             ),
         )
@@ -285,14 +284,14 @@ class VersionTable:
             (pk,)
             for pk, note_id, clear, tags, properties, text in rows
             if visibility.find_rule_of(
-                note_id, _labelled(tags, properties, text or ""), clear=bool(clear)
+                note_id, labelled(tags, properties, text or ""), clear=bool(clear)
             )
             is not None
         ]
         self._db.run_many("DELETE FROM note_versions WHERE pk = ?", hidden)
 
 
-def _labelled(tags: str, properties: str, text: str) -> Content:
+def labelled(tags: str, properties: str, text: str) -> Content:
     """Return the content with what rules judge; a text that was given up for room has no properties any more."""
     return Content(text, tuple(json.loads(tags)), properties=Properties.from_json(properties))
 
@@ -316,8 +315,8 @@ def _find_excess(rows: list[Row], staying: set[int], size: int) -> list[tuple[in
 
 
 _FACTS = (
-    "number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made, "
-    "coalesce(length(keepsake), 0) > 0, change_id"
+    "number, server_version, modified_at, replaced_at, replaced_by, size, etag, made, "
+    "coalesce(length(full_copy), 0) > 0, change_id"
 )
 _OF = f"SELECT {_FACTS} FROM note_versions WHERE note_id = ? AND number > {CREATION} ORDER BY number DESC"  # noqa: S608 - constants of ours
 _CHANGED = (
@@ -326,7 +325,7 @@ _CHANGED = (
 _RESTORABLE = "SELECT DISTINCT note_id FROM note_versions WHERE change_id = ? AND change_id <> '' AND text IS NOT NULL"
 _MAKERS = """
 SELECT number, made, replaced_by FROM note_versions
-WHERE note_id = ? AND coalesce(length(keepsake), 0) = 0 ORDER BY number DESC
+WHERE note_id = ? AND coalesce(length(full_copy), 0) = 0 ORDER BY number DESC
 """
 _GET = f"""
 SELECT {_FACTS}, text, tags, trash, title, properties FROM note_versions
@@ -334,7 +333,7 @@ WHERE note_id = ? AND number = ? AND number > {CREATION}
 """  # noqa: S608 - as above
 _COLUMNS = """
 note_id, number, server_version, modified_at, replaced_at, replaced_by, size, held, etag, made,
-tags_understood, tags, trash, properties, title, text, keepsake, native, stays, change_id
+tags_understood, tags, trash, properties, title, text, full_copy, native, stays, change_id
 """
 _KEEP = f"""
 INSERT OR REPLACE INTO note_versions({_COLUMNS})
@@ -348,7 +347,7 @@ SELECT n.id, n.local_version, n.server_version, b.modified_at, ?1, '', length(CA
 FROM notes n JOIN note_base b ON b.pk = n.pk
 WHERE n.pk = ?3
 """  # noqa: S608 - as above
-_KEEPSAKES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND keepsake IS NOT NULL"  # noqa: S608 - as above
+_FULL_COPIES = f"SELECT {_COLUMNS} FROM note_versions WHERE note_id = ? AND full_copy IS NOT NULL"  # noqa: S608 - as above
 _COST_OF_ONE = f"{ROW_BYTES} + held"
 _COST = f"SELECT sum({_COST_OF_ONE}) FROM note_versions INDEXED BY note_versions_age"  # noqa: S608 - constants of ours
 _BY_AGE = f"SELECT pk, {_COST_OF_ONE} FROM note_versions INDEXED BY note_versions_age ORDER BY replaced_at, pk"  # noqa: S608 - as above
@@ -367,7 +366,7 @@ SELECT ({_COST_TO_COME}) + coalesce(sum({_COST_OF_ONE}), 0) FROM note_versions W
 """  # noqa: S608 - as above
 _COST_OF_STAYING = f"SELECT ({_COST_TO_COME}) + coalesce(sum({_COST_OF_ONE}), 0) {_STAY}"
 _IS_LAST = """
-SELECT 1 FROM note_versions AS one WHERE pk = ? AND text IS NOT NULL AND keepsake IS NULL
+SELECT 1 FROM note_versions AS one WHERE pk = ? AND text IS NOT NULL AND full_copy IS NULL
 AND number = (SELECT max(number) FROM note_versions WHERE note_id = one.note_id)
 """
 _EMPTY = "UPDATE note_versions SET title = NULL, text = NULL, native = NULL, held = 0, stays = 0 WHERE pk = ?"
@@ -379,11 +378,11 @@ _REMOVE = "DELETE FROM note_versions WHERE note_id IN (SELECT value FROM json_ea
 _REMOVE_ORPHANS = """
 DELETE FROM note_versions
 WHERE note_id NOT IN (SELECT id FROM notes) AND note_id NOT IN (SELECT value FROM json_each(?))
-AND keepsake IS NULL
+AND full_copy IS NULL
 """
 _REMOVED = """
-SELECT number, keepsake, tags_understood FROM note_versions
-WHERE note_id = ? AND keepsake IS NOT NULL ORDER BY number DESC
+SELECT number, full_copy, tags_understood FROM note_versions
+WHERE note_id = ? AND full_copy IS NOT NULL ORDER BY number DESC
 """
 _LABELS = "SELECT pk, note_id, tags_understood, tags, properties, NULL FROM note_versions"
 _WITH_TEXTS = "SELECT pk, note_id, tags_understood, tags, properties, text FROM note_versions"

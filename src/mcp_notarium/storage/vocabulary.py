@@ -88,11 +88,6 @@ class Vocabulary:
         self._catch_up()
         return True
 
-    @property
-    def read(self) -> bool:
-        """Tell whether the terms have been read; later ones may be missing."""
-        return self._changes is not None
-
     async def finish(self, seconds: float) -> None:
         """Wait until nothing is being read, ``seconds`` at most: it has a connection of its own."""
         if self._reading is not None and not self._reading.done():
@@ -240,13 +235,9 @@ FROM (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Hold letters that a word near a misspelt one has.
-
-    ``start``: where they begin, about. ``first`` and ``last``: they begin or end the word.
-    """
+    """Hold letters that a word near a misspelt one has; ``first`` and ``last``: they begin or end it."""
 
     letters: str
-    start: int = 0
     first: bool = False
     last: bool = False
 
@@ -262,14 +253,13 @@ def parts_of(word: str, reach: int) -> Iterator[Part]:
     Of ``reach + 1`` parts each mistake breaks one, but for two swapped letters that stand in different parts.
     """
     size = -(-len(word) // (reach + 1))
-    starts = range(0, len(word), size)
-    parts = [word[start : start + size] for start in starts]
+    parts = [word[start : start + size] for start in range(0, len(word), size)]
     final = len(parts) - 1
-    for number, (start, letters) in enumerate(zip(starts, parts, strict=True)):
-        yield Part(letters, start, first=number == 0, last=number == final)
+    for number, letters in enumerate(parts):
+        yield Part(letters, first=number == 0, last=number == final)
     if final:
         yield Part(parts[0][:-1] + parts[1][0], first=True)
-        yield Part(parts[-2][-1] + parts[-1][1:], starts[-1], last=True)
+        yield Part(parts[-2][-1] + parts[-1][1:], last=True)
 
 
 def distance(one: str, other: str, *, at_most: int) -> int:

@@ -53,7 +53,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from mcp_notarium.stores.kind import Ids
+from mcp_notarium.stores.kind import Ids, Tree
 
 SEEDED = 10
 """The attempt from which a made id contains part of the seed, so that nobody has taken it."""
@@ -205,10 +205,8 @@ class Traits:
     """Take files for notes: see ``KeepingStore``."""
     adds_pictures: bool = False
     """Take pictures as parts of notes: see ``PictureStore``."""
-    tree: bool = False
-    """Have notes below notes: see ``TreeReads``."""
-    moves: bool = False
-    """Give a note another place, which its ``Content`` does not say: see ``MovingStore``."""
+    tree: Tree | None = None
+    """Have notes in folders under ids, or below notes, which no ``Content`` says: see ``TreeReads`` and ``MovingStore``."""
     copies: bool = False
     """Make a note from a template as its app does: see ``CopyingStore``."""
     types_properties: bool = False

@@ -29,14 +29,14 @@ class Replaced:
     native: bytes = b""
     """That, as ``compose`` takes it in ``Content.native``; b'' if the body changes nothing."""
     names: tuple[str, ...] = ()
-    """What of it the ``Content`` does not say and a person would miss, in the user's words."""
+    """Parts that the ``Content`` lacks and a person would miss, in the user's words."""
     becomes: bytes = b""
-    """What the body makes of it, in the same form."""
+    """The state after the body, in the same form."""
 
 
 async def find_replaced(store: Store, note_id: str, body: bytes) -> Replaced | None:
     """Return what a body of an update would replace now; None where the content says all. See ``RevivingStore``."""
-    if store.traits.moves:
+    if store.traits.tree:
         return await cast("MovingStore", store).find_replaced(note_id, body)  # its trait says so
     if not store.traits.revives:
         return None
@@ -51,19 +51,22 @@ async def find_native(store: Store, note_id: str, body: bytes) -> bytes | None:
 
 def name_parts(store: Store, native: bytes) -> tuple[str, ...]:
     """Name what a ``native`` holds that no ``Content`` says; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.moves
+    knows = store.traits.revives or store.traits.tree
     return cast("RevivingStore", store).name_parts(native) if knows else ()
 
 
 def shown_form(store: Store, native: bytes) -> Mapping[str, Any]:
     """Return what a person is shown of a ``native``, by the store's own names; nothing where the content says all. Pure."""
-    knows = store.traits.revives or store.traits.moves
+    knows = store.traits.revives or store.traits.tree
     return cast("RevivingStore", store).shown_form(native) if knows else {}
 
 
 def move_of(store: Store, body: bytes) -> str:
-    """Return what lets another body of the same note say the move that this one says; '' if it says none. Pure."""
-    return cast("MovingStore", store).move_of(body) if store.traits.moves else ""
+    """Return the ``Content.native`` by which another body of the same note says the same move; '' if it says none. Pure.
+
+    ``body`` is a composed body or a ``native``.
+    """
+    return cast("MovingStore", store).move_of(body) if store.traits.tree else ""
 
 
 class PublishingStore(Store, Protocol):
@@ -87,13 +90,13 @@ async def find_inside(
     store: Store, note_id: str, body: bytes | None, tops: Collection[str]
 ) -> Collection[str]:
     """Return those of these notes that a note is, or stands below at all of its places. See ``MovingStore.find_inside``."""
-    if not (tops and store.traits.moves):
+    if not (tops and store.traits.tree):
         return ()
     return await cast("MovingStore", store).find_inside(note_id, body, tops)
 
 
 class MovingStore(Store, Protocol):
-    """Reach a store with the trait ``moves``. A body that moves a note was composed of a ``Content.native`` that says so."""
+    """Reach a store with the trait ``tree``. A body that moves a note was composed of a ``Content.native`` that says so."""
 
     async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
         """Return the place that a body replaces now; nothing in it if the note is there already, None if it moves none.
@@ -125,7 +128,7 @@ class RevivingStore(Store, Protocol):
     ``push`` of an update raises ``VersionConflict`` if it would replace something else than ``PendingWrite.replaced``.
     """
 
-    async def keepsake(self, note_id: str) -> bytes:
+    async def full_copy(self, note_id: str) -> bytes:
         """Return all that the store holds of a note, as ``compose`` takes it in ``Content.native`` of a new one.
 
         Raises ``NoteNotFound``.
@@ -174,7 +177,7 @@ class Attachment:
     modified_at: int | None = None
     """In epoch seconds."""
     name: str = ""
-    """What the note calls it; '' where the id ends with its name, or it has none."""
+    """Its name in the note; '' if the id ends with its name, or it has none."""
     lines: tuple[int, ...] = ()
     """Lines of the note's text that show it or link to it, from 1, the first few; () if none does."""
     drawn: bool = False
@@ -231,11 +234,11 @@ class KeptFile:
     id: str
     """Its id, as ``find_attachments`` names it."""
     link: str
-    """What the text of the note says to show it, in the app's own form; '' where the note shows it without."""
+    """The link of the note's text to it, in the app's own form; '' if the note shows it without a link."""
     made: bool
     """It was not there before, with these bytes."""
     before: str = ""
-    """What stands before the link in a line of its own: in an outline, what begins a block."""
+    """The beginning of a line for the link: in an outline, the mark of a block."""
 
 
 class Restored(Enum):
@@ -251,9 +254,9 @@ class Room:
     """Hold for how many bytes of files there is room. None: no bound is known."""
 
     of_note: int | None = None
-    """What a note may have."""
+    """Room of one note."""
     left: int | None = None
-    """What there is in all."""
+    """Room of all notes together."""
 
 
 class KeepingStore(Store, Protocol):
@@ -271,7 +274,7 @@ class KeepingStore(Store, Protocol):
         """
 
     async def find_room(self) -> Room:
-        """Return how much the store takes besides what it has."""
+        """Return how much more the store takes."""
 
     def marks_of(self, file_id: str) -> tuple[str, ...]:
         """Return texts of which every note that shows the file has one. Pure."""
@@ -438,37 +441,31 @@ class NativeReads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParentNote:
-    """Hold a note with others below it."""
+    """Hold a folder, or a note with others below it."""
 
     id: str
     path: str
     """The titles that lead to it; the one above all has none."""
     notes: int
-    """How many stand right below it."""
+    """How many notes stand right below it."""
     below: int
-    """How many stand below it in all."""
+    """How many notes stand below it in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Hold a note below which another may come to stand."""
+    """Hold a folder or note below which a note may come to stand."""
 
     id: str
-    passes_on: Collection[tuple[str, str, str, str]]
-    """What such a note gets from it."""
-    clear: bool
-    """All of its own attributes are understood."""
     above: Collection[str]
-    """The ids of the note itself and those above."""
-    public: bool
-    """Everybody may read what stands below it."""
+    """Its own id, and those above."""
 
 
 class TreeReads(NativeReads, Protocol):
     """Read from a store with the trait ``tree``."""
 
     async def find_place(self, name: str) -> TreePlace:
-        """Return the visible note that has this id, or to which these titles lead. Raises ``InvalidRequest``."""
+        """Return the visible folder or note that has this id, or to which these titles lead. Raises ``InvalidRequest``."""
 
     async def moved(
         self, note: Note, content: Content, place: TreePlace, *, strict: bool
@@ -480,10 +477,16 @@ class TreeReads(NativeReads, Protocol):
         """
 
     async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
-        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives. Raises as :meth:`moved`."""
+        """Return what a version has said, at the place that it had; ``move`` is what :func:`move_of` gives for ``Replaced.native``.
+
+        Raises as :meth:`moved`.
+        """
 
     async def list_parents(self) -> list[ParentNote]:
-        """Return the notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted."""
+        """Return the folders, or notes with others below them, in the order of the tree. What the policy hides is neither shown nor counted.
+
+        Where rules hide notes, so is a folder without a visible note.
+        """
 
 
 class NoteIndex(Protocol):

@@ -23,7 +23,7 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.secret import Secret
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.note_archive import DocumentFormat
+    from mcp_notarium.domain.exported_note import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.extensions import NativeReads, NoteIndex
@@ -82,6 +82,16 @@ class Ids(Enum):
     def __init__(self, _meaning: str) -> None:
         self.named = self.name != "RANDOM"
         self.paths = self.name == "PATHS"
+
+
+class Tree(Enum):
+    """Name what notes stand below where ids do not say it. A note of a tree can get another place."""
+
+    FOLDERS = "folders that are no notes, such as notebooks"
+    NOTES = "other notes; with one of these all below it moves"
+
+    def __init__(self, _meaning: str) -> None:
+        self.of_notes = self.name == "NOTES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +190,7 @@ class StoreKind:
     copies: Callable[[StoreSettings], int] = _no_copies
     """Return how many verified copies of the database are kept."""
     ids: Ids = Ids.RANDOM
-    """Say, as the next six do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
+    """Say, as the next seven do, what is true of its notes before it is open. Its ``Traits`` take these from here."""
     titles: bool = False
     trash: bool = False
     keeps_files: bool = False
@@ -188,6 +198,7 @@ class StoreKind:
     properties: frozenset[str] = frozenset()
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     other_properties: PropertyPlace = PropertyPlace.NOWHERE
+    tree: Tree | None = None
     describe: Callable[[Store], Awaitable[str]] | None = None
     """Ask an open store what it is, for `mcp-notarium doctor`."""
     clock: Callable[[Store], float | None] | None = None
@@ -202,8 +213,6 @@ class StoreKind:
     """Tell whether a note from elsewhere can keep this id."""
     export_format: Callable[[], DocumentFormat | None] = lambda: None
     """Return the file in which the store's own app exports notes, if there is one."""
-    tree: bool = False
-    """Have notes below notes, in the place of folders."""
     persistent: bool = True
     """False: the database is in memory, without a key or a folder, and ends with the server."""
     place: str = ""
@@ -216,10 +225,9 @@ class StoreKind:
         """Return the actions and arguments of tools that mean nothing here."""
         lacking = {*MARKS} - self.properties
         lacking |= set() if self.trash else {"trash", "untrash"}
-        lacking |= (
-            set() if self.ids.paths else {"folder", "new_folder", "list_folders", "move_folder"}
-        )
-        lacking -= {"folder", "new_folder", "list_folders", "move_folder"} if self.tree else set()
+        lacking |= set() if self.ids.paths or self.tree else {"folder", "list_folders"}
+        movable = self.ids.paths or (self.tree is not None and self.tree.of_notes)
+        lacking |= set() if movable else {"new_folder", "move_folder"}
         lacking |= set() if self.keeps_files or self.adds_pictures else {"file"}
         lacking |= set() if "pinned" in self.properties else {"pin", "unpin"}
         settable = self.properties or any(self.fields.values())

@@ -274,16 +274,16 @@ class BatchApplier:
 
         While notes are being written it does nothing. Of an index where nothing is due it reads one number.
         """
-        if not self._cache.notes.tidy_due:
+        if not self._cache.notes.index.tidy_due:
             return False
         resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True
-        more = resting and await self._in_thread(lambda cache: cache.notes.tidy())
+        more = resting and await self._in_thread(lambda cache: cache.notes.index.tidy())
         if not more:
             await self.close()  # or nobody would move the log meanwhile
         return more
 
     def _nobody_writes(self) -> bool:
-        written = self._cache.notes.index_changes, self._cache.notes.counts()
+        written = self._cache.notes.index.changes(), self._cache.notes.counts()
         if written != self._written:
             self._written, self._written_at = written, self._stopwatch()
         return self._stopwatch() - self._written_at >= _REST_SECONDS

@@ -62,7 +62,7 @@ class BatchReader:
         self._cache = cache
         self._store = store
         self._applier = applier
-        self._progress = cache.progress
+        self._progress, self._state = cache.progress, cache.sync_state
         self._stopwatch = stopwatch
         traits = store.traits
         self._snapshot = traits.changes == Changes.SNAPSHOT
@@ -91,9 +91,9 @@ class BatchReader:
 
     def _due_sources(self, *, cursor_lost: bool) -> Iterator[Batches]:
         """Yield the sources of one cycle; each is chosen when the one before is stored."""
-        if not self._progress.loaded:
+        if not self._state.progress().complete:
             yield self._load()
-        elif cursor_lost or self._progress.cursor is None:
+        elif cursor_lost or self._state.cursor() is None:
             yield self._sweep(cursor_lost=True)
             if self._snapshot:
                 return  # what a busy store changes meanwhile is left for the next cycle
@@ -103,13 +103,13 @@ class BatchReader:
 
     async def listen(self) -> tuple[Batch, ...]:
         """Wait for the change feed; empty if it reported nothing."""
-        cursor, index_version = self._progress.cursor or "", self._progress.index_version
+        cursor, index_version = self._state.cursor() or "", self._progress.index_version
         page = await self._ask_feed(cursor, wait=True)
         return self._change_batches(page, cursor=cursor, index_version=index_version)
 
     def can_long_poll(self) -> bool:
         """Tell whether to call :meth:`listen` now."""
-        there = self._progress.loaded and self._progress.cursor is not None
+        there = self._state.progress().complete and self._state.cursor() is not None
         return there and self.feed.can_long_poll(self._stopwatch())
 
     async def await_other_listing(self) -> None:
@@ -133,7 +133,7 @@ class BatchReader:
 
     async def _load(self) -> Batches:
         """Yield the first load, from where it was interrupted."""
-        for load in (self._cache.sync_state.progress(), LoadProgress()):
+        for load in (self._state.progress(), LoadProgress()):
             with suppress(MarkLost):
                 async with aclosing(self._load_pages(load)) as batches:
                     async for batch in batches:
@@ -173,7 +173,7 @@ class BatchReader:
                         yield batch
                 return
         delta = Changes.DELTA in self._store.traits.changes
-        source = self._poll() if delta else self._sweep(cursor_lost=self._progress.cursor is None)
+        source = self._poll() if delta else self._sweep(cursor_lost=self._state.cursor() is None)
         try:
             async with aclosing(source) as batches:
                 async for batch in batches:
@@ -185,7 +185,7 @@ class BatchReader:
     async def _changes(self) -> Batches:
         empty = 0
         for _ in range(MOST_ANSWERS):
-            cursor, index_version = self._progress.cursor or "", self._progress.index_version
+            cursor, index_version = self._state.cursor() or "", self._progress.index_version
             before = self._applier.news
             page = await self._ask_feed(cursor, wait=False)
             for batch in self._change_batches(page, cursor=cursor, index_version=index_version):
@@ -252,9 +252,10 @@ class BatchReader:
             check_removals(total, here, trashed=self._in_trash(here), swept=False)
 
     async def _poll(self) -> Batches:
-        """Yield what changed since the cursor, by listing. Removals do not show in it."""
-        cursor, index_version = self._progress.cursor, self._progress.index_version
+        """Yield what changed since the last listing or change feed, by listing. Removals do not show in it."""
+        cursor, index_version = self._progress.polled, self._progress.index_version
         feed = Changes.FEED in self._store.traits.changes
+        record = SyncProgress.mark_polled if feed else SyncProgress.mark_cursor
         first: str | None = None
         left_out = 0
         async with aclosing(pages(self._store, Listing(since=cursor))) as all_pages:
@@ -264,10 +265,7 @@ class BatchReader:
                 final = page.next_mark is None
                 if final and not page.entries and first == cursor:
                     return
-                polled = partial(
-                    SyncProgress.mark_cursor, cursor=first, feed_missed=feed, left_out=left_out
-                )
-                bookmark = polled if final else None
+                bookmark = partial(record, cursor=first, left_out=left_out) if final else None
                 for batch in split(page.entries, index_version=index_version, bookmark=bookmark):
                     yield batch
 

@@ -115,7 +115,7 @@ class CycleRunner:
 
     def write_retry_due(self) -> bool:
         """Tell the same for writes alone, whose retries never depend on what the store reports."""
-        return self._stopwatch() >= self._retry_at and bool(self._writer.replay.unfinished())
+        return self._stopwatch() >= self._retry_at and self._writer.replay.is_due()
 
     async def close(self) -> None:
         """Close a listing that is being read, and its connection."""
@@ -170,8 +170,8 @@ class CycleRunner:
         return Event.MORE
 
     async def _move_cards(self) -> None:
-        if moves := self._cache.sync_state.card_moves():
-            await self._writer.cards.finish(moves)
+        if self._cache.sync_state.card_moves():
+            await self._writer.cards.finish()
 
     def _count_finished(self, outcomes: Counter[WriteOutcome | None]) -> None:
         self._finished_writes += outcomes.total() - outcomes[None]

@@ -26,7 +26,7 @@ from mcp_notarium.stores.contract import SEEDED, Store, Versions
 REPLAYING: ContextVar[bool] = ContextVar("replaying", default=False)
 """Whether an entry is finished later, of any client: the rules of the index judge it, not those of this process's profile."""
 LONGEST_LEASE = 3600.0
-"""Seconds, longer than any lease. One that ends later was given before the clock was set back."""
+"""Seconds, longer than any lease. One that ends later began before the clock was set back."""
 
 
 class Journal:
@@ -96,9 +96,9 @@ class Journal:
         return self._store.compose(base, content, now=self._cache.clock())
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
-        """Make the id of a new note. Where rules hide notes, it is one that no note has.
+        """Make the id of a new note: one that no note has, if rules hide notes.
 
-        Else a name that is taken, though no visible note has it, would betray a hidden note.
+        Otherwise a taken name that no visible note has would betray a hidden note.
         """
         hides = self._judge.rules.has_rules
         return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
@@ -119,7 +119,7 @@ class Journal:
         False, and nothing is recorded, if the note has another entry by now, or the index no longer
         holds the revision ``seen`` that it held when the caller looked.
         """
-        # Another revision gets a version with it, which must not be given again after a loss of power.
+        # Another revision gets a version with it, which must not be used again after a loss of power.
         is_news = base is not None and seen != base.etag
         begun = (
             self._cache.transaction(durable=is_news)
@@ -141,14 +141,14 @@ class Journal:
         return True
 
     def rename(self, write: PendingWrite, note_id: str) -> PendingWrite:
-        """Let the entry and its note follow to the id that the write has given the note at the store."""
+        """Let the entry and its note follow to the new id of the note at the store."""
         with self._cache.transaction(durable=True):  # it has another version then, which is shown
             self._rename(write.note_id, note_id)
             self._cache.journal.rename(write.write_id, note_id)
         return replace(write, note_id=note_id)
 
     def _rename(self, old: str, new: str) -> None:
-        """Give a note the id that a write has given it; whatever the index has there is gone, or is this note."""
+        """Give a note the id that it got by a write; a note that the index has there is gone, or is this note."""
         if self._cache.notes.base(old) is not None:
             self._cache.notes.apply([Tombstone(new)])
             self._cache.notes.rename(old, new)
@@ -211,10 +211,10 @@ class Journal:
 
         The audit record of a call's outcome flushes the answer to it, unless links are written in between or no call waits for it.
         ``differs``: the store holds something else than was sent, which is counted for the user.
-        False if another process has taken the entry over or finished it. While that process works
-        on it, the answer is stored all the same, so that nobody is shown the old note.
+        False if another process has taken the entry over or finished it. The answer is stored all the same
+        while that process works on it, so that nobody sees the old note.
         """
-        # A version that is shown must not be given again after a loss of power. The outcome of a call that writes
+        # A version that is shown must not be used again after a loss of power. The outcome of a call that writes
         # links comes after the last of them: others read the note and the first ones long before.
         alone = write.write_id in self._ends_flushed
         late = self._cache.clock() >= write.lease_until  # another process may have it, and answers

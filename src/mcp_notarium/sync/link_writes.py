@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -77,16 +77,6 @@ class CardMove:
 
 
 @dataclass(slots=True)
-class WaitingCards:
-    """Hold what waits in canvases for earlier renamings of a note."""
-
-    paths: dict[str, None] = field(default_factory=dict)
-    """Former paths of the note that cards may show."""
-    canvases: dict[str, dict[Link, str]] = field(default_factory=dict)
-    """What links in the texts of each canvas will become."""
-
-
-@dataclass(slots=True)
 class CardsMoved:
     """Hold what became of the canvases of a moved note."""
 
@@ -127,13 +117,13 @@ class CardMoves:
             one: [(link[0], link[1], target) for link, target in links.items()]
             for one, links in sorted(canvases.items())
         }
-        move = CardMove([old, *self.find_waiting(old).paths], new, said, self._owner)
+        move = CardMove([old, *self.find_former_paths(old)], new, said, self._owner)
         moved = CardsMoved()
         key = uuid.uuid4().hex
         self._active.add(key)
         try:
             # The flush of the renaming's own entry takes this one to the disk, too.
-            self._cache.sync_state.add_card_move(key, json.dumps(asdict(move)))
+            self._put(key, move)
             try:
                 yield moved
             except OutcomeUnknown:
@@ -155,36 +145,42 @@ class CardMoves:
 
     def _release(self, key: str) -> None:
         """Let any process finish a move that is not done."""
-        if said := dict(self._cache.sync_state.card_moves()).get(key):
-            free = json.dumps(json.loads(said) | {"owner": ""})
-            self._cache.sync_state.add_card_move(key, free)
+        if move := self._moves().get(key):
+            self._put(key, replace(move, owner=""))
 
-    def find_waiting(self, note_id: str) -> WaitingCards:
-        """Return what any process may do at any moment in the canvases of a note, and then forgets."""
-        waiting = WaitingCards()
-        for _, said in self._cache.sync_state.card_moves():
-            move = CardMove(**json.loads(said))
-            if self._find(move) == note_id:
-                waiting.paths |= dict.fromkeys(self._former_paths(move))
-                for one in move.canvases:
-                    links = self._find_links(move, one, note_id)
-                    known = {link: then for link, then in links.items() if then is not None}
-                    waiting.canvases.setdefault(one, {}).update(known)
+    def _moves(self) -> dict[str, CardMove]:
+        found = self._cache.sync_state.card_moves()
+        return {key: CardMove(**json.loads(said)) for key, said in found}
+
+    def _put(self, key: str, move: CardMove) -> None:
+        self._cache.sync_state.add_card_move(key, json.dumps(asdict(move)))
+
+    def find_former_paths(self, note_id: str) -> list[str]:
+        """Return former paths of a note that cards may show until any process, at any moment, finishes a move."""
+        moves = (move for move in self._moves().values() if self._find(move) == note_id)
+        return [*dict.fromkeys(path for move in moves for path in self._former_paths(move))]
+
+    def find_waiting_links(self, note_id: str) -> dict[str, dict[Link, str]]:
+        """Return what links in the texts of each canvas become when such moves of a note are finished."""
+        waiting: dict[str, dict[Link, str]] = {}
+        for move in self._moves().values():
+            for one in move.canvases if self._find(move) == note_id else ():
+                links = self._find_links(move, one, note_id)
+                known = {link: then for link, then in links.items() if then is not None}
+                waiting.setdefault(one, {}).update(known)
         return waiting
 
     def are_busy(self) -> bool:
         """Tell whether another process works on a move."""
-        moves = self._cache.sync_state.card_moves()
-        return any(not self._is_free(json.loads(said)["owner"]) for _, said in moves)
+        return not all(map(self._is_free, self._moves().values()))
 
-    def _is_free(self, owner: str) -> bool:
-        return owner in ("", self._owner) or self._owner_ended(owner)
+    def _is_free(self, move: CardMove) -> bool:
+        return move.owner in ("", self._owner) or self._owner_ended(move.owner)
 
-    async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
-        for key, value in moves:
-            move = CardMove(**json.loads(value))
-            if key not in self._active and self._is_free(move.owner):
+    async def finish(self) -> None:
+        """Finish the recorded moves that no running process works on. Raises ``StoreError``, ``CacheError``."""
+        for key, move in self._moves().items():
+            if key not in self._active and self._is_free(move):
                 await self._settle(key, move)
 
     async def _settle(self, key: str, move: CardMove) -> CardsMoved | None:
@@ -214,8 +210,7 @@ class CardMoves:
         refused = {one: move.canvases[one] for one, done in shows.items() if done is None}
         if refused and move.tries < MOST_TRIES:
             moved.waiting.update(refused)
-            again = replace(move, canvases=refused, tries=move.tries + 1)
-            self._cache.sync_state.add_card_move(key, json.dumps(asdict(again)))
+            self._put(key, replace(move, canvases=refused, tries=move.tries + 1))
         else:
             self._cache.sync_state.drop_card_move(key)
         return moved

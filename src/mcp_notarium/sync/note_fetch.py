@@ -94,7 +94,8 @@ class NoteFetcher:
         try:
             async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
-                if self._is_older(answer):
+                known = self._cache.notes.base(note_id)
+                if known is not None and _contradicts(self._store, known, answer):
                     # A copy of before, or a note that was made again: that one says the same once more.
                     answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
@@ -110,14 +111,6 @@ class NoteFetcher:
             self._backoff.record_success(note_id)
             if not lags_behind(answer, remote):
                 asked.answers[note_id] = Confirmed(answer, seen)
-
-    def _is_older(self, answer: Revision | Tombstone) -> bool:
-        known = self._cache.notes.base(answer.id)
-        return (
-            isinstance(answer, Revision)
-            and known is not None
-            and (answer.server_version or 0) < (known.server_version or 0)
-        )
 
 
 async def get_newest(store: Store, note_id: str) -> Revision | Tombstone:

@@ -295,11 +295,6 @@ def plan_sweep(
     return changed, missing
 
 
-def removal_limit(known: int, share: float = SWEEP_SHARE) -> int:
-    """Return how many of ``known`` notes may disappear at once."""
-    return max(REMOVAL_COUNT, int(known * share))
-
-
 def check_removals(
     known: int,
     removed: AbstractSet[str],
@@ -315,7 +310,7 @@ def check_removals(
     trash here: emptying the trash is an ordinary act, so they do not count. ``whole``: the store proves its
     listings (``Traits.whole_listings``), and this one has notes: it is believed.
     """
-    limit = removal_limit(known, SWEEP_SHARE if swept else TOMBSTONE_SHARE)
+    limit = max(REMOVAL_COUNT, int(known * (SWEEP_SHARE if swept else TOMBSTONE_SHARE)))
     # defence: removal-limit-empty-listing =False
     everything = swept and len(removed) > REMOVAL_COUNT and len(removed) >= known
     lost = len(removed if everything else removed - trashed)

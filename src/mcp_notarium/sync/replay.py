@@ -24,10 +24,10 @@ from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store
 from mcp_notarium.sync.backoff import ItemBackoff
+from mcp_notarium.sync.head_reader import PerhapsRenamed
 from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.stored_state import PerhapsRenamed
 from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
@@ -224,13 +224,10 @@ class Replay:
             outcomes[outcome] += 1
         return outcomes
 
-    def unfinished(self) -> tuple[str, ...]:
-        """Return the ids of the writes that :meth:`finish_all` would try now."""
-        return tuple(
-            write.write_id
-            for write in self._cache.journal.in_flight()
-            if self._journal.can_claim(write) and self._is_free(write)
-        )
+    def is_due(self) -> bool:
+        """Tell whether there is a write that :meth:`finish_all` would try now."""
+        writes = filter(self._is_free, self._cache.journal.in_flight())
+        return any(map(self._journal.can_claim, writes))
 
     def _is_free(self, write: PendingWrite) -> bool:
         return not self._locks.is_locked(write.note_id) and not self._backoff.blocks(write.write_id)

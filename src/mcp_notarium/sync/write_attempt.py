@@ -41,11 +41,11 @@ from mcp_notarium.stores.contract import (
     require_usable,
     run_at_once,
 )
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import make_link_writes
 from mcp_notarium.sync.note_fetch import get_newest
 from mcp_notarium.sync.note_locks import NoteLock
-from mcp_notarium.sync.stored_state import HeadReader
 from mcp_notarium.sync.write_commit import Committed, WriteCommit
 from mcp_notarium.sync.write_decisions import (
     Asked,

@@ -26,9 +26,9 @@ from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
+from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.note_fetch import get_newest
-from mcp_notarium.sync.stored_state import is_rewritten
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
@@ -45,9 +45,9 @@ class Committed:
     repair: PendingWrite | None = None
     """Mends the note."""
     held: Revision | None = None
-    """What the note holds now; None: nothing."""
+    """The note now; None: nothing."""
     lost: bool = True
-    """Without these entries the note lacks some of our change."""
+    """The note lacks some of our change without these entries."""
 
 
 _AGAIN = Committed(WriteResult(WriteOutcome.AGAIN))
@@ -285,7 +285,7 @@ class WriteCommit:
         if not write.repair and not same:
             return None
         # Taken for the store's rewriting of ours. A repair ends here, whatever the store made of it: repaired again it would never
-        # end. If the store has taken it as it was sent, somebody else has written since.
+        # end. Somebody else has written since if the store has taken it as it was sent.
         as_sent = answer.alone and answer.revision.content == sent
         lost = not same and (
             compare_stored(base=base, sent=sent, stored=held.content) is StoredAs.TEXT_LOST
@@ -313,7 +313,7 @@ class WriteCommit:
     ) -> Committed:
         """Put back another note that had got the id of ours right before the push; merge nothing.
 
-        What is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
+        The note that is put back is hidden under any id if the policy hides it, and ours is gone to its caller.
         """
         sent = self._sent(write)
         hidden = not self._journal.sees_revision(displaced)
@@ -345,7 +345,7 @@ class WriteCommit:
     ) -> Committed:
         """Commit an answer with nobody else's change between it and ours: make no copy, whatever it says.
 
-        A store that changes what it is given would change a copy as well, and every further write. ``own``: nor has
+        A store that changes a text would change a copy as well, and every further write. ``own``: nor has
         anybody written since.
         """
         sent = self._sent(write)
@@ -419,8 +419,8 @@ class WriteCommit:
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
         """Tell whether the first revision after our base is this write.
 
-        Of a copy or repair the content is enough, so that a store which sets the dates is not fought. What the policy
-        hides is never ours: no write here hides a note.
+        Of a copy or repair the content is enough, so that a store which sets the dates is not fought. A note that
+        the policy hides is never ours: no write here hides a note.
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False
@@ -433,7 +433,7 @@ class WriteCommit:
     ) -> Revision | None:
         """Read an earlier revision of a note that is written already; None if the store does not know it any more.
 
-        If it cannot be read now, raises ``OutcomeUnknown``: the next attempt looks what the note lacks. None if it is not ``required``.
+        Raises ``OutcomeUnknown`` if it cannot be read now: the next attempt looks what the note lacks. None if it is not ``required``.
         """
         if etag is None:
             return None

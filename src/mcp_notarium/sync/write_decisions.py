@@ -1,9 +1,9 @@
-"""Decide about one write, given what the store holds now, and hold how it ended. Pure: values in, decisions out.
+"""Decide about one write by the store's present state, and hold how it ended. Pure: values in, decisions out.
 
 Everything that is decided about a write before it is pushed stands in ``DECISIONS``, for a first attempt and a replay.
-``write_attempt`` carries it out. What becomes of texts that have met in the store stands in ``domain.conflict_copy``.
+``write_attempt`` carries it out. ``domain.conflict_copy`` decides about texts that have met in the store.
 
-What is claimed is stored: a copy that is named exists, and ``merged`` is said of what the note holds.
+Every claim is stored: a named copy exists, and ``merged`` is said of the note's present text.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def held_for_creation(
 
 
 def held_for_update(
-    head: Revision | Tombstone,
+    head: Revision,
     *,
     base: Content | None,
     base_etag: str | None,
@@ -206,8 +206,6 @@ def held_for_update(
     another note has the id now, however similar its text is. A text in the store's own form is not merged.
     ``repeated``: the push may have arrived. ``repair``: see ``merge_repair``.
     """
-    if isinstance(head, Tombstone):
-        return Held.NOTHING, wanted
     if head.content == sent:
         return Held.OURS, wanted
     if head.etag == base_etag:
@@ -243,7 +241,7 @@ def held_for_deletion(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold what the caller of a first attempt has seen and wants besides the entry; see ``Writer.save``."""
+    """Hold what the caller of a first attempt has seen, and its wishes that the entry lacks; see ``Writer.save``."""
 
     note: Note | None = None
     """As the caller read it; None: a new one."""
@@ -263,7 +261,7 @@ class View:
     write: PendingWrite
     case: Case
     head: Revision | Tombstone | None = None
-    """What the store holds; None if nothing was asked."""
+    """The note in the store; None if nothing was asked."""
     seen: str | None = None
     """The etag in the index before."""
     changed: bool = False
@@ -271,9 +269,9 @@ class View:
     error: NotariumError | None = None
     """Why the store has not taken the write."""
     lacking: Content | None = None
-    """What the note is to become, where an earlier attempt has taken something from it."""
+    """The content to put back, if an earlier attempt has taken something from the note."""
     in_part: bool = False
-    """What the head has that our base has not is a part of this write."""
+    """The head differs from our base by a part of this write only."""
 
     @property
     def base(self) -> Revision | None:
@@ -305,7 +303,7 @@ class WriteOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Hold how a push ended. What is not said here: see ``Saved``."""
+    """Hold how a push ended; ``Saved`` explains the other fields."""
 
     outcome: WriteOutcome
     note_id: str = ""
@@ -313,11 +311,11 @@ class WriteResult:
     merged: bool = False
     copy_id: str | None = None
     differs: str = ""
-    """Where the store by itself holds something else than was sent; "" if nowhere."""
+    """The fields that the store has changed by itself; "" if none."""
     relinked: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     content: Content | None = None
-    """What the store held then; None: nobody has seen that."""
+    """The content in the store then; None: nobody has seen it."""
 
     @property
     def stored(self) -> bool:
@@ -329,7 +327,7 @@ class WriteResult:
     ) -> WriteResult:
         """Add how the copy of our text and the repair of the note ended; None: there was none.
 
-        ``lost``: without them the note lacks some of our change.
+        ``lost``: the note lacks some of our change without them.
         """
         result = self
         if repair is not None and repair.note_id:

@@ -21,11 +21,11 @@ from mcp_notarium.markup.obsidian_links import Changes
 from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
+from mcp_notarium.sync.head_reader import HeadReader
 from mcp_notarium.sync.journal import Journal
 from mcp_notarium.sync.link_writes import CardMoves
 from mcp_notarium.sync.note_locks import NoteLocks
 from mcp_notarium.sync.replay import LOCK_PAUSE, LOCK_TRIES, Replay
-from mcp_notarium.sync.stored_state import HeadReader
 from mcp_notarium.sync.write_attempt import MOST_IDS, ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_decisions import Asked, WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import (
@@ -148,7 +148,7 @@ class Writer:
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
-        """Make a note under this id: one that was removed (``content`` has its keepsake), or comes from an export.
+        """Make a note under this id: one that was removed (``content`` has its full copy), or comes from an export.
 
         Raises as :meth:`save`, and ``VersionConflict`` if a note has the id.
         """
@@ -200,9 +200,8 @@ class Writer:
                 with suppress(NotariumError):
                     async with self.locks.lock(write.note_id) as lock:
                         await self.replay.finish_of(write.note_id, lock)
-        if moves := self._cache.sync_state.card_moves():
-            with suppress(NotariumError):
-                await self.cards.finish(moves)
+        with suppress(NotariumError):
+            await self.cards.finish()
         for _ in range(LOCK_TRIES):
             if not self.cards.are_busy():
                 return

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -71,9 +72,10 @@ def _work(
             with suppress(OSError, ValueError):
                 resource.setrlimit(what, (limit, limit))  # defence: copy-is-limited
         confine()
-        for part in work():
-            _write(writer, part)
-        _write(writer, _END)
+        with os.fdopen(writer, "wb") as out:
+            for part in chain(work(), (_END,)):
+                out.write(part)
+                out.flush()
     finally:
         os._exit(0)
 
@@ -85,12 +87,6 @@ def _limits(*, seconds: float, memory: int) -> list[tuple[int, int]]:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         limits.append((resource.RLIMIT_AS, pages * resource.getpagesize() + memory))
     return limits
-
-
-def _write(writer: int, part: bytes) -> None:
-    view = memoryview(part)
-    while view:
-        view = view[os.write(writer, view) :]
 
 
 def _read(reader: int, end: float, most: int) -> tuple[bytes, bool]:

@@ -74,8 +74,8 @@ class PrivateFiles(Protocol):
         """Yield what is below a folder: of each folder its files and links, then each folder and what it holds.
 
         No link below ``top`` is followed. ``enters`` decides before a folder is opened. Folders are open meanwhile.
-        ``unseen`` is told which folder could not be opened or listed, and why; the walk goes on if it returns. Without it
-        a folder that has gone is passed over, and any other error is raised. Raises ``OSError`` also for ``top``.
+        ``unseen`` is told which folder could not be opened or listed, and why; the walk goes on if it returns. A folder
+        that has gone is passed over without it, and any other error is raised. Raises ``OSError`` also for ``top``.
         """
         ...
 
@@ -348,7 +348,7 @@ class FolderEvents(Protocol):
     def follow(self, folders: Iterable[str]) -> bool:
         """Watch what is directly in these folders, and no others; return whether any of them was not watched before.
 
-        Paths are relative to the root, with ``/``. Links are not followed. Where the system refuses, :meth:`take` says None.
+        Paths are relative to the root, with ``/``. Links are not followed. :meth:`take` returns None if the system refuses.
         """
         ...
 

@@ -150,7 +150,7 @@ class Posix(Common):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # defence: no-core-files
 
     def overwrite_variables(self, names: Iterable[str]) -> None:
-        """Overwrite the values where they stand; a variable may have been given more than once."""
+        """Overwrite the values where they stand; a variable may stand there more than once."""
         import ctypes  # noqa: PLC0415 - a server needs it once
 
         wanted = tuple(os.fsencode(name) + b"=" for name in names)

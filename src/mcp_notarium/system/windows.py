@@ -19,9 +19,9 @@ from typing import Literal
 
 from mcp_notarium.system.port import FolderEvents
 from mcp_notarium.system.shell_quoting import quote_windows
-from mcp_notarium.system.windows_files import WindowsFiles
 from mcp_notarium.system.windows_kernel import INVALID_PARAMETER, MemoryCounters
-from mcp_notarium.system.windows_private import WindowsPrivateFiles
+from mcp_notarium.system.windows_private_files import WindowsPrivateFiles
+from mcp_notarium.system.windows_shared_files import WindowsSharedFiles
 
 _SYNCHRONIZE, _QUERY_LIMITED = 0x100000, 0x1000
 _SIGNALLED = 0
@@ -33,7 +33,7 @@ _SCRIPTS = {".bat", ".cmd"}
 _PROGRAMS = (".com", ".exe", *sorted(_SCRIPTS))
 
 
-class Windows(WindowsFiles, WindowsPrivateFiles):
+class Windows(WindowsSharedFiles, WindowsPrivateFiles):
     """Implement the port by the Windows API."""
 
     has_modes = False

@@ -382,14 +382,20 @@ class HistoryAnswer(FromNotes, ManageAnswer):
     """Ask for those before it."""
 
 
-class TagsAnswer(FromNotes):
+class PageAnswer(FromNotes):
+    """Hold what every answer says that has pages."""
+
+    total: int
+    """How many there are on all pages."""
+    next_page: int | None = None
+    sync: Sync | None = None
+
+
+class TagsAnswer(PageAnswer):
     """Hold the answer of ``manage list_tags``: each tag with its number of notes, most used first."""
 
     tags: dict[str, int]
-    total: int
-    next_page: int | None = None
     findings: list[InvisibleText] | None = None
-    sync: Sync | None = None
 
 
 class PropertyRow(Answer):
@@ -405,14 +411,11 @@ class PropertyRow(Answer):
     hidden: list[str] | None = None
 
 
-class PropertiesAnswer(FromNotes):
+class PropertiesAnswer(PageAnswer):
     """Hold the answer of ``manage list_properties``, the most used first."""
 
     properties: list[PropertyRow]
-    total: int
-    next_page: int | None = None
     findings: list[InvisibleText] | None = None
-    sync: Sync | None = None
 
 
 class Folder(Answer):
@@ -428,13 +431,10 @@ class Folder(Answer):
     """How many lie in it at any depth."""
 
 
-class FoldersAnswer(FromNotes):
+class FoldersAnswer(PageAnswer):
     """Hold the answer of ``manage list_folders``, by path. Folders without notes are not in it."""
 
     folders: list[Folder]
-    total: int
-    next_page: int | None = None
-    sync: Sync | None = None
 
 
 class Problem(Answer):
@@ -479,13 +479,10 @@ class Duplicate(Answer):
     hidden: list[str] | None = None
 
 
-class DuplicatesAnswer(FromNotes):
+class DuplicatesAnswer(PageAnswer):
     """Hold the answer of ``manage find_duplicates``, the largest groups first."""
 
     duplicates: list[Duplicate]
-    total: int
-    next_page: int | None = None
-    sync: Sync | None = None
 
 
 class Stats(Answer):

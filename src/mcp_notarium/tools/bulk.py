@@ -83,9 +83,7 @@ class Words:
     doing: str = "Changing the notes"
     """While it goes on."""
     done: str = "changed"
-    """The status of a note."""
-    were: str = "changed"
-    """After a number of notes."""
+    """The status of a note, also after a number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +183,8 @@ async def make_plan(app: App, ids: Sequence[str], draft: Drafting) -> Plan:
                 plan.published |= {} if published is None else {note_id: published}
                 plan.trashed += made.note.trash
                 plan.addresses |= dict.fromkeys(_new_addresses(app, made))
-                if made.elsewhere is not None:
-                    plan.links |= dict.fromkeys(made.elsewhere.links)
-                    plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
+                plan.links |= dict.fromkeys(made.elsewhere.links)
+                plan.canvases |= dict.fromkeys(made.elsewhere.canvases)
         await asyncio.sleep(0)
     changed = {*plan.todo}
     plan.links = {one: None for one in plan.links if one not in changed}
@@ -263,9 +260,8 @@ async def carry_out(
         changes=partial(_changes, app, now, draft),
     )
     name = change_id or app.library.begin_change(digest)
-    run = _Run(
-        app, call, plan, draft, change_id=name, losses=losses, published=published, exact=exact
-    )
+    places = {one.place: one for one in published}
+    run = _Run(app, call, plan, draft, name, losses, places, exact)
     done = await run.save_all(now, words, of=len(plan.todo))
     untried = waiting = len(plan.todo) - len(now)
     stay: Mapping[str, str] | None = None
@@ -409,7 +405,7 @@ async def _changes(app: App, ids: Sequence[str], draft: Drafting) -> AsyncIterat
             continue
         if made is not None and made.note is not None:
             yield NoteChange(made.note, made.content)
-            for other, content in relinked(app, made.elsewhere.links if made.elsewhere else {}):
+            for other, content in relinked(app, made.elsewhere.links):
                 yield NoteChange(other, content)
 
 
@@ -456,33 +452,26 @@ def _describe_shares(plan: Plan) -> str:
     return f" This shares them with {', '.join(map(quote, named))} (an e-mail address as a tag)."
 
 
+@dataclass(slots=True)
 class _Run:
-    """Save the notes of one change."""
+    """Save the notes of one change, and hold what has become of them."""
 
-    def __init__(
-        self,
-        app: App,
-        call: CallContext,
-        plan: Plan,
-        draft: Drafting,
-        *,
-        change_id: str,
-        losses: Mapping[str, BulkLoss],
-        published: Iterable[Published],
-        exact: bool,
-    ) -> None:
-        self._app, self._call, self._draft = app, call, draft
-        self._plan = plan
-        self._told = {*[*plan.addresses][:_MOST_ADDRESSES]}
-        self._change_id, self._losses, self._exact = change_id, losses, exact
-        self._published = {one.place: one for one in published}
-        self.refused: dict[str, str] = {}
-        self.unchanged: list[str] = []
-        self.links_left: dict[str, None] = {}
-        """What was told of links that could not follow."""
-        self.limited = False
-        self.relinked: dict[str, None] = {}
-        self.canvases: dict[str, None] = {}
+    app: App
+    call: CallContext
+    plan: Plan
+    draft: Drafting
+    change_id: str
+    losses: Mapping[str, BulkLoss]
+    published: Mapping[str, Published]
+    """By their places."""
+    exact: bool
+    refused: dict[str, str] = field(default_factory=dict)
+    unchanged: list[str] = field(default_factory=list)
+    links_left: dict[str, None] = field(default_factory=dict)
+    """What was told of links that could not follow."""
+    limited: bool = False
+    relinked: dict[str, None] = field(default_factory=dict)
+    canvases: dict[str, None] = field(default_factory=dict)
 
     async def save_all(self, ids: Sequence[str], words: Words, *, of: int) -> dict[str, str]:
         """Save each, those last that are not under their name; return the ids that the changed notes have now.
@@ -495,7 +484,7 @@ class _Run:
         for number, note_id in enumerate(waiting):
             is_again = number >= len(ids)
             if number % step == 0 and not is_again:
-                await self._call.progress(number, len(ids), words.doing)
+                await self.call.progress(number, len(ids), words.doing)
             try:
                 saved = await self._save(note_id)
             except NoteNotFound as error:
@@ -507,8 +496,8 @@ class _Run:
                     )  # a listing that is older than its move may be in the index
             except _OF_ONE_NOTE as error:
                 self.refused[note_id] = error.message
-                self._plan.add_hint(error)
-                self.limited |= self._app.usage_limits.writes_left == 0
+                self.plan.add_hint(error)
+                self.limited |= self.app.usage_limits.writes_left == 0
             except NotariumError as error:
                 raise _interrupted(error, words, done=len(done), of=of) from None
             else:
@@ -521,7 +510,7 @@ class _Run:
 
     async def _save(self, note_id: str) -> str | None:
         """Change one note as it is now; return its id then, None if it was so already or is gone."""
-        app = self._app
+        app = self.app
         async with app.library.writing(note_id):
             for attempt in range(1, _ATTEMPTS + 1):
                 made = await self._draft_now(note_id)
@@ -538,7 +527,7 @@ class _Run:
                         raise
                 else:
                     count_others(app, saved)
-                    said = made.elsewhere.describe(saved) if made.elsewhere else ()
+                    said = made.elsewhere.describe(saved)
                     self.links_left |= dict.fromkeys(one for one in said if "left in:" in one)
                     self.relinked |= dict.fromkeys(saved.relinked)
                     self.canvases |= dict.fromkeys(saved.canvases)
@@ -548,23 +537,24 @@ class _Run:
     async def _draft_now(self, note_id: str) -> Draft | None:
         """Draft the note again. Raises if the user has not been told of what it would do."""
         try:
-            made = await self._draft(note_id)
+            made = await self.draft(note_id)
             if made is None or made.note is None or made.changes_nothing:
                 return None
-            loss, _ = await find_bulk_loss(self._app, made)
+            loss, _ = await find_bulk_loss(self.app, made)
         except NotPermitted as error:
             raise NoteLeft(error.message) from None  # of this note alone
         # defence: bulk-consent-covers-shares
-        if not self._told.issuperset(_new_addresses(self._app, made)):
+        told = {*[*self.plan.addresses][:_MOST_ADDRESSES]}
+        if not told.issuperset(_new_addresses(self.app, made)):
             raise NoteLeft("It would be shared with somebody whom the question did not name.")
-        agreed = self._losses.get(note_id)
+        agreed = self.losses.get(note_id)
         if loss is not None and not loss.is_within(agreed):  # defence: bulk-consent-covers-losses
             raise NoteLeft(
                 "It would lose for good what the question did not name; it was not changed."
             )
-        published = await self._app.library.find_published(made.note, made.content)
+        published = await self.app.library.find_published(made.note, made.content)
         # defence: bulk-consent-covers-publishing
-        if published and not published.is_within(self._published.get(published.place)):
+        if published and not published.is_within(self.published.get(published.place)):
             raise NoteLeft(
                 "It would be public, which the question did not name; it was not changed."
             )
@@ -572,22 +562,22 @@ class _Run:
 
     async def _store(self, made: Draft) -> Saved:
         elsewhere = made.elsewhere
-        left = self._app.usage_limits.writes_left
-        needed = 1 + (len(elsewhere.links) + len(elsewhere.canvases) if elsewhere else 0)
+        left = self.app.usage_limits.writes_left
+        needed = 1 + len(elsewhere.links) + len(elsewhere.canvases)
         if left is not None and 1 < needed > left > 0:
             self.limited = True
             raise NoteLeft(f"It takes {needed} changes, and {left} more are permitted now.")
-        with self._app.usage_limits.write():
+        with self.app.usage_limits.write():
             try:
-                return await self._app.library.save(
+                return await self.app.library.save(
                     note=made.note,
                     content=made.content,
-                    act=self._call.act,
-                    exact=self._exact or made.loses,
+                    act=self.call.act,
+                    exact=self.exact or made.loses,
                     keeps=not made.loses,
-                    links=elsewhere.links if elsewhere else {},
-                    canvases=elsewhere.canvases if elsewhere else {},
-                    change_id=self._change_id,
+                    links=elsewhere.links,
+                    canvases=elsewhere.canvases,
+                    change_id=self.change_id,
                 )
             except NotPermitted as error:
                 raise NoteLeft(error.message) from None  # of this note alone
@@ -595,8 +585,8 @@ class _Run:
 
 def _interrupted(error: NotariumError, words: Words, *, done: int, of: int) -> NotariumError:
     """Return the error with how far the change came: what is done is not to be taken back."""
-    error.message = f"{done} of {of} notes were {words.were}, then: {error.message}"
-    error.details = error.details | {words.were: done, "left": of - done}
+    error.message = f"{done} of {of} notes were {words.done}, then: {error.message}"
+    error.details = error.details | {words.done: done, "left": of - done}
     hint = "Repeat the call for the rest."
     error.resolution_hint = " ".join(filter(None, (error.resolution_hint, hint)))
     return error

@@ -114,7 +114,7 @@ async def change(
 ) -> ManageAnswer:
     """Change all notes of ``ids`` or ``query``, after one question. Raises as ``bulk.carry_out``."""
     asked = _asked_change(app, request)
-    place = await find_place(app, request.folder) if app.library.traits.moves else None
+    place = await find_place(app, request.folder) if app.library.traits.tree else None
     asked = replace(asked, properties=await with_types(app, asked.properties))
     await require_all_notes(app, "notes can be changed together when all are here.")
     ids, unknown = await _find_targets(app, request)
@@ -148,7 +148,7 @@ async def change(
         more=f" Links to them change in {plan.followed}." if plan.followed else "",
         words=words or Words(),
         said=said,
-        undoable=app.library.traits.moves
+        undoable=app.library.traits.tree is not None
         or asked.folder is None
         or not app.config.policy.visibility.hides_beside_seen,
     )
@@ -170,7 +170,7 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
         )
     if trash is None and not add and not remove and not values and request.folder is None:
         traits = app.library.traits
-        folder = ", `folder`" if traits.ids.paths or traits.moves else ""
+        folder = ", `folder`" if traits.ids.paths or traits.tree else ""
         raise InvalidRequest(
             "`change` does not say what to change.",
             resolution_hint=f"Give `add_tags`, `remove_tags`, `properties`{folder}; or use `trash` or `untrash` with the same notes.",
@@ -195,7 +195,7 @@ def _asked_change(app: App, request: ManageRequest) -> Change:
 
 def clean_folder(app: App, folder: str, *, spelled: bool = True) -> str:
     """Return the folder as notes have it, '' for the top. Raises ``InvalidRequest`` if the store has none, or nothing can be called so."""
-    if app.library.traits.moves:
+    if app.library.traits.tree:
         return folder.strip()
     if not app.library.traits.ids.paths:
         raise no_folders_error(app)
@@ -348,7 +348,7 @@ async def rename_tag(app: App, request: ManageRequest, call: CallContext) -> Man
         return make_draft(app, note, replace(note.content, tags=renamed(note.tags, old, new)))
 
     plan = await make_plan(app, [one.id for one in found], draft)
-    words = Words("Renaming the tag", "renamed", "renamed")
+    words = Words("Renaming the tag", "renamed")
     todo = {*plan.todo}
     described = _describe_renaming([one for one in found if one.id in todo], old, new)
     asks = f"Rename {described}"

@@ -50,7 +50,7 @@ async def find_bulk_loss(app: App, made: Draft, *, after: int = 0) -> tuple[Bulk
     """
     if made.note is None or made.changes_nothing:
         return None, 0
-    links = made.elsewhere.links if made.elsewhere else {}
+    links = made.elsewhere.links
     loss, others, room = await find_losses(app, made.note, made.content, links=links, after=after)
     if loss is None and not others:
         return None, room

@@ -51,8 +51,6 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         made = await history.draft_undone(app, note, old, call)
         if drops_most(note.text, made.content.text):
             raise NoteLeft("Most of its text would go: undo it alone, by its `id`.")
-        if made.elsewhere is None:
-            return made
         # A note that comes back itself has its old links then, or has them already.
         links = {
             one: said
@@ -73,7 +71,7 @@ async def undo(app: App, request: ManageRequest, call: CallContext) -> ManageAns
         plan,
         draft,
         asks=f"Undo a change of many notes in {plan.counted}",
-        words=Words("Undoing the change", "undone", "undone"),
+        words=Words("Undoing the change", "undone"),
         change_id=undo_id,
         exact=True,
         after=after,

@@ -11,7 +11,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
 from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.domain.characters import path_key
@@ -35,7 +34,7 @@ from mcp_notarium.tools.consent import quote
 from mcp_notarium.tools.link_changes import LinkChanges, require_writable
 from mcp_notarium.tools.requests import ManageRequest
 from mcp_notarium.tools.save import Draft, make_draft
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 from mcp_notarium.tools.tree_moves import find_place
 
@@ -49,15 +48,14 @@ MOST_FILES = 2000
 """Files that are no notes, of one move: an undo has to know them."""
 _NAMED = 10
 _STAYS = "It is no file that can be moved (in a hidden folder, a link, or not readable as a note), or it came meanwhile."
-_WORDS = Words("Moving the folder", "moved", "moved")
+_WORDS = Words("Moving the folder", "moved")
 
 
-async def list_folders(app: App, request: ManageRequest, call: CallContext) -> FoldersAnswer:
-    """Return one page of the folders in which visible notes outside the trash lie, by path; or of notes with others below them.
+async def list_folders(app: App, request: ManageRequest, _call: CallContext) -> FoldersAnswer:
+    """Return one page of the folders in which visible notes outside the trash lie, by path; or of those that have ids.
 
     Raises ``InvalidRequest`` in a store without folders, and what ``wait_for_notes`` raises.
     """
-    del call  # a read asks the user nothing
     if not (app.library.traits.ids.paths or app.library.traits.tree):
         raise no_folders_error(app)
     status = await wait_for_notes(app)
@@ -65,9 +63,7 @@ async def list_folders(app: App, request: ManageRequest, call: CallContext) -> F
     folders = await _list_parents(app) if app.library.traits.tree else _count_notes(app)
     return FoldersAnswer(
         folders=folders[(page - 1) * size : page * size],
-        total=len(folders),
-        next_page=page + 1 if page < ceil(len(folders) / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=len(folders)),
     )
 
 
@@ -92,12 +88,16 @@ async def _list_parents(app: App) -> list[Folder]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FolderPaths:
     """Hold the path of a folder, and the one that it gets."""
 
     old: str
     new: str
+
+    def holds(self, path: str) -> bool:
+        """Tell whether something is in the old folder."""
+        return path.startswith(f"{self.old}/")
 
     def place_of(self, path: str) -> str:
         """Return where something in the old folder is in the new one."""
@@ -105,11 +105,9 @@ class FolderPaths:
 
 
 @dataclass(slots=True)
-class _Move:
+class _Move(FolderPaths):
     """Hold what moves where, and what links become: in notes by their ids, those to a note by the id of that."""
 
-    old: str
-    new: str
     inside: Sequence[str]
     files: dict[str, None] = field(default_factory=dict)
     own: dict[str, dict[Link, str | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -123,12 +121,6 @@ class _Move:
     )
     """What links in texts of canvases become, by the id of the note that they mean."""
     with_cards: bool = False
-
-    def holds(self, path: str) -> bool:
-        return path.startswith(f"{self.old}/")
-
-    def place_of(self, path: str) -> str:
-        return f"{self.new}{path[len(self.old) :]}"
 
     def moved_path(self, path: str) -> str:
         return self.place_of(path) if path in self.files else path
@@ -144,8 +136,15 @@ class _Move:
 
 async def move_folder(app: App, request: ManageRequest, call: CallContext) -> ManageAnswer:
     """Move all that is in ``folder`` to ``new_folder``, after one question. Raises as ``bulk.carry_out``, and ``InvalidRequest``."""
-    if app.library.traits.moves:
+    tree = app.library.traits.tree
+    if tree is not None and tree.of_notes:
         return await _move_note(app, request, call)
+    if tree is not None:
+        raise InvalidRequest(
+            f"Folders of {app.config.store.title} move only there.",
+            subcategory="folder",
+            resolution_hint="`change` with `folder` moves the notes in it; a folder itself the user can move.",
+        )
     app.config.policy.require_edit(Field.TEXT)
     old, new = _folders(app, request)
     await require_all_notes(app, "a folder can be moved when all notes are here.")
@@ -187,7 +186,7 @@ async def move_folder(app: App, request: ManageRequest, call: CallContext) -> Ma
     said += f", links in {plan.followed}" if plan.followed else ""
 
     async def move_files(change_id: str) -> dict[str, str]:
-        left = await move_all(app, call, move.files, FolderPaths(old, new), change_id)
+        left = await move_all(app, call, move.files, move, change_id)
         behind = await left_behind(app, old)
         return behind | left  # what a file was refused for says more
 

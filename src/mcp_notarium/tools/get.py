@@ -77,10 +77,9 @@ _ROW_BYTES = 400
 
 
 async def handle(
-    app: App, request: GetRequest, call: CallContext
+    app: App, request: GetRequest, _call: CallContext
 ) -> NoteAnswer | OldNoteAnswer | NotesAnswer | AttachmentAnswer:
     """Return the note, or the requested lines; or several notes, or a file that notes show."""
-    del call  # a read asks the user nothing
     if request.ids is not None:
         return await read_notes(app, request.ids)
     try:

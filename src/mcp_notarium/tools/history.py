@@ -349,11 +349,12 @@ async def _save(
         told = f"Changed: {MOVED if _has_moved(made.note, note) else facts}."
         if saved.differs:
             told += f" Stored differently: {saved.differs}."
-        more = made.elsewhere.describe(saved) if made.elsewhere else ()
         files = await app.library.files.settle_files(
             made.note.text, note, undone=undone, act=call.act
         )
-        told = " ".join(filter(None, (told, *more, *_describe_files(files))))
+        told = " ".join(
+            filter(None, (told, *made.elsewhere.describe(saved), *_describe_files(files)))
+        )
     told += goal.said
     if (lacking := _named_as(note, goal.content)) != note.content:
         facts = _summary(note.content, lacking, app.config.policy).facts

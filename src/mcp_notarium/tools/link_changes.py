@@ -44,15 +44,20 @@ class LinkChanges:
     """Count the cards that show the note, and the links to it, in each canvas; None: that cannot be read."""
     card_links: Mapping[str, Changes] = field(default_factory=dict)
     """Say what links in texts of canvases become."""
+    canvases: Mapping[str, Changes] = field(init=False)
+    """Hold the canvases that change, each with what links in its texts become."""
 
-    @property
-    def canvases(self) -> dict[str, Changes]:
-        """Return the canvases that change, each with what links in its texts become."""
-        return {one: self.card_links.get(one, {}) for one, count in self.cards.items() if count}
+    def __post_init__(self) -> None:
+        readable = (one for one, count in self.cards.items() if count)
+        changes = {one: self.card_links.get(one, {}) for one in readable}
+        object.__setattr__(self, "canvases", changes)
 
     def describe(self, saved: Saved) -> tuple[str, str]:
         """Return what to say of rewritten links and of canvases; each '' if there is nothing."""
         return _describe_links(saved, self.links), _describe_cards(saved, self.cards)
+
+
+NO_CHANGES = LinkChanges()
 
 
 async def with_links(
@@ -69,7 +74,7 @@ async def with_links(
     do, and ``NotPermitted`` for more writes than are permitted.
     """
     if wanted is False:
-        return content, LinkChanges()
+        return content, NO_CHANGES
     cards = await app.library.paths.find_cards(note, content)
     found = await app.library.paths.find_card_links(note, content)
     for one, (count, _) in found.items():
@@ -86,7 +91,7 @@ def with_heading_links(
 ) -> tuple[Content, LinkChanges]:
     """Return the same for a heading that has other words; ``number`` is that of its section."""
     if wanted is False or note.trash:
-        return content, LinkChanges()
+        return content, NO_CHANGES
     before, after = read_sections(note.text), read_sections(content.text)
     linked = app.library.paths.find_links(note.id)
     links: dict[str, Changes] = {}

@@ -61,13 +61,12 @@ _UNREAD = (
 _NOT_READ = "Misspelt words and parts of words are not looked for yet: the words of all notes are still being read."
 
 
-async def handle(app: App, request: ListRequest, call: CallContext) -> ListAnswer:
+async def handle(app: App, request: ListRequest, _call: CallContext) -> ListAnswer:
     """Return one page of matching notes.
 
     Raises ``QueryError`` for a filter that makes no sense, ``NotPermitted`` for a filter by a hidden
     field, and what ``wait_for_notes`` raises.
     """
-    del call  # a read asks the user nothing
     status = await wait_for_notes(app)  # which properties there are shows then
     today = day_of(app.clock()) if ":" in (request.query or "") else None
     is_property = await app.library.property_names(request.query or "")
@@ -157,7 +156,7 @@ def check_query(app: App, query: Query) -> None:
     in_folders = query.folders or query.excluded_folders or InFolder in kinds
     if in_folders and not app.config.store.ids.paths:
         raise QueryError(
-            f"`path:` looks in folders, and {app.config.store.title} has none.",
+            f"`path:` looks in ids that are paths, which {app.config.store.title} does not have.",
             resolution_hint='Look for words or tags. To search for the text itself, put it in quotes: "path:".',
         )
 
@@ -280,9 +279,7 @@ async def _near_tags(app: App, tag: str) -> list[str]:
     if known:
         return [" ".join(map(_write, known))]
     size = app.usage_limits.limit_rows(_MOST_COMPARED)
-    by_key = {
-        tag_key(one.tag): one.tag for one in app.library.count_tags(limit=size, offset=0).tags
-    }
+    by_key = {tag_key(one): one for one in app.library.count_tags(limit=size, offset=0)[0]}
     near = difflib.get_close_matches(tag_key(tag), by_key, 1, _NEAR)
     return [_write(by_key[one]) for one in near]
 

@@ -1,6 +1,6 @@
 """Handle ``manage``: trash, restore, pin or remove one note, find duplicates, show statistics, reset the index.
 
-``bulk_changes``, ``bulk_undo``, ``folders``, ``problems`` and ``tags`` handle what else concerns many notes.
+``bulk_changes``, ``bulk_undo``, ``folders``, ``find_problems`` and ``tags`` handle what else concerns many notes.
 
 Trashing can be undone and needs no confirmation. Permanent deletion works on trashed notes only; it and
 ``reset_cache`` need one. Success of a note action means that the store has carried it out. The statistics
@@ -13,7 +13,6 @@ import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium import __version__
@@ -22,7 +21,15 @@ from mcp_notarium.domain.note import Content, Note
 from mcp_notarium.domain.policy import LOOKING, Action, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.tools import bulk_changes, bulk_undo, folders, history, problems, properties, tags
+from mcp_notarium.tools import (
+    bulk_changes,
+    bulk_undo,
+    find_problems,
+    folders,
+    history,
+    properties,
+    tags,
+)
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,
@@ -42,7 +49,7 @@ from mcp_notarium.tools.note_lookup import find_at_version, find_note
 from mcp_notarium.tools.properties import with_marks
 from mcp_notarium.tools.question import Ask
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -54,12 +61,11 @@ MOST_NOTES = 10
 """Notes of a group that are named; ``count`` has all of them."""
 
 
-async def find(app: App, request: ManageRequest, call: CallContext) -> DuplicatesAnswer:
+async def find(app: App, request: ManageRequest, _call: CallContext) -> DuplicatesAnswer:
     """Return one page of groups, the largest first. Other calls are answered between two slices.
 
     Raises ``NotPermitted`` if texts are hidden: which are equal would reveal them.
     """
-    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TEXT)
     status = await wait_for_notes(app)
     hashes: dict[bytes, list[int]] = {}
@@ -70,9 +76,7 @@ async def find(app: App, request: ManageRequest, call: CallContext) -> Duplicate
     shown = groups[(page - 1) * size : page * size]
     return DuplicatesAnswer(
         duplicates=[made for keys in shown if (made := _group(app, keys)) is not None],
-        total=len(groups),
-        next_page=page + 1 if page < ceil(len(groups) / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=len(groups)),
     )
 
 
@@ -367,7 +371,7 @@ _ACTIONS: Mapping[Action, Callable[[App, ManageRequest, CallContext], Awaitable[
     "find_duplicates": find,
     "list_folders": folders.list_folders,
     "move_folder": folders.move_folder,
-    "find_problems": problems.find_problems,
+    "find_problems": find_problems.find_problems,
     "get_stats": _stats,
     "reset_cache": _reset,
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.domain.characters import tag_key
@@ -20,7 +19,7 @@ from mcp_notarium.errors import InvalidRequest
 from mcp_notarium.markup.front_block import find_block
 from mcp_notarium.tools.answers import PropertiesAnswer, PropertyRow
 from mcp_notarium.tools.requests import PropertyChanges, read_flag
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -282,12 +281,11 @@ async def with_types(app: App, changes: Changes) -> Changes:
     return fitted
 
 
-async def count(app: App, request: ManageRequest, call: CallContext) -> PropertiesAnswer:
+async def count(app: App, request: ManageRequest, _call: CallContext) -> PropertiesAnswer:
     """Return one page of the properties of visible notes outside the trash, most used first.
 
     Raises ``NotPermitted`` if the policy hides texts, and ``StillLoading``.
     """
-    del call  # a read asks the user nothing
     require_filter(app)
     status = await wait_for_notes(app)
     size, page = app.usage_limits.limit_rows(MOST_LISTED), request.page or 1
@@ -304,7 +302,5 @@ async def count(app: App, request: ManageRequest, call: CallContext) -> Properti
             )
             for one in found
         ],
-        total=total,
-        next_page=page + 1 if page < ceil(total / size) else None,
-        sync=sync_part(status, now=app.clock()),
+        **page_fields(app, status, page=page, size=size, total=total),
     )

@@ -48,24 +48,21 @@ class UriRequest(Wire):
     uri: str
 
 
-async def _tags(app: App, request: NothingRequest, call: CallContext) -> TagsAnswer:
+async def _tags(app: App, _request: NothingRequest, _call: CallContext) -> TagsAnswer:
     """Return the tags used most."""
-    del request, call  # a read asks the user nothing
     return await tags.read_page(app)
 
 
-async def _unknown(app: App, request: NothingRequest, call: CallContext) -> PlainAnswer:
+async def _unknown(_app: App, _request: NothingRequest, _call: CallContext) -> PlainAnswer:
     """Raise ``NoteNotFound``."""
-    del app, request, call
     raise NoteNotFound(
         "There is no resource of this URI.",
         resolution_hint=f"Use note://ID, {RECENT} or {TAGS}; `resources/templates/list` describes them.",
     )
 
 
-async def _subscribe(app: App, request: UriRequest, call: CallContext) -> PlainAnswer:
+async def _subscribe(app: App, request: UriRequest, _call: CallContext) -> PlainAnswer:
     """Check what the pipeline cannot know. Raises ``NotPermitted``."""
-    del call
     if request.uri == TAGS:
         app.config.policy.require_filter(Field.TAGS)
     return PlainAnswer(text="", from_notes=False)

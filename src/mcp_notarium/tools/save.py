@@ -32,7 +32,7 @@ from mcp_notarium.tools.consent import (
     require_consent,
 )
 from mcp_notarium.tools.day_notes import begin, with_made_day
-from mcp_notarium.tools.link_changes import LinkChanges, with_heading_links, with_links
+from mcp_notarium.tools.link_changes import NO_CHANGES, LinkChanges, with_heading_links, with_links
 from mcp_notarium.tools.note_lookup import (
     find_as_read,
     find_at_version,
@@ -92,8 +92,8 @@ class Draft:
     """Tell that it is made from the newest text, whatever that is."""
     begun: Begun | None = None
     """Hold what a new note begins with, if that is a template or the note of a day."""
-    elsewhere: LinkChanges | None = None
-    """Say what a new name changes elsewhere; None: the name stays."""
+    elsewhere: LinkChanges = NO_CHANGES
+    """Say what a new name changes elsewhere."""
     loses: bool = False
     """Tell that it takes away for good what it replaces."""
     published: Published | None = None
@@ -130,9 +130,9 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
     ``ConfirmationRequired``, and what the writer raises.
     """
     if request.file is not None:
-        from mcp_notarium.tools import file_saves  # noqa: PLC0415 - seldom needed, and it saves by this
+        from mcp_notarium.tools import attachment_saves  # noqa: PLC0415 - seldom needed, and it saves by this
 
-        return await file_saves.save_with_file(app, request, request.file, call)
+        return await attachment_saves.save_with_file(app, request, request.file, call)
     _check_shape(app, request)
     _check_permitted(app, request)
     request = await _meant(app, request)
@@ -147,7 +147,8 @@ async def handle(app: App, request: SaveRequest, call: CallContext) -> SavedAnsw
         said += [COMES_AGAIN] if comes_again(draft.note.text, request.task) else []
     if saved and request.properties and not app.library.traits.titles:
         said += title_lost_to_block(draft.note.text if draft.note else "", draft.content.text)
-    said += draft.elsewhere.describe(saved) if saved and draft.elsewhere else ()
+    if saved and draft.elsewhere is not NO_CHANGES:
+        said += draft.elsewhere.describe(saved)
     return make_answer(
         app,
         draft,
@@ -182,7 +183,7 @@ async def carry_out(
     await app.library.require_open(draft.note, draft.content)
     if agreed.asks and not agreed.changes_nothing:
         app.usage_limits.require_write()
-        note, links = agreed.note, agreed.elsewhere.links if agreed.elsewhere else {}
+        note, links = agreed.note, agreed.elsewhere.links
         await require_consent(
             call,
             agreed.asks,
@@ -208,7 +209,6 @@ async def carry_out(
             if app.library.traits.asks_attachments and not exact:
                 await app.library.files.require_no_hidden(draft.note, draft.content)
             try:
-                elsewhere = draft.elsewhere
                 with app.usage_limits.write():
                     before(draft)
                     saved = await app.library.save(
@@ -218,8 +218,8 @@ async def carry_out(
                         act=call.act,
                         exact=exact or draft.loses,
                         keeps=not draft.loses and call.client is not None,
-                        links=elsewhere.links if elsewhere else {},
-                        canvases=elsewhere.canvases if elsewhere else {},
+                        links=draft.elsewhere.links,
+                        canvases=draft.elsewhere.canvases,
                     )
                 count_others(app, saved)
             except VersionConflict as error:
@@ -275,8 +275,7 @@ async def with_questions(app: App, draft: Draft, call: CallContext) -> Draft:
         draft = replace(draft, asks=(*draft.asks, *asks), published=published)
     if draft.note is None:
         return draft
-    links = draft.elsewhere.links if draft.elsewhere else {}
-    asks = await find_questions(app, draft.note, draft.content, links=links)
+    asks = await find_questions(app, draft.note, draft.content, links=draft.elsewhere.links)
     # defence: unrecoverable-asks =False
     return replace(draft, asks=(*draft.asks, *asks), loses=True) if asks else draft
 
@@ -445,7 +444,7 @@ async def _draft(app: App, request: SaveRequest) -> Draft:
     )
     if changes := _property_changes(app, request):
         content = with_properties(app, content, await with_types(app, changes))
-    elsewhere = None
+    elsewhere = NO_CHANGES
     if note is not None and content.title != note.title:
         content = app.library.with_free_title(note, content)
         content, elsewhere = await with_links(app, note, content, wanted=_rewrites_links(request))

@@ -17,6 +17,7 @@ from mcp_notarium.domain.lines import (
     content_of,
     count_lines,
     end_of,
+    longest,
     shared_ends,
     shorten,
     split_lines,
@@ -121,14 +122,7 @@ def _shorten(line: str, other: Sequence[str]) -> str:
 
 def _equal_start(one: str, other: str) -> int:
     """Return how many characters both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return longest(lambda size: one.startswith(other[:size]), min(len(one), len(other)))
 
 
 def _places(old: Sequence[str], new: Sequence[str]) -> list[Change]:

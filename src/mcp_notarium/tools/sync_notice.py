@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_notarium.errors import (
     LoginRequired,
@@ -84,6 +84,14 @@ def sync_part(status: SyncStatus, *, now: float) -> Sync | None:
         complete=status.complete,
         note=note,
     )
+
+
+def page_fields(
+    app: App, status: SyncStatus, *, page: int, size: int, total: int
+) -> dict[str, Any]:
+    """Return what ``PageAnswer`` has of this page, of ``size`` rows."""
+    after = page + 1 if page * size < total else None
+    return {"total": total, "next_page": after, "sync": sync_part(status, now=app.clock())}
 
 
 def status_sentence(status: SyncStatus, *, now: float) -> str | None:

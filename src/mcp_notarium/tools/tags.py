@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import TYPE_CHECKING
 
 from mcp_notarium.domain.characters import tag_key
@@ -16,7 +15,7 @@ from mcp_notarium.domain.policy import Field
 from mcp_notarium.search.query import And, Condition, Not, Or, Query, Tagged
 from mcp_notarium.tools.answers import TagsAnswer
 from mcp_notarium.tools.requests import ManageRequest
-from mcp_notarium.tools.sync_notice import sync_part, wait_for_notes
+from mcp_notarium.tools.sync_notice import page_fields, wait_for_notes
 from mcp_notarium.tools.tool import CallContext
 
 if TYPE_CHECKING:
@@ -62,9 +61,8 @@ def _spell(app: App, condition: Condition) -> Condition:
 MOST_TAGS = 300
 
 
-async def count(app: App, request: ManageRequest, call: CallContext) -> TagsAnswer:
+async def count(app: App, request: ManageRequest, _call: CallContext) -> TagsAnswer:
     """Return one page of the tags of visible notes outside the trash, most used first."""
-    del call  # a read asks the user nothing
     return await read_page(app, request.page or 1)
 
 
@@ -73,13 +71,8 @@ async def read_page(app: App, page: int = 1) -> TagsAnswer:
     app.config.policy.require_filter(Field.TAGS)
     status = await wait_for_notes(app)
     size = app.usage_limits.limit_rows(MOST_TAGS)
-    found = app.library.count_tags(limit=size, offset=(page - 1) * size)
-    return TagsAnswer(
-        tags={one.tag: one.notes for one in found.tags},
-        total=found.total,
-        next_page=page + 1 if page < ceil(found.total / size) else None,
-        sync=sync_part(status, now=app.clock()),
-    )
+    counted, total = app.library.count_tags(limit=size, offset=(page - 1) * size)
+    return TagsAnswer(tags=counted, **page_fields(app, status, page=page, size=size, total=total))
 
 
 def renamed(tags: Sequence[str], old: str, new: str) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from mcp_notarium.domain.exported_note import ExportedNote, NoteFile
 from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.domain.note import Content, Revision
-from mcp_notarium.domain.note_archive import ArchivedNote, NoteFile
 from mcp_notarium.errors import (
     NoteNotFound,
     NoteUnreadable,
@@ -57,7 +57,7 @@ class NewNote:
 
     id: str
     content: Content
-    source: ArchivedNote
+    source: ExportedNote
     files: Sequence[NoteFile] = ()
     """Those that the store keeps."""
     links: Mapping[Link, NoteFile] = field(default_factory=dict)
@@ -139,12 +139,12 @@ class _Reader:
 
 
 async def take_out(
-    notes: Sequence[ArchivedNote],
+    notes: Sequence[ExportedNote],
     shown: Mapping[str, Sequence[ShownFile]],
     transfer: NoteTransfer,
     export: Export,
     report: Report,
-) -> tuple[list[ArchivedNote], TakenFiles]:
+) -> tuple[list[ExportedNote], TakenFiles]:
     """Write the files that notes show; return the notes with them. A file that cannot be read is named and left out."""
     taken, reader = TakenFiles(), _Reader(transfer)
     first: dict[str, tuple[ShownFile, float]] = {}
@@ -162,7 +162,7 @@ async def take_out(
             taken.sizes[one.path] = len(found[1])
         report(len(put), len(first))
     taken.unread = reader.unread
-    archived: list[ArchivedNote] = []
+    exported: list[ExportedNote] = []
     for note in notes:
         files: list[NoteFile] = []
         for file in shown.get(note.id, ()):
@@ -170,11 +170,11 @@ async def take_out(
                 taken.left_out.append((note.id, file.facts.id, there))
             elif not file.facts.drawn:
                 files.append(replace(there, links=file.links))
-        archived.append(replace(note, files=tuple(files)) if files else note)
-    return archived, taken
+        exported.append(replace(note, files=tuple(files)) if files else note)
+    return exported, taken
 
 
-def draft(note: ArchivedNote, content: Content, traits: Traits) -> NewNote:
+def draft(note: ExportedNote, content: Content, traits: Traits) -> NewNote:
     """Return what becomes of a note, without an id and files: its links to files are such that the store keeps them as they are."""
     links = {link: one for one in note.files for link in one.links}
     if traits.keeps_files and links and not traits.ids.paths:
@@ -198,7 +198,7 @@ class FileSorter:
     """Tell files that a store keeps from others, which are added to ``left_out`` by the reason. ``room``: what it had before."""
 
     def __init__(
-        self, largest: int, room: Room, left_out: dict[str, list[tuple[ArchivedNote, NoteFile]]]
+        self, largest: int, room: Room, left_out: dict[str, list[tuple[ExportedNote, NoteFile]]]
     ) -> None:
         self._largest = largest
         self._room = room
@@ -207,7 +207,7 @@ class FileSorter:
         """The paths in the export of files that come along: each is stored once."""
         self._size = 0
 
-    def sort(self, note: ArchivedNote) -> list[NoteFile]:
+    def sort(self, note: ExportedNote) -> list[NoteFile]:
         """Return the files of a note that the store keeps."""
         kept: list[NoteFile] = []
         of_note = 0
@@ -221,7 +221,7 @@ class FileSorter:
                 self._brought.add(one.path)
         return kept
 
-    def leave_out(self, note: ArchivedNote, file: NoteFile, reason: str) -> None:
+    def leave_out(self, note: ExportedNote, file: NoteFile, reason: str) -> None:
         """Record that the store does not get a file."""
         self._left_out.setdefault(reason, []).append((note, file))
 
@@ -313,7 +313,7 @@ async def bring_in(
     given = transfer.preview(new.id, new.content, now=0.0).content.text
 
     def change(text: str) -> str:
-        text = relink(text, wanted, given=given)
+        text = relink(text, wanted, original=given)
         more = [one.before + one.link for one in added if one.link not in text]
         return "\n\n".join(filter(None, (text.rstrip("\n"), *more))) + "\n" if more else text
 

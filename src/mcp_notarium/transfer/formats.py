@@ -21,18 +21,18 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from mcp_notarium.domain.file_names import clean_file_name, split_ending
-from mcp_notarium.domain.note_archive import (
+from mcp_notarium.domain.exported_note import (
     FILES,
-    ArchivedFile,
-    ArchivedNote,
     DocumentFormat,
+    ExportedFile,
+    ExportedNote,
     NoteFile,
     free_name,
     from_fields,
     to_fields,
     unreadable,
 )
+from mcp_notarium.domain.file_names import clean_file_name, split_ending
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.files import os_errors
 from mcp_notarium.files.private_files import (
@@ -55,7 +55,7 @@ _NOTES = (".md", ".markdown")
 """Endings of notes in a folder, in lower case."""
 
 
-def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
+def encode(notes: Sequence[ExportedNote]) -> dict[str, Any]:
     """Return the document of these notes."""
     listed = [
         to_fields(note)
@@ -70,7 +70,7 @@ def _file_fields(file: NoteFile) -> dict[str, Any]:
     return {"path": file.path, "size": file.size, "digest": file.digest}
 
 
-def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
+def decode(document: Mapping[str, Any]) -> Iterator[ExportedNote]:
     """Yield the notes of a document. Raises ``InvalidRequest``."""
     version, listed = document.get("version"), document.get("notes")
     if version != _VERSION or not isinstance(listed, list):
@@ -190,7 +190,7 @@ class Export:
         """Write a file of the export."""
         raise NotImplementedError
 
-    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+    def put_notes(self, notes: Sequence[ExportedNote], report: Report) -> None:
         """Write the notes."""
         raise NotImplementedError
 
@@ -226,7 +226,7 @@ class _FolderExport(Export):
             SYSTEM.make_private_folder(path)
         self._made.add(path)
 
-    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+    def put_notes(self, notes: Sequence[ExportedNote], report: Report) -> None:
         for number, file in enumerate(markdown_folder.encode(notes), 1):
             self.put(file.path, file.data, file.modified_at)
             report(number, len(notes))
@@ -268,7 +268,7 @@ class _DocumentExport(Export):
     def put(self, path: str, data: bytes, modified_at: float) -> None:
         self._open().writestr(_entry(path, modified_at), data)
 
-    def put_notes(self, notes: Sequence[ArchivedNote], report: Report) -> None:
+    def put_notes(self, notes: Sequence[ExportedNote], report: Report) -> None:
         data = json.dumps(self._form.encode(notes), ensure_ascii=False, indent=2).encode()
         if len(data) > LARGEST_DOCUMENT:
             raise ConfigError(
@@ -328,7 +328,7 @@ class UnfitFile(InvalidRequest):
 class FoundExport:
     """Hold the notes of an export."""
 
-    notes: list[ArchivedNote]
+    notes: list[ExportedNote]
     open: Callable[[str], IO[bytes]]
     """Open one of its files by path."""
 
@@ -393,8 +393,8 @@ def _read_document(path: Path, stack: ExitStack) -> FoundExport:
 
 
 def _with_files(
-    notes: Sequence[tuple[ArchivedNote, str]], sizes: Mapping[str, int]
-) -> list[ArchivedNote]:
+    notes: Sequence[tuple[ExportedNote, str]], sizes: Mapping[str, int]
+) -> list[ExportedNote]:
     """Return the notes with the files that they show. Raises ``InvalidRequest`` if these are too many."""
     if len(sizes) > MOST_FILES:
         raise _too_many(f"files than {MOST_FILES:,}")
@@ -410,9 +410,9 @@ def _with_files(
     return found
 
 
-def _require_size(notes: Iterable[ArchivedNote]) -> list[ArchivedNote]:
+def _require_size(notes: Iterable[ExportedNote]) -> list[ExportedNote]:
     """Return the notes. Raises ``InvalidRequest`` for any that an export to a folder could not bring back."""
-    found: list[ArchivedNote] = []
+    found: list[ExportedNote] = []
     values = 0
     for note in notes:
         found.append(note)
@@ -438,7 +438,7 @@ def _read_folder(root: Path) -> FoundExport:
     sizes: dict[str, int] = {}
     places: list[str] = []
 
-    def decoded() -> Iterator[ArchivedNote]:
+    def decoded() -> Iterator[ExportedNote]:
         for note, path in markdown_folder.decode(_list_folder(root, sizes)):
             places.append(path)
             yield note
@@ -447,7 +447,7 @@ def _read_folder(root: Path) -> FoundExport:
     return FoundExport(notes, partial(SYSTEM.open_below, root))
 
 
-def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
+def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ExportedFile]:
     """Yield the notes of a folder in order, those of hidden folders left out; put the ``sizes`` of other files.
 
     Raises ``OSError``.
@@ -481,7 +481,7 @@ def _list_folder(root: Path, sizes: dict[str, int]) -> Iterator[ArchivedFile]:
         left -= len(data)
         if len(data) > _LARGEST_FILE or left < 0:
             raise unreadable(f"{at.name} is too large, or the folder is")
-        yield ArchivedFile(os.fsencode(path).decode(errors="replace"), data, changed)
+        yield ExportedFile(os.fsencode(path).decode(errors="replace"), data, changed)
 
 
 def _open_zip(file: IO[bytes]) -> zipfile.ZipFile:

@@ -24,9 +24,9 @@ from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from mcp_notarium.domain.characters import tag_key
+from mcp_notarium.domain.exported_note import TIDY_TAGS, ExportedNote, NoteFile, format_date
 from mcp_notarium.domain.lines import first_line
 from mcp_notarium.domain.note import Content, PropertyPlace, Revision
-from mcp_notarium.domain.note_archive import TIDY_TAGS, ArchivedNote, NoteFile, format_date
 from mcp_notarium.errors import (
     NotariumError,
     OutcomeUnknown,
@@ -104,11 +104,11 @@ class ImportPlan:
     there: int = 0
     differ: list[str] = field(default_factory=list)
     left_out: int = 0
-    losses: defaultdict[str, list[ArchivedNote]] = field(default_factory=lambda: defaultdict(list))
+    losses: defaultdict[str, list[ExportedNote]] = field(default_factory=lambda: defaultdict(list))
     """What is lost or changed, of which notes."""
     titles: list[str] = field(default_factory=list)
     """Those that the notes of the loss ``OTHER_TITLE`` get, in its order."""
-    lost_files: dict[str, list[tuple[ArchivedNote, NoteFile]]] = field(default_factory=dict)
+    lost_files: dict[str, list[tuple[ExportedNote, NoteFile]]] = field(default_factory=dict)
     """Files that the store does not get, by the reason."""
 
     @property
@@ -160,7 +160,7 @@ class _Names:
 
 
 async def plan(
-    notes: Sequence[ArchivedNote],
+    notes: Sequence[ExportedNote],
     transfer: NoteTransfer,
     kind: StoreKind,
     *,
@@ -228,7 +228,7 @@ async def _compare_files(
     planned.new = [one for one in planned.new if one.id not in complete]
 
 
-def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None:
+def adapt(note: ExportedNote, traits: Traits, lost: list[str]) -> Content | None:
     """Return what a store of these traits can hold of a note, None if it can hold nothing; add what is ``lost``."""
     content = replace(note.content, dates=(note.created_at, note.modified_at))
     if content.trash and not traits.trash:
@@ -264,7 +264,7 @@ def adapt(note: ArchivedNote, traits: Traits, lost: list[str]) -> Content | None
     return content
 
 
-def _folder_of(note: ArchivedNote, traits: Traits) -> str:
+def _folder_of(note: ExportedNote, traits: Traits) -> str:
     """Return the folder of a note: the one it was in, or, for a store with folders, the one that a tag keeps."""
     if note.folder:
         return note.folder
@@ -274,7 +274,7 @@ def _folder_of(note: ArchivedNote, traits: Traits) -> str:
 
 
 def _keep_folder(
-    note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
+    note: ExportedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content:
     """Return the content with a tag for the folder, where the store has no folders and takes such a tag."""
     folder = _folder_of(note, transfer.store.traits)
@@ -292,7 +292,7 @@ def _keep_folder(
 
 
 def _fit(
-    note: ArchivedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
+    note: ExportedNote, content: Content, transfer: NoteTransfer, lost: list[str], *, now: float
 ) -> Content | None:
     """Return a content that the store does not refuse: tags are written as words, or left out; None if it refuses any."""
     if content.title is not None and transfer.store.traits.ids.paths:
@@ -362,7 +362,7 @@ async def _find_name(
     return made, await transfer.find(made)
 
 
-def _is_same(note: ArchivedNote, would: Revision, held: Revision, traits: Traits) -> bool:
+def _is_same(note: ExportedNote, would: Revision, held: Revision, traits: Traits) -> bool:
     """Tell by its date, if it has one, whether the note with the id of an exported one is that one."""
     return (
         not (traits.keeps_dates and note.dated)
@@ -371,7 +371,7 @@ def _is_same(note: ArchivedNote, would: Revision, held: Revision, traits: Traits
 
 
 def _find_losses(
-    note: ArchivedNote, wanted: Content, would: Revision, traits: Traits
+    note: ExportedNote, wanted: Content, would: Revision, traits: Traits
 ) -> Iterator[str]:
     """Yield what a new note loses that is held as ``would``."""
     moved = max(abs(would.created_at - note.created_at), abs(would.modified_at - note.modified_at))
@@ -406,9 +406,9 @@ class ImportResult:
     """The paths in the export of the files that notes got."""
     done: int = 0
     """How many notes were dealt with."""
-    refused: list[tuple[ArchivedNote, str]] = field(default_factory=list)
+    refused: list[tuple[ExportedNote, str]] = field(default_factory=list)
     """Notes that the store does not take, and why."""
-    refused_files: list[tuple[ArchivedNote, NoteFile, str]] = field(default_factory=list)
+    refused_files: list[tuple[ExportedNote, NoteFile, str]] = field(default_factory=list)
     """The same of files."""
 
     @property

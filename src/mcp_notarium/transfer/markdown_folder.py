@@ -16,15 +16,13 @@ from typing import Any
 
 import yaml
 
-from mcp_notarium.domain.lines import first_line
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import (
+from mcp_notarium.domain.exported_note import (
     FIELDS,
     FILES,
     TIDY_TAGS,
     UNREAD_TAGS,
-    ArchivedFile,
-    ArchivedNote,
+    ExportedFile,
+    ExportedNote,
     NoteFile,
     free_name,
     from_fields,
@@ -32,6 +30,8 @@ from mcp_notarium.domain.note_archive import (
     to_fields,
     unreadable,
 )
+from mcp_notarium.domain.lines import first_line
+from mcp_notarium.domain.note import Content
 from mcp_notarium.markup.file_links import FileLink, link_key, relink
 from mcp_notarium.markup.front_matter import NotUnderstood, are_tags_plain, read_created, read_tags
 from mcp_notarium.markup.obsidian_links import Link, find_links, name_key, relative_place, resolve
@@ -51,7 +51,7 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def encode(notes: Iterable[ArchivedNote]) -> Iterator[ArchivedFile]:
+def encode(notes: Iterable[ExportedNote]) -> Iterator[ExportedFile]:
     """Yield a file for each note, in the folder of the note; those in the trash are below one of their own."""
     taken: dict[str, int] = {}
     for note in notes:
@@ -62,10 +62,10 @@ def encode(notes: Iterable[ArchivedNote]) -> Iterator[ArchivedFile]:
             fields[FILES] = unshown
         block = yaml.dump(fields, Dumper=_DUMPER, allow_unicode=True, sort_keys=False, width=1000)
         data = f"{_FENCE}{block}{_FENCE}{link_files(note, path)}".encode()
-        yield ArchivedFile(path, data, note.modified_at)
+        yield ExportedFile(path, data, note.modified_at)
 
 
-def link_files(note: ArchivedNote, path: str) -> str:
+def link_files(note: ExportedNote, path: str) -> str:
     """Return the text of a note, whose links to files lead to them from the file ``path`` of the export."""
     folder = path.rpartition("/")[0] or "."
     links = {
@@ -77,8 +77,8 @@ def link_files(note: ArchivedNote, path: str) -> str:
 
 
 def find_files(
-    note: ArchivedNote, path: str, listed: Mapping[str, Sequence[str]], sizes: Mapping[str, int]
-) -> ArchivedNote:
+    note: ExportedNote, path: str, listed: Mapping[str, Sequence[str]], sizes: Mapping[str, int]
+) -> ExportedNote:
     """Return the note, read from the file ``path``, with the files that it shows.
 
     ``listed``: the paths of the files of the export, by ``name_key``; ``sizes``: their bytes.
@@ -95,7 +95,7 @@ def find_files(
     return replace(note, files=tuple(found.values())) if found else note
 
 
-def decode(files: Iterable[ArchivedFile]) -> Iterator[tuple[ArchivedNote, str]]:
+def decode(files: Iterable[ExportedFile]) -> Iterator[tuple[ExportedNote, str]]:
     """Yield the notes of the files, each with the path of its file. Raises ``InvalidRequest``."""
     for file in files:
         try:
@@ -113,7 +113,7 @@ def decode(files: Iterable[ArchivedFile]) -> Iterator[tuple[ArchivedNote, str]]:
             created = read_created(text)
             made = file.modified_at if created is None else created
             dated = created is not None
-            note = ArchivedNote(
+            note = ExportedNote(
                 file.path, content, made, file.modified_at, folder, dated=dated, changed=changed
             )
             yield note, file.path
@@ -128,7 +128,7 @@ def _read_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (), (UNREAD_TAGS,)
 
 
-def _read(text: str, start: int, path: str) -> ArchivedNote:
+def _read(text: str, start: int, path: str) -> ExportedNote:
     end = _END.search(text, start, LARGEST_BLOCK)
     if end is None:
         raise unreadable(f"{path}: the front matter has no end")

@@ -1,7 +1,7 @@
 """Read Jotter's notes as revisions, and compose what a write sends. Pure.
 
-A body holds the note as it will be and the names of the fields that are sent. Jotter leaves all others as they are,
-so a field that is not known here never leaves the service.
+A body holds the note as it will be, the names of the fields that are sent, and the move to another notebook if it is one.
+Jotter leaves all other fields as they are, so one that is not known here never leaves the service.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
     content = content.cleaned()
     before = {} if base is None else _note_of(base)
     if base is not None and content == base.content:
-        return to_json({"note": before, "sent": []})
+        return to_json({"note": before, "sent": [], "move": None})
     created, modified = content.dates or (now, now)
+    move = read_move(content.native.encode())
     todo = content.properties.get(TODO, _NO_TODO)
     after = {"user_created_time": _milliseconds(created)} | before
     after |= {
@@ -63,8 +64,10 @@ def compose(base: Revision | None, content: Content, *, now: float) -> bytes:
         "deleted_time": (before.get("deleted_time") or _milliseconds(now)) if content.trash else 0,
         "user_updated_time": _milliseconds(modified),
     }
+    if move is not None:
+        after["parent_id"] = move["new"]
     changed = {name for name, value in after.items() if before.get(name, ...) != value}
-    return to_json({"note": after, "sent": sorted(changed | {"user_updated_time"})})
+    return to_json({"note": after, "sent": sorted(changed | {"user_updated_time"}), "move": move})
 
 
 def revision_of(note_id: str, body: bytes) -> Revision:
@@ -78,24 +81,46 @@ def fields_to_send(body: bytes) -> dict[str, Any]:
     return {name: value["note"][name] for name in value["sent"]}
 
 
+def move_to(old: str, new: str) -> bytes:
+    """Return the ``Content.native`` that takes a note from a notebook to another one."""
+    return to_json({"move": {"old": old, "new": new}})
+
+
+def read_move(said: bytes) -> dict[str, str] | None:
+    """Return the move that a ``Content.native`` or a composed body says; None if it says none."""
+    move: dict[str, str] | None = parse_json(said).get("move") if said else None
+    return move
+
+
+def notebook_of(revision: Revision) -> str:
+    """Return the id of the notebook that a note lies in."""
+    return str(parse_json(revision.raw).get("parent_id"))
+
+
 def describe(revision: Revision) -> dict[str, str]:
     """Return what Jotter shows beside the text of a note; see ``Traits.beside``."""
     path = parse_json(revision.raw).get(_NOTEBOOK)
     return {_NOTEBOOK: path} if path else {}
 
 
-def notebook_paths(notebooks: Sequence[Any]) -> dict[str, str]:
-    """Return the path of each notebook by its id: titles from the top, with ``/`` between them."""
+def notebooks_above(notebooks: Sequence[Any]) -> dict[str, dict[str, str]]:
+    """Return the titles of each notebook and of those above it, by their ids, the notebook itself first."""
     known = {one["id"]: one for one in notebooks if isinstance(one, dict) and is_id(one.get("id"))}
-    paths: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for notebook_id in known:
-        above: dict[str, str] = {}
+        above = found[notebook_id] = {}
         one = known.get(notebook_id)
         while one is not None and one["id"] not in above:
             above[one["id"]] = str(one.get("title", ""))
             one = known.get(str(one.get("parent_id")))
-        paths[notebook_id] = "/".join(reversed(above.values()))
-    return paths
+    return found
+
+
+def notebook_paths(notebooks: Sequence[Any]) -> dict[str, str]:
+    """Return the path of each notebook by its id: titles from the top, with ``/`` between them."""
+    return {
+        one: "/".join(reversed(above.values())) for one, above in notebooks_above(notebooks).items()
+    }
 
 
 def _revision(note_id: str, note: Mapping[str, Any], etag: str) -> Revision:

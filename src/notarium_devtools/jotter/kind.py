@@ -5,16 +5,17 @@ Every start imports this module, so it imports what talks to the service only wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
-from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Tree, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.http_rules import Origin
+    from notarium_devtools.jotter.store import Jotter
 
 URL, TOKEN = "JOTTER_URL", "JOTTER_TOKEN"
 TODO, DONE = "todo", "done"
@@ -92,6 +93,8 @@ KIND = StoreKind(
     titles=True,
     trash=True,
     fields=FIELDS,
+    tree=Tree.FOLDERS,
+    native=lambda store, index: cast("Jotter", store).native(index),
     login=Login(
         get_token=_get_token,
         variables=(TOKEN,),

@@ -131,7 +131,7 @@ class JotterSimulator:
             case "GET", ("events",):
                 return self._feed(request.query)
             case "POST", ("notes",):
-                return self._create(_object(request.body))
+                return self._create(self._fields(request.body))
             case method, ("notes", note_id) if note_id in self.notes:
                 return self._one_note(method, note_id, request.body)
             case _:
@@ -144,11 +144,17 @@ class JotterSimulator:
 
     def _one_note(self, method: str, note_id: str, body: bytes) -> dict[str, Any]:
         if method == "PUT":
-            return self.write(note_id, **_object(body))
+            return self.write(note_id, **self._fields(body))
         note = self.notes[note_id]
         if method == "DELETE":
             self.remove(note_id)
         return note
+
+    def _fields(self, body: bytes) -> dict[str, Any]:
+        fields = _object(body)
+        if fields.get("parent_id", INBOX) not in self.notebooks:
+            raise Refused(400)
+        return fields
 
     def _feed(self, query: dict[str, str]) -> dict[str, Any]:
         end = len(self._events)

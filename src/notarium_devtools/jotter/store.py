@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,11 +33,13 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     random_id,
 )
+from mcp_notarium.stores.extensions import NoteIndex, Replaced
 from mcp_notarium.stores.http import HttpSession, Reply, Request
 from mcp_notarium.stores.http_rules import RetryPolicy
 from mcp_notarium.stores.json_answers import parse_json, to_json
 from notarium_devtools.jotter import codec
 from notarium_devtools.jotter.kind import KIND
+from notarium_devtools.jotter.notebooks import Notebooks
 
 POLL_SECONDS = 2.0
 WAIT_SECONDS = 60.0
@@ -59,6 +61,7 @@ class Jotter:
         tags=False,
         titles=KIND.titles,
         fields=KIND.fields,
+        tree=KIND.tree,
         is_markdown=True,
         keeps_dates=True,
         beside=codec.describe,
@@ -177,6 +180,60 @@ class Jotter:
         """Close the connections."""
         await self.http.close()
 
+    # Notebooks
+
+    def native(self, index: NoteIndex) -> Notebooks:
+        """Return what reads the notebooks for ``list_folders``."""
+        return Notebooks(self, index)
+
+    async def find_replaced(self, note_id: str, body: bytes) -> Replaced | None:
+        """Return the notebook that a body takes the note from; see ``MovingStore``."""
+        if (move := codec.read_move(body)) is None:
+            return None
+        held = codec.notebook_of(await self.get(note_id))
+        if held == move["new"]:
+            return Replaced()
+        if held != move["old"]:
+            raise VersionConflict("the note has got into another notebook of Jotter")
+        return Replaced(
+            codec.move_to(move["new"], held), ("notebook",), codec.move_to(held, move["new"])
+        )
+
+    def name_parts(self, native: bytes) -> tuple[str, ...]:
+        """See ``MovingStore.name_parts``."""
+        return ("notebook",) if codec.read_move(native) else ()
+
+    def shown_form(self, native: bytes) -> dict[str, str]:
+        """See ``MovingStore.shown_form``."""
+        move = codec.read_move(native)
+        return {"notebook": move["new"]} if move else {}
+
+    def move_of(self, body: bytes) -> str:
+        """See ``MovingStore.move_of``."""
+        move = codec.read_move(body)
+        return codec.move_to(**move).decode() if move else ""
+
+    async def find_inside(
+        self, note_id: str, body: bytes | None, tops: Collection[str]
+    ) -> Collection[str]:
+        """See ``MovingStore.find_inside``."""
+        if body is not None and codec.read_move(body) is not None:
+            note = codec.revision_of(note_id, body)
+        elif note_id:
+            note = await self.get(note_id)
+        else:  # Jotter puts a new note into the notebook for these
+            return ()
+        above = codec.notebooks_above(await self.read_notebooks())
+        return {*tops} & {note_id, *above.get(codec.notebook_of(note), ())}
+
+    async def read_notebooks(self) -> list[Any]:
+        """Return the notebooks, as Jotter has them."""
+        return await self._read_all("notebooks")
+
+    async def read_notes(self) -> list[Any]:
+        """Return the notes outside the trash, as Jotter has them."""
+        return await self._read_all("notes")
+
     # Requests
 
     async def _newest_cursor(self) -> str:
@@ -192,14 +249,17 @@ class Jotter:
         return page
 
     async def _notebooks(self) -> dict[str, str]:
+        return codec.notebook_paths(await self.read_notebooks())
+
+    async def _read_all(self, path: str) -> list[Any]:
         found: list[Any] = []
         number, more = 1, True
         while more:
             query = {"page": number, "limit": _LARGEST_PAGE}
-            page = _checked_page(await self._read("notebooks", query))
+            page = _checked_page(await self._read(path, query))
             found += page["items"]
             number, more = number + 1, page["has_more"]
-        return codec.notebook_paths(found)
+        return found
 
     async def _read(self, path: str, query: dict[str, Any] | None = None) -> Any:
         reply = await self._send("GET", f"{path}?{urlencode(query)}" if query else path)

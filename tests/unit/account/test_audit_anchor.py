@@ -13,11 +13,12 @@ from mcp_notarium.account.key_changes import ChangeOptions
 from mcp_notarium.audit.chain import ActName, AuditEntry
 from mcp_notarium.audit.verification import FaultKind
 from mcp_notarium.cli import audit as audit_cli
-from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto import user_key
 from mcp_notarium.errors import CacheFull
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage.audit_log import AuditLog
 from support.account import BOUNDS, OTHER, account, folder_of, open_cheaply
+from support.cheap_costs import CHEAPEST
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 
@@ -212,7 +213,7 @@ def test_anchor_continues_after_pruning(config):
 def test_head_noted_before_is_known_after_a_new_data_key_was_made(tmp_path):
     config = account(tmp_path)
     head = worked(config)
-    rewrite.reencrypt(config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
     config = replace(config, db_key=Secret(OTHER))
     found = verdict(config, expected=head)
     assert found.whole
@@ -229,7 +230,7 @@ def test_new_data_key_has_an_anchor_at_once_that_misses_what_is_cut(tmp_path):
     folder = folder_of(config)
     left = folder.path / ".audit_anchor.json.0123456789ab.tmp"  # by a server that was killed
     left.touch(mode=0o600)
-    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
     (generation,) = folder.generations()
     said = json.loads(folder.audit_anchor.read_bytes())
     found = verdict(config)
@@ -254,7 +255,7 @@ def test_new_data_key_counts_without_its_anchor_until_one_is_written(tmp_path, s
 
     options = replace(GIVEN, at=crash)
     with pytest.raises(KeyboardInterrupt):
-        rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=options)
+        rewrite.reencrypt(config, parameters=CHEAPEST, options=options)
     assert verdict(config).whole
     worked(config)
     found = verdict(config)
@@ -270,7 +271,7 @@ def test_anchor_that_the_disk_does_not_take_undoes_no_new_data_key(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_anchor, "replace_private", full)
-        rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+        rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
     found = verdict(config)
     assert found.whole
     assert "no anchor yet" in found.notes[0]
@@ -280,7 +281,7 @@ def test_new_data_key_does_not_make_a_cut_chain_good(tmp_path):
     config = account(tmp_path)
     worked(config)
     cut(config, 1)
-    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert fault.kind is FaultKind.CARRIED
     assert "tail_cut" in fault.words
@@ -290,7 +291,7 @@ def test_new_data_key_does_not_make_up_for_a_missing_anchor(tmp_path):
     config = account(tmp_path)
     worked(config)
     folder_of(config).audit_anchor.unlink()
-    rewrite.reencrypt(config, parameters=kdf.CHEAPEST, options=GIVEN)
+    rewrite.reencrypt(config, parameters=CHEAPEST, options=GIVEN)
     (fault,) = verdict(config).faults
     assert (fault.kind, "missing" in fault.words) == (FaultKind.CARRIED, True)
 
@@ -320,7 +321,7 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 ):
     config = account(tmp_path)
     worked(config, 1)
-    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
 
     def full(*_args, **_options):
         raise CacheFull("no room")
@@ -338,10 +339,10 @@ def test_a_change_that_could_not_be_recorded_counts_and_the_next_record_shows_th
 def test_every_change_of_keys_is_on_record(tmp_path):
     config = account(tmp_path)
     worked(config, 1)
-    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, label="my diary", options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, label="my diary", options=GIVEN)
     key_changes.remove(config, 2, options=GIVEN)
     user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
+        config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
     )
     config = replace(config, db_key=Secret(OTHER))
     with chain(config) as made:

@@ -12,7 +12,6 @@ import pytest
 
 from mcp_notarium.account import copies, key_changes, purge, repair, rewrite
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf
 from mcp_notarium.errors import (
     CacheDamaged,
     CacheError,
@@ -35,6 +34,7 @@ from support.account import (
     folder_of,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 from support.local_notebook import OtherProcess, local
 
 NOW = 1_763_683_200.0
@@ -243,7 +243,7 @@ def test_no_sound_copy_changes_nothing(config):
 
 def test_every_key_opens_a_copy_of_before_it_was_added(config):
     change(config, n1="one")
-    key_changes.add(config, Secret(OTHER), label="", parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), label="", parameters=CHEAPEST, options=GIVEN)
     repair.restore(replace(config, db_key=Secret(OTHER)), options=GIVEN)
     assert texts(config) == {"n1": "one"}
 

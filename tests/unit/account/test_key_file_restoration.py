@@ -10,7 +10,7 @@ import pytest
 
 from mcp_notarium.account import backup, key_changes, user_key_rotation
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, key_file_codec
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import WrongKey
 from mcp_notarium.errors import CacheDamaged, ConfigError, LockedError, Verdict
 from mcp_notarium.secret import Secret
@@ -23,6 +23,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 
 KEY = Secret(PASSPHRASE)
 GIVEN = ChangeOptions(bounds=BOUNDS)
@@ -86,7 +87,7 @@ def test_a_replaced_key_cannot_be_restored_from_an_older_copy(copied, tmp_path):
     config = made(tmp_path)
     copy = copied(config, tmp_path / "copy")
     user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN
+        config, new=Secret(OTHER), parameters=CHEAPEST, options=GIVEN
     )
     error = refused(config, LockedError, copy)
     assert error.verdict is Verdict.ROLLBACK_SEEN
@@ -98,7 +99,7 @@ def test_a_newer_copy_than_the_key_file_is_taken(copied, tmp_path):
     config = made(tmp_path)
     folder = folder_of(config)
     old = folder.key_file.read_bytes()
-    key_changes.add(config, Secret(OTHER), parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, Secret(OTHER), parameters=CHEAPEST, options=GIVEN)
     copy = copied(config, tmp_path / "copy")
     folder.key_file.write_bytes(old)
     folder.key_copy.write_bytes(old)

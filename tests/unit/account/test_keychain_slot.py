@@ -15,6 +15,7 @@ from mcp_notarium.keys.keychain import Keychain
 from mcp_notarium.secret import Secret
 from support import keychains
 from support.account import BOUNDS, OTHER, PASSPHRASE, account, fingerprint, made, open_cheaply
+from support.cheap_costs import CHEAPEST
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 RECOVERY_KEY = user_key.generate_recovery_key()
@@ -190,7 +191,7 @@ def test_a_server_that_starts_by_the_keychain_alone_can_have_its_key_changed(tmp
     key_changes.add(
         by_keychain(config),
         Secret(OTHER),
-        parameters=kdf.CHEAPEST,
+        parameters=CHEAPEST,
         options=replace(GIVEN, system=system),
     )
     open_cheaply(replace(config, db_key=Secret(OTHER))).close()
@@ -275,7 +276,7 @@ def test_the_keychain_keeps_its_random_key_when_the_passphrase_is_changed(tmp_pa
     user_key_rotation.enable_keychain(config, system, options=GIVEN)
     kept, options = entry(system, config), replace(GIVEN, system=system)
     done = user_key_rotation.rotate_passphrase(
-        by_keychain(config), new=Secret(OTHER), parameters=kdf.CHEAPEST, options=options
+        by_keychain(config), new=Secret(OTHER), parameters=CHEAPEST, options=options
     )
     assert [slot.id for slot in done.gone] == [1]
     assert entry(system, config) == kept
@@ -292,7 +293,7 @@ def test_a_raw_key_that_only_the_keychain_has_is_not_replaced_by_a_typed_one(tmp
     open_cheaply(config, system=system).close()
     options = replace(GIVEN, system=system)
     done = user_key_rotation.rotate_passphrase(
-        config, new=Secret(OTHER), parameters=kdf.CHEAPEST, options=options
+        config, new=Secret(OTHER), parameters=CHEAPEST, options=options
     )
     assert (done.gone, done.notices) == ((), ())
     open_cheaply(config, system=system).close()

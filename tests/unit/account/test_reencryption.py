@@ -37,6 +37,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
 NEW = Secret(OTHER)
@@ -66,7 +67,7 @@ def filled(folder):
 
 
 def reencrypted(config, options=GIVEN, **others):
-    others = {"parameters": kdf.CHEAPEST} | others
+    others = {"parameters": CHEAPEST} | others
     return rewrite.reencrypt(config, options=options, **others)
 
 
@@ -203,7 +204,7 @@ def test_what_is_known_of_a_slot_is_kept(tmp_path):
 
 def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
-    key_changes.add(config, OLD, label="the laptop", parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(config, OLD, label="the laptop", parameters=CHEAPEST, options=GIVEN)
     options = replace(GIVEN, old=OLD, clock=lambda: 1_800_000_000.0)
     done = reencrypted(config, new=NEW, drop_others=True, options=options)
     assert described(config) == [(3, "passphrase", "the laptop")]
@@ -381,7 +382,7 @@ def test_a_folder_of_the_quarantine_that_cannot_be_listed_is_named_and_hinders_n
 @pytest.mark.parametrize("by", ["recovery", "keychain", "passphrase"])
 def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_path, by):
     config, system, paper = filled(tmp_path), keychains.working(), user_key.generate_recovery_key()
-    dear = replace(kdf.CHEAPEST, memory_kib=kdf.CHEAPEST.memory_kib * 2, time_cost=2)
+    dear = replace(CHEAPEST, memory_kib=CHEAPEST.memory_kib * 2, time_cost=2)
     key_changes.add(config, OLD, label="mine", parameters=dear, options=GIVEN)
     by_old = replace(GIVEN, old=OLD)
     key_changes.remove(config, 1, options=by_old)
@@ -395,7 +396,7 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         if by == "keychain"
         else config,
         new=NEW,
-        parameters=KdfPolicy("argon2id", explicit=False, costs=(kdf.CHEAPEST,)),
+        parameters=KdfPolicy("argon2id", explicit=False, costs=(CHEAPEST,)),
         drop_others=True,
         options=options,
     )

@@ -13,7 +13,7 @@ from mcp_notarium.account import key_changes, purge
 from mcp_notarium.account import repair as repairing
 from mcp_notarium.account.inspection import is_damage_marked, mark_damage
 from mcp_notarium.account.key_changes import ChangeOptions
-from mcp_notarium.crypto import kdf, user_key
+from mcp_notarium.crypto import user_key
 from mcp_notarium.domain.note import Content, Revision
 from mcp_notarium.errors import CacheFull, InvalidRequest, LockedError, NotariumError, Verdict
 from mcp_notarium.files import quarantine
@@ -33,6 +33,7 @@ from support.account import (
     made,
     open_cheaply,
 )
+from support.cheap_costs import CHEAPEST
 from support.journal_entries import make_unfinished
 
 GIVEN = ChangeOptions(bounds=BOUNDS)
@@ -283,7 +284,7 @@ def test_files_of_a_killed_repair_are_removed_by_the_next(copy, step):
 
 
 def test_every_key_opens_the_repaired_cache_and_every_slot_is_as_it_was(copy):
-    key_changes.add(copy, Secret(OTHER), label="spare", parameters=kdf.CHEAPEST, options=GIVEN)
+    key_changes.add(copy, Secret(OTHER), label="spare", parameters=CHEAPEST, options=GIVEN)
     paper = user_key.generate_recovery_key()
     key_changes.add(copy, paper, label="on paper", options=GIVEN)
     before = key_changes.list_slots(copy, None, bounds=BOUNDS).keyfile

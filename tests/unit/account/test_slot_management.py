@@ -24,6 +24,7 @@ from support.account import (
     open_cheaply,
     opens,
 )
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import REWRAP
 
 NEW = Secret(OTHER)
@@ -34,9 +35,7 @@ COPYING = [
 
 
 def add(config, key=NEW, **options):
-    return key_changes.add(
-        config, key, **({"parameters": kdf.CHEAPEST, "options": GIVEN} | options)
-    )
+    return key_changes.add(config, key, **({"parameters": CHEAPEST, "options": GIVEN} | options))
 
 
 def test_a_free_slot_is_demanded_before_anybody_types(tmp_path):
@@ -263,7 +262,7 @@ def test_one_more_passphrase_is_as_dear_as_the_dearest_that_opens(
     tmp_path, monkeypatch, stays, then
 ):
     cheap_stretching.install(monkeypatch.setattr)
-    bounds = replace(BOUNDS, ranges=((kdf.CHEAPEST, kdf.PRODUCTION.ranges[0][1]), BOUNDS.ranges[1]))
+    bounds = replace(BOUNDS, ranges=((CHEAPEST, kdf.PRODUCTION.ranges[0][1]), BOUNDS.ranges[1]))
     config, options = made(tmp_path), ChangeOptions(bounds=bounds)
     dear = kdf.Argon2id(memory_kib=16, time_cost=4, lanes=1)
     add(config, Secret("two slow trains cross the valley"), parameters=dear, options=options)

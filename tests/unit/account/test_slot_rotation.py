@@ -26,6 +26,7 @@ from support.account import (
     open_cheaply,
     opens,
 )
+from support.cheap_costs import CHEAPEST
 from support.keyfiles import RAW_KEY, REWRAP
 
 NEW = Secret(OTHER)
@@ -33,7 +34,7 @@ NOW = 1_763_683_200
 
 
 def change(config, **options):
-    asked = {"new": NEW, "parameters": kdf.CHEAPEST}
+    asked = {"new": NEW, "parameters": CHEAPEST}
     asked |= {
         name: options.pop(name)
         for name in ("new", "parameters", "allow_weak", "slot_ids")
@@ -333,7 +334,7 @@ def with_recovery_key(tmp_path, *others):
     config = made(tmp_path)
     for key, label in ((RECOVERY_KEY, "on paper"), *others):
         key_changes.add(
-            config, key, label=label, parameters=kdf.CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
+            config, key, label=label, parameters=CHEAPEST, options=ChangeOptions(bounds=BOUNDS)
         )
     return config
 

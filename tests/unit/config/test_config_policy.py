@@ -11,6 +11,7 @@ from mcp_notarium.config import load
 from mcp_notarium.config.closed_places import find_app_places
 from mcp_notarium.domain.policy import PERMISSIVE, Mode
 from mcp_notarium.errors import ConfigError
+from mcp_notarium.stores.kind import Tree
 from mcp_notarium.stores.simplenote import kind as simplenote
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
@@ -109,7 +110,7 @@ def test_a_rule_binds_only_accounts_whose_notes_have_such_places(room, store, ru
 def test_a_profile_narrows_what_may_be_changed_below_notes(room, monkeypatch):
     rules = '[notes]\nwritable_below = ["Top1"]\n[profiles.a.notes]\nwritable_below = ["In2"]\n'
     put(room / "data" / "policy.toml", rules)
-    kind = replace(simplenote.KIND, tree=True)
+    kind = replace(simplenote.KIND, tree=Tree.NOTES)
     monkeypatch.setattr("mcp_notarium.stores.registry.kind", lambda _name: kind)
     found = loaded(room).policy
     assert found.policy.writing.below == ("Top1",)

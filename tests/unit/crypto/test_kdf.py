@@ -9,6 +9,7 @@ from mcp_notarium.crypto import kdf
 from mcp_notarium.crypto.errors import KdfOutOfMemory, KeyFileDamaged
 from mcp_notarium.errors import Verdict
 from mcp_notarium.secret import Secret
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 
 SALT = bytes(range(16))
 WORDS = Secret("violet kettle under seven maps")
@@ -62,7 +63,7 @@ def test_each_name_that_can_be_set_is_an_algorithm_with_bounds_and_its_setting_h
         kdf.Argon2id(memory_kib=0, time_cost=0, lanes=0),
         kdf.Pbkdf2Sha512(209_999),
         kdf.Pbkdf2Sha512(0),
-        kdf.CHEAPEST,
+        CHEAPEST,
     ],
 )
 def test_production_refuses_a_cost_below_its_floor(weak):
@@ -106,7 +107,7 @@ def test_missing_memory_is_reported_and_no_lower_cost_is_tried(monkeypatch):
 
 
 def test_argon2_memory_must_be_enough_for_its_lanes():
-    assert kdf.TEST_BOUNDS.refuses(kdf.Argon2id(memory_kib=16, time_cost=1, lanes=4))
+    assert TEST_BOUNDS.refuses(kdf.Argon2id(memory_kib=16, time_cost=1, lanes=4))
 
 
 def test_a_passphrase_typed_decomposed_is_the_same_key():

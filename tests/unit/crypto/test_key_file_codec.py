@@ -2,16 +2,17 @@ import json
 
 import pytest
 
-from mcp_notarium.crypto import kdf, key_file_codec
+from mcp_notarium.crypto import key_file_codec
 from mcp_notarium.crypto.errors import KeyFileDamaged, KeyFileNewer
 from mcp_notarium.errors import Verdict
+from support.cheap_costs import TEST_BOUNDS
 from support.keyfiles import b64, cheap, forged, with_sum
 
 RAW = key_file_codec.serialise(cheap())
 
 
 def parse(raw):
-    return key_file_codec.parse(raw, bounds=kdf.TEST_BOUNDS)
+    return key_file_codec.parse(raw, bounds=TEST_BOUNDS)
 
 
 def test_what_is_written_is_read_back_as_the_same_value():

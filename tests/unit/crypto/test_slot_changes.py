@@ -9,28 +9,27 @@ from mcp_notarium.crypto.data_key import DataKey
 from mcp_notarium.crypto.errors import KeyFileDamaged, SlotsRefused, WrongKey
 from mcp_notarium.crypto.key_file_codec import SlotType
 from mcp_notarium.secret import Secret
+from support.cheap_costs import CHEAPEST, TEST_BOUNDS
 from support.keyfiles import add_slot
 
 PASSPHRASE = Secret("violet kettle under seven maps")
 RAW = user_key.generate()
 PAPER = user_key.generate_recovery_key()
 DATA_KEY = DataKey(Secret(bytes(range(32))))
-BOUNDS = kdf.TEST_BOUNDS
+BOUNDS = TEST_BOUNDS
 
 
 def made():
     keyfile = key_slots.build(
         data_key=DATA_KEY,
         passphrase=PASSPHRASE,
-        parameters=kdf.CHEAPEST,
+        parameters=CHEAPEST,
         owner_hash="ab" * 32,
         now=1_763_683_200,
         bounds=BOUNDS,
     )
     for key, type_ in ((RAW, SlotType.KEYCHAIN), (PAPER, None)):
-        keyfile = add_slot(
-            keyfile, DATA_KEY, key, parameters=kdf.CHEAPEST, type_=type_, bounds=BOUNDS
-        )
+        keyfile = add_slot(keyfile, DATA_KEY, key, parameters=CHEAPEST, type_=type_, bounds=BOUNDS)
     return keyfile
 
 
@@ -62,7 +61,7 @@ def test_only_a_passphrase_is_stretched():
 def test_a_passphrase_makes_no_slot_of_the_keychain():
     with pytest.raises(ValueError, match="no keychain slot"):
         key_slots.new_slot(
-            made(), DATA_KEY, PASSPHRASE, parameters=kdf.CHEAPEST, type_=SlotType.KEYCHAIN
+            made(), DATA_KEY, PASSPHRASE, parameters=CHEAPEST, type_=SlotType.KEYCHAIN
         )
 
 
@@ -99,7 +98,7 @@ def test_a_replaced_passphrase_costs_what_the_policy_asks_and_never_less_than_be
         made(), old=PASSPHRASE, new=Secret("other words"), parameters=policy, now=1, bounds=BOUNDS
     )
     assert after.slots[-1].kdf == kdf.Argon2id(16, 1, 1)
-    cheaper = replace(policy, costs=(kdf.CHEAPEST,))
+    cheaper = replace(policy, costs=(CHEAPEST,))
     again = key_slots.rewrap(
         after,
         old=Secret("other words"),
@@ -155,7 +154,7 @@ def test_a_rotation_by_the_keychains_key_leaves_the_keychains_slot_as_it_is(new,
     before = made()
     keychain = next(slot for slot in before.slots if slot.type is SlotType.KEYCHAIN)
     after = key_slots.rewrap(
-        before, old=RAW, new=new, parameters=kdf.CHEAPEST, now=1_763_683_300, bounds=BOUNDS
+        before, old=RAW, new=new, parameters=CHEAPEST, now=1_763_683_300, bounds=BOUNDS
     )
     assert keychain in after.slots
     assert (after.slots[-1].type, after.slots[-1].label) == (type_, before.slots[0].label)

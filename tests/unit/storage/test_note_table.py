@@ -178,7 +178,7 @@ def parts_of_index(cache):
 
 def test_words_of_a_failed_write_are_not_in_the_index(cache, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(cache.notes._index, "_record_changes", lambda *_, **__: 1 / 0)
+        patched.setattr(cache.notes.index, "_record_changes", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             apply(cache, *[note(number, "wombat") for number in range(300)])
     apply(cache, *[note(number, "platypus") for number in range(3)])
@@ -190,15 +190,15 @@ def test_words_of_a_failed_write_are_not_in_the_index(cache, monkeypatch):
 def test_single_writes_merge_nothing_and_sixteen_are_merged_at_rest(cache):
     for number in range(15):
         apply(cache, note(number, f"wombat {number}"))
-    assert not cache.notes.tidy_due
+    assert not cache.notes.index.tidy_due
     for number in range(15, 40):
         apply(cache, note(number, f"wombat {number}"))
     assert parts_of_index(cache) == 40
-    assert cache.notes.tidy_due
-    while cache.notes.tidy():
+    assert cache.notes.index.tidy_due
+    while cache.notes.index.tidy():
         pass
     assert parts_of_index(cache) < 4
-    assert not cache.notes.tidy_due
+    assert not cache.notes.index.tidy_due
     assert cache.search.find_words(parse("wombat"), limit=1).total == 40
     assert integrity.check(cache.database) == ()
 
@@ -220,7 +220,7 @@ def test_merging_that_was_put_off_is_done_at_rest(cache, monkeypatch, many):
     for start in range(0, 3 * many, many):
         apply(cache, *[note(number, f"wombat {number}") for number in range(start, start + many)])
     assert parts_of_index(cache) == 3
-    while cache.notes.tidy():
+    while cache.notes.index.tidy():
         pass
     left = 1 if many > 250 else 3
     assert parts_of_index(cache) == left
@@ -257,7 +257,7 @@ def test_words_of_a_deleted_note_are_found_no_more_at_once_and_leave_the_index_a
     assert list(cache.vocabulary.containing(secret_word(0)[2:], limit=1)) == []
     tidy_up(cache)
     assert in_index(cache, range(3)) == {1, 2}
-    assert not cache.notes.tidy_due
+    assert not cache.notes.index.tidy_due
 
 
 def edit_one(cache, *, merged_days_ago):
@@ -268,7 +268,7 @@ def edit_one(cache, *, merged_days_ago):
 
 
 def tidy_up(cache):
-    while cache.notes.tidy():
+    while cache.notes.index.tidy():
         pass
 
 
@@ -286,7 +286,7 @@ def test_words_of_a_replaced_text_leave_the_index_once_a_day(cache, days, gone):
     edit_one(cache, merged_days_ago=days)
     tidy_up(cache)
     assert in_index(cache, range(10)) == set(range(gone, 10))
-    assert not cache.notes.tidy_due
+    assert not cache.notes.index.tidy_due
     assert integrity.check(cache.database) == ()
 
 
@@ -300,7 +300,7 @@ def test_words_of_a_replaced_text_leave_the_index_at_rest_when_a_note_is_deleted
 
 def test_a_text_that_is_replaced_during_the_merge_is_remembered(cache):
     edit_one(cache, merged_days_ago=1)
-    assert cache.notes.tidy()
+    assert cache.notes.index.tidy()
     apply(cache, edited(note(1), "something else"))
     tidy_up(cache)
     apply(cache, Tombstone("id9"))
@@ -313,7 +313,7 @@ def test_words_of_many_deleted_notes_are_gone_from_the_index_after_tidying(cache
     apply(cache, *[Tombstone(f"id{number}") for number in range(50)])
     assert cache.search.find_words(parse(secret_word(3)), limit=1).total == 0
     slices = 0
-    while cache.notes.tidy():
+    while cache.notes.index.tidy():
         slices += 1
         assert slices < 50
     assert in_index(cache, range(60)) == set(range(50, 60))
@@ -365,7 +365,7 @@ def test_the_index_agrees_with_the_notes_after_each_step_of_any_history(tmp_path
         elif step == "delete":
             apply(cache, Tombstone(there.pop(dice.choice([at, -1])).id))
         else:
-            while cache.notes.tidy() and dice.random() < 0.5:
+            while cache.notes.index.tidy() and dice.random() < 0.5:
                 pass
         assert integrity.walk(dice.choice(caches).database, deep=True) == ()
     for cache in caches:
@@ -380,7 +380,7 @@ def test_words_of_a_deleted_note_leave_the_index_also_if_notes_are_saved_between
     apply(cache, *[note(number, text) for number, text in enumerate(texts)])
     tidy_up(cache)
     apply(cache, Tombstone("id5"))
-    assert cache.notes.tidy()
+    assert cache.notes.index.tidy()
     for number in range(3000, 3002):
         apply(cache, note(number, texts[number - 3000]))
     tidy_up(cache)
@@ -394,7 +394,7 @@ def test_a_whole_merge_goes_on_however_many_notes_are_saved_between_its_slices(c
     tidy_up(cache)
     apply(cache, Tombstone("id5"))
     for number in range(1000, 1300):
-        cache.notes.tidy()
+        cache.notes.index.tidy()
         apply(cache, note(number))
     assert not in_index(cache, [5])
     assert parts_of_index(cache) < 30
@@ -423,8 +423,8 @@ def test_words_of_deleted_notes_leave_the_index_also_after_a_write_as_large_as_a
         apply(cache, note(600, " ".join(map(secret_word, range(600, 600 + 3 * last)))))
         apply(cache, Tombstone("id600"))
     for _ in range(20):
-        cache.notes.tidy()
-    assert not cache.notes.tidy_due
+        cache.notes.index.tidy()
+    assert not cache.notes.index.tidy_due
     found = in_index(cache, range(2400))
     assert found <= set(range(5, last))
     assert len(found) > last / 3, "the others are looked for in the right place"
@@ -450,7 +450,7 @@ def test_a_merge_that_is_asked_for_when_one_begins_is_not_forgotten(cache, tmp_p
 def test_tidying_when_nothing_is_due_writes_nothing(cache):
     apply(cache, note())
     watcher = cache.database.number("SELECT total_changes()")
-    assert cache.notes.tidy() is False
+    assert cache.notes.index.tidy() is False
     assert cache.database.number("SELECT total_changes()") == watcher
 
 

@@ -216,7 +216,7 @@ def test_a_part_of_a_compound_is_found_for_one_word_of_several(cache):
 def test_the_place_of_the_rarest_word_is_shown(cache):
     store(cache, [note(f"n{n}", f"t\n{FILLER} common") for n in range(20)])
     store(cache, [note("a", "title\nit is common\nfiller\nhere is the rarest\ncommon, how common")])
-    (first, *_) = find(cache, "how common is the rarest", explain=True).notes
+    (first, *_) = find(cache, "how common is the rarest").notes
     assert (first.id, first.match.line) == ("a", 4)
 
 

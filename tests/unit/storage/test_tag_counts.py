@@ -1,7 +1,7 @@
 """Tags are counted by their key, outside the trash, from the index alone."""
 
 from mcp_notarium.domain.note import Content
-from mcp_notarium.storage.note_lookup import TagCount, TaggedNote, count_tags, find_tagged
+from mcp_notarium.storage.note_lookup import TaggedNote, count_tags, find_tagged
 from support import corpus
 from support.cache_room import store
 
@@ -21,18 +21,18 @@ def test_tags_are_counted_over_spellings_and_without_the_trash(cache):
             note(5, "gone", trash=True),
         ],
     )
-    counted = [TagCount("Work", 2), TagCount("home", 1), TagCount("zeta", 1)]
-    found = count_tags(cache.database, limit=9)
-    assert (found.tags, found.total) == (counted, 3)
+    counted = [("Work", 2), ("home", 1), ("zeta", 1)]
+    tags, total = count_tags(cache.database, limit=9)
+    assert ([*tags.items()], total) == (counted, 3)
     pages = [count_tags(cache.database, limit=2, offset=offset) for offset in (0, 2, 4)]
-    assert [page.tags for page in pages] == [counted[:2], counted[2:], []]
-    assert {page.total for page in pages} == {3}
+    assert [[*tags.items()] for tags, _ in pages] == [counted[:2], counted[2:], []]
+    assert {total for _, total in pages} == {3}
 
 
 def test_tags_that_are_taken_off_are_gone(cache):
     store(cache, [note(1, "old", "kept")])
     store(cache, [corpus.make("id1", Content("text", ("kept",)), version=2)])
-    assert count_tags(cache.database, limit=9).tags == [TagCount("kept", 1)]
+    assert count_tags(cache.database, limit=9)[0] == {"kept": 1}
     assert find_tagged(cache.database, "old") == []
 
 

@@ -49,10 +49,9 @@ def test_a_version_is_read_with_its_text_or_with_its_name_in_the_store(cache):
     keep(cache, replace(note("a", "zwölf", "x"), server_version=7, modified_at=5.0), 3)
     keep(cache, note("a", "newer"), 4, at=NOW + 1, in_store=True)
     newest, oldest = cache.versions.of("a")
-    assert (newest.local_version, newest.etag, newest.held, newest.made) == (4, "r1", 0, "r2")
+    assert (newest.local_version, newest.etag, newest.made) == (4, "r1", "r2")
     assert (oldest.local_version, oldest.server_version, oldest.modified_at) == (3, 7, 5.0)
     assert (oldest.replaced_at, oldest.replaced_by, oldest.size) == (NOW, "agent 1", 6)
-    assert oldest.held == 6
     assert cache.versions.get("a", 3) == (oldest, note("a", "zwölf", "x").content)
     assert cache.versions.get("a", 4) == (newest, None)
     assert "newer" not in repr(cache.database.rows("SELECT * FROM note_versions"))
@@ -88,7 +87,7 @@ def test_of_the_last_change_to_a_note_the_name_is_left(cache):
     keep(small, note("b", "x" * 1900), 1, at=NOW + 4)
     assert kept(small) == [("a", 3), ("b", 1)]
     version, content = small.versions.get("a", 3)
-    assert (version.replaced_by, version.made, version.held, content) == ("agent 1", "r2", 0, None)
+    assert (version.replaced_by, version.made, content) == ("agent 1", "r2", None)
     keep(small, note("b", "x" * 1900), 2, at=NOW + 5)
     assert kept(small) == [("b", 2)], "a name goes, too, if it has no room"
 
@@ -116,15 +115,15 @@ def test_what_a_change_took_away_stays_for_a_day(cache):
 
 def test_a_deleted_note_stays_for_a_day(cache):
     small = limited(cache, size=2 * (ROW_BYTES + 1000))
-    keepsake = b"k" * 995
+    full_copy = b"k" * 995
     with small.transaction():
         small.versions.keep(
-            note("a"), number=3, at=NOW, by="x", made=None, in_store=False, keepsake=keepsake
+            note("a"), number=3, at=NOW, by="x", made=None, in_store=False, full_copy=full_copy
         )
     for number in range(4, 12):
         keep(small, note("a", "x" * 1000), number, at=NOW + number)
     assert ("a", 3) in kept(small)
-    assert small.versions.removed("a")[0].content.native == keepsake.decode()
+    assert small.versions.removed("a")[0].content.native == full_copy.decode()
 
 
 def test_versions_are_counted_when_a_sixteenth_more_may_be_there(cache):

@@ -206,13 +206,15 @@ def test_json_is_written_as_javascript_does():
     assert note_codec.stringify(value) == '{"b":[1,2.5,null,true],"ä":"\u2028<é>"}'
 
 
-def test_a_whole_row_comes_back_from_its_keepsake():
+def test_a_whole_row_comes_back_from_its_full_copy():
     whole = row(
         images='["x"]', mood=b"\xff\x00", size=1.5, far=float("inf"), labels="[]", isPinned=1
     )
     body = note_codec.compose(
         None,
-        Content("text", properties=flags("pinned"), native=note_codec.keepsake(whole, ()).decode()),
+        Content(
+            "text", properties=flags("pinned"), native=note_codec.full_copy(whole, ()).decode()
+        ),
         now=5.0,
     )
     change = note_codec.read_change(body)

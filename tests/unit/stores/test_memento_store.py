@@ -156,7 +156,7 @@ def test_a_file_of_several_users_is_refused_until_one_is_named(app, store, opens
     for call in (
         lambda: asyncio.run(store.get("n2")),
         lambda: asyncio.run(store.native(OpenIndex()).read(["n2"])),
-        lambda: asyncio.run(store.keepsake("n2")),
+        lambda: asyncio.run(store.full_copy("n2")),
         lambda: push(store, "n1", Content("y"), made),
         lambda: asyncio.run(store.delete("n1", etag=made.etag, write_id="0d")),
     ):
@@ -221,7 +221,7 @@ def test_the_oldest_file_takes_a_note_and_takes_it_again_after_a_delete(tmp_path
     store = opens(app.path)
     made = push(store, "n1", Content("x"))
     before = app.row("n1")
-    kept = asyncio.run(store.keepsake("n1")).decode()
+    kept = asyncio.run(store.full_copy("n1")).decode()
     asyncio.run(store.delete("n1", etag=made.etag, write_id="0b"))
     push(store, "n1", Content("x", native=kept))
     assert app.row("n1") | {"updatedAt": 0} == before | {"updatedAt": 0}
@@ -229,7 +229,7 @@ def test_the_oldest_file_takes_a_note_and_takes_it_again_after_a_delete(tmp_path
 
 def test_a_note_that_the_app_has_made_again_is_not_taken_for_ours(app, store):
     made = push(store, "n1", Content("x"))
-    kept = asyncio.run(store.keepsake("n1")).decode()
+    kept = asyncio.run(store.full_copy("n1")).decode()
     asyncio.run(store.delete("n1", etag=made.etag, write_id="0b"))
     app.put("n1", "by the app")
     with pytest.raises(IdTaken):
@@ -532,7 +532,7 @@ def test_a_removed_note_comes_back_into_a_file_with_other_columns(tmp_path, open
     app.put("n1", "x", images='["y"]', size="large")
     store = opens(app.path)
     base = asyncio.run(store.get("n1"))
-    kept = asyncio.run(store.keepsake("n1")).decode()
+    kept = asyncio.run(store.full_copy("n1")).decode()
     asyncio.run(store.delete("n1", etag=base.etag, write_id="0b"))
     app.run('ALTER TABLE "Note" DROP COLUMN "size"')
     push(store, "n1", Content("x", native=kept))
@@ -597,12 +597,12 @@ def test_a_change_replaces_what_was_kept_and_nothing_else(app, store):
 def test_a_note_with_other_pictures_than_those_that_are_kept_is_not_deleted(app, store):
     app.put("n1", "x", images='["a"]')
     base = asyncio.run(store.get("n1"))
-    asyncio.run(store.keepsake("n1"))
+    asyncio.run(store.full_copy("n1"))
     app.run('UPDATE "Note" SET "images" = \'["b"]\', "updatedAt" = "updatedAt" + 1')
     with pytest.raises(VersionConflict):
         asyncio.run(store.delete("n1", etag=base.etag, write_id="0b"))
     assert app.row("n1")["images"] == '["b"]'
-    asyncio.run(store.keepsake("n1"))
+    asyncio.run(store.full_copy("n1"))
     asyncio.run(store.delete("n1", etag=base.etag, write_id="0c"))
     with pytest.raises(KeyError):
         app.row("n1")

@@ -7,7 +7,6 @@ import mmap
 import os
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -42,9 +41,9 @@ def _scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     real = file_table._walk
 
-    def walk(root: int, folders: list[str]) -> Iterator[object]:
+    def walk(root: int, *how: Any) -> Iterator[object]:
         made.append(root)
-        return real(root, folders)
+        return real(root, *how)
 
     monkeypatch.setattr(file_table, "_walk", walk)
     return made
@@ -189,10 +188,10 @@ def test_a_new_file_with_the_inode_of_another_that_is_gone_is_no_moved_one(
     cursor = listed(store)
     names = [f"Folder {number % 3}/{number}.md" for number in range(30)]
     inodes = [(tmp_path / name).stat().st_ino for name in names]
-    monkeypatch.setattr(file_table, "_RECENT", 0.1)
+    monkeypatch.setattr(file_table, "_RECENT", 60.0)
     for name in names:
         save(store, name)
-    time.sleep(0.12)
+    monkeypatch.setattr(file_table, "_RECENT", 0.0)
     if not {(tmp_path / name).stat().st_ino for name in names} & {*inodes}:
         pytest.skip("this file system gives no inode again at once")
     changes = told(store, cursor)

@@ -9,8 +9,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -218,6 +218,25 @@ def test_a_new_note_takes_no_name_that_another_system_takes_for_the_same(place: 
 needs_leases = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writers")
 
 
+def leave_behind(place: Path, text: str) -> Path:
+    """Make a note, and the file that a process has left which wrote it over another text."""
+    put(place / "Note.md", OURS)
+    ours, base = (folder_module.digest_of(one.encode()) for one in (OURS, "base\n"))
+    left = place / f".notarium-{ours}-{base}-0a.tmp"
+    left.write_text(text)
+    return left
+
+
+@contextmanager
+def elapsed(patch: pytest.MonkeyPatch, seconds: float, *, set_by: float) -> Iterator[None]:
+    """Let so many seconds pass, with a clock that somebody has set."""
+    monotonic, now = time.monotonic, time.time
+    with patch.context() as inside:
+        inside.setattr(time, "monotonic", lambda: monotonic() + seconds)
+        inside.setattr(time, "time", lambda: now() + seconds + set_by)
+        yield
+
+
 @needs_leases
 def test_a_program_that_goes_on_writing_the_displaced_file_is_waited_for(place: Path) -> None:
     put(place / "Note.md", "base\n")
@@ -254,6 +273,53 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
     store._list_page(None, 9, with_content=False)
     assert sorted(everything(place).values()) == [f"base\n{THEIRS}", OURS]
     asyncio.run(store.close())
+
+
+@needs_leases
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("base\n", [(4000.0, 0.0, True), (4000.0, 599.0, True), (4000.0, 601.0, False)]),
+        (OURS, [(-4000.0, 0.0, True), (-4000.0, 601.0, False)]),
+        ("", [(4000.0, 0.0, True), (-4000.0, 601.0, False)]),
+        (THEIRS, [(0.0, 0.0, True), (4000.0, 0.0, False)]),
+    ],
+)
+def test_a_clock_that_is_set_neither_removes_nor_keeps_what_was_left_behind(
+    place: Path, monkeypatch: pytest.MonkeyPatch, text: str, steps: list[tuple[float, float, bool]]
+) -> None:
+    left, store = leave_behind(place, text), VaultStore(place)
+    store.shortest_pause = 0.0
+    for set_by, passed, stays in steps:
+        with elapsed(monkeypatch, passed, set_by=set_by):
+            store._list_page(None, 9, with_content=False)
+        assert left.exists() == stays
+    asyncio.run(store.close())
+    assert sorted(everything(place).values()) == sorted({OURS, *({text} & {THEIRS})})
+
+
+@needs_leases
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_is_left_behind_stays_while_a_program_may_write_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, tells: bool
+) -> None:
+    left, store = leave_behind(place, "base\n"), VaultStore(place)
+    store.shortest_pause = 0.0
+    if not tells:
+        monkeypatch.setattr(file_writer, "is_being_written", lambda _file: True)
+    with left.open("a") as writer:
+        for passed in (0.0, 500.0, 1050.0, 1200.0):
+            if passed == 500.0:  # the last change
+                os.utime(left)
+            with elapsed(monkeypatch, passed, set_by=0.0):
+                store._list_page(None, 9, with_content=False)
+            assert left.exists() == (tells or passed < 1200.0)
+        writer.write(THEIRS)
+    with elapsed(monkeypatch, 1300.0, set_by=4000.0):
+        store._list_page(None, 9, with_content=False)
+    asyncio.run(store.close())
+    wanted = [f"base\n{THEIRS}", OURS] if tells else [OURS]
+    assert sorted(everything(place).values()) == wanted
 
 
 @needs_leases

@@ -136,7 +136,7 @@ def test_only_one_connection_moves_the_log_at_any_time(client, full_store, gate,
             meanwhile = movers()
             gate.opened.set()
             await until(in_step(full_store, client))
-            await until(lambda: not client.cache.notes.tidy_due)
+            await until(lambda: not client.cache.notes.index.tidy_due)
             assert len(connections) > 1, "one loads, another merges"
             await until(lambda: all(cache.database.closed for cache in connections))
             return meanwhile, client.cache.database.checkpointer

@@ -283,7 +283,7 @@ def test_a_refusal_that_concerns_everything_is_raised_and_the_intent_stays(clien
         client.faults.plan(fault, on="list_page")
         with pytest.raises(error):
             await client.writer.replay.finish_all()
-        assert client.writer.replay.unfinished()
+        assert client.writer.replay.is_due()
 
     asyncio.run(scenario())
     assert len(client.cache.journal.all()) == 1
@@ -296,11 +296,11 @@ def test_a_write_in_other_hands_is_left_to_them_until_their_lease_runs_out(clien
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert not second.writer.replay.unfinished()
+        assert not second.writer.replay.is_due()
         assert await second.writer.replay.finish_all() == {None: 1}
         assert store.ids() == set()
         time.now += LEASE + 1
-        assert second.writer.replay.unfinished()
+        assert second.writer.replay.is_due()
         assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 
@@ -350,7 +350,7 @@ def test_a_lease_from_before_the_clock_was_set_back_blocks_nobody(clients, store
             await asyncio.wait({stuck})
             assert isinstance(stuck.exception(), OutcomeUnknown)
         time.set_by = 0.0
-        assert second.writer.replay.unfinished()
+        assert second.writer.replay.is_due()
         assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 
@@ -380,7 +380,7 @@ def test_a_write_of_an_ended_process_is_taken_over_at_once(clients, store):
         first.faults.plan(Fault.HANG_BEFORE, on="push")
         stuck = asyncio.create_task(first.create("mine\n"))
         await asyncio.sleep(0.01)
-        assert second.writer.replay.unfinished()
+        assert second.writer.replay.is_due()
         assert await second.writer.replay.finish_all() == {WriteOutcome.STORED: 1}
         stuck.cancel()
 

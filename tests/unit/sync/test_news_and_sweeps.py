@@ -342,20 +342,22 @@ def test_a_feed_that_fails_once_is_tried_again_and_twice_is_replaced_by_polling(
     assert loaded.remote.calls == ["changes", "changes", "list_page"]
 
 
-def test_a_feed_that_comes_back_is_used_again_after_a_sweep_for_what_polling_cannot_see(
-    loaded, store, time
-):
+def test_a_feed_that_comes_back_tells_what_polling_could_not_see(loaded, store, time):
     loaded.faults.plan(Fault.NONSENSE, on="changes", times=2)
     sync(loaded)
     store.remove("n03")
     store.edit("n04", lambda text: text + "more\n")
     sync(loaded)
     assert "n03" in loaded.contents()
+    loaded.remote.calls.clear()
+    sync(loaded)
+    assert loaded.remote.calls == ["list_page"]  # of what is new since the last one
     time.now += 400
     loaded.remote.calls.clear()
     assert sync(loaded) is State.IDLE
     assert loaded.contents() == store.contents()
     assert loaded.scheduler.feed_usable is True
+    assert loaded.remote.calls == ["changes", "changes"]
 
 
 def test_a_store_that_is_down_altogether_does_not_cost_the_feed(loaded, store):

@@ -1,6 +1,7 @@
 """A note that the store does not give, while it serves others; and a store that gives nothing."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from mcp_notarium.sync import note_fetch, replay
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.batch_apply import SPLIT
 from mcp_notarium.sync.cycle_states import State
+from mcp_notarium.sync.pull_decisions import Missing
 from support.memory_client import Fault
 
 REFUSALS = (Fault.UNAVAILABLE, Fault.TIMEOUT, Fault.LOGIN, Fault.RATE_LIMITED)
@@ -167,6 +169,25 @@ def test_an_answer_that_is_older_than_the_news_is_not_used_and_asked_for_again(l
     asyncio.run(loaded.sync())
     assert loaded.contents() == store.contents()
     assert unresolved(loaded) == ()
+
+
+def test_another_text_under_the_same_number_is_believed_only_if_it_is_said_twice(
+    loaded, monkeypatch
+):
+    held, get = loaded.cache.notes.base("n0"), loaded.remote.get
+    other = replace(held, content=replace(held.content, text="of another note\n"))
+    answers = iter([other])
+
+    async def answering(note_id, *, etag=None):
+        return next(answers, None) or await get(note_id, etag=etag)
+
+    monkeypatch.setattr(loaded.remote, "get", answering)
+    fetcher = note_fetch.NoteFetcher(loaded.cache, loaded.remote, stopwatch=lambda: 0.0)
+    fetched = asyncio.run(fetcher.fetch([Missing("n0")]))
+    assert fetched["n0"].answer == held
+    answers = iter([other, other])
+    fetched = asyncio.run(fetcher.fetch([Missing("n0")]))
+    assert fetched["n0"].answer == other
 
 
 def test_many_slow_notes_delay_no_other(loaded, store, monkeypatch):

@@ -26,7 +26,6 @@ from mcp_notarium.sync.pull_decisions import (
     lags_behind,
     plan,
     plan_sweep,
-    removal_limit,
 )
 
 NOBODY = None
@@ -216,7 +215,9 @@ def test_a_note_listed_twice_in_a_sweep_is_looked_at_once():
 
 @pytest.mark.parametrize(("known", "limit"), [(1, 10), (100, 10), (109, 10), (250, 25)])
 def test_the_limit_lets_ten_notes_or_a_tenth_pass(known, limit):
-    assert removal_limit(known) == limit
+    with pytest.raises(RemoteVanished) as caught:
+        check_removals(known, ids(limit + 1), trashed=set(), swept=True)
+    assert caught.value.details["limit"] == limit
 
 
 def ids(count):

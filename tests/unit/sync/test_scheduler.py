@@ -10,7 +10,7 @@ from mcp_notarium.errors import CacheBusy, CacheDamaged, OutcomeUnknown, RateLim
 from mcp_notarium.files.locks import Leader
 from mcp_notarium.secret import Secret
 from mcp_notarium.storage import thread_connection
-from mcp_notarium.storage.note_table import NoteTable
+from mcp_notarium.storage.fts_index import FtsIndex
 from mcp_notarium.sync import scheduler
 from mcp_notarium.sync.backoff import FIRST_DELAY
 from mcp_notarium.sync.cycle_states import State
@@ -148,7 +148,7 @@ def test_waking_starts_a_cycle_without_waiting_for_the_interval(client, store, t
 def slices(monkeypatch):
     """Slices of work on the search index that are left to do; True for each."""
     left = [True] * 5
-    monkeypatch.setattr(NoteTable, "tidy_due", property(lambda _: bool(left)))
+    monkeypatch.setattr(FtsIndex, "tidy_due", property(lambda _: bool(left)))
 
     def tidy(_table):
         threads.append(threading.current_thread())
@@ -156,7 +156,7 @@ def slices(monkeypatch):
         return bool(left)
 
     threads = []
-    monkeypatch.setattr(NoteTable, "tidy", tidy)
+    monkeypatch.setattr(FtsIndex, "tidy", tidy)
     yield left
     assert threading.main_thread() not in threads, "the event loop does none of it"
 
@@ -188,9 +188,9 @@ def test_memory_is_given_back_once_when_the_search_index_has_been_merged(
 
 def test_a_write_of_another_process_puts_the_tidying_off(client, slices, monkeypatch):
     busy = [CacheBusy("busy")] * 2
-    tidy = NoteTable.tidy
+    tidy = FtsIndex.tidy
     monkeypatch.setattr(
-        NoteTable, "tidy", lambda table: tidy(table) if not busy else raised(busy.pop())
+        FtsIndex, "tidy", lambda table: tidy(table) if not busy else raised(busy.pop())
     )
 
     def raised(error):
@@ -207,7 +207,7 @@ def test_a_write_of_another_process_puts_the_tidying_off(client, slices, monkeyp
 def test_the_search_index_is_tidied_when_nobody_has_written_for_a_second(
     client, slices, monkeypatch
 ):
-    stopwatch, tidy, written_at, merged_at = client.scheduler._stopwatch, NoteTable.tidy, [], []
+    stopwatch, tidy, written_at, merged_at = client.scheduler._stopwatch, FtsIndex.tidy, [], []
 
     def changes(_table):
         if len(written_at) < 5:
@@ -218,8 +218,8 @@ def test_the_search_index_is_tidied_when_nobody_has_written_for_a_second(
         merged_at.append(stopwatch())
         return tidy(table)
 
-    monkeypatch.setattr(NoteTable, "index_changes", property(changes))
-    monkeypatch.setattr(NoteTable, "tidy", noted)
+    monkeypatch.setattr(FtsIndex, "changes", changes)
+    monkeypatch.setattr(FtsIndex, "tidy", noted)
 
     async def scenario():
         async with running(client):

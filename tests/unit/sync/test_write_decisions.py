@@ -63,7 +63,6 @@ def test_a_caller_who_waits_is_asked_and_nobody_else_is():
 @pytest.mark.parametrize(
     ("head", "held", "text"),
     [
-        (Tombstone("n1"), Held.NOTHING, OURS.text),
         (revision(OURS.text), Held.OURS, OURS.text),
         (revision(BASE.text, "r1"), Held.BASE, OURS.text),
         (revision("zero\none\ntwo\nthree\n"), Held.MERGEABLE, "zero\none\nTWO\nthree\n"),

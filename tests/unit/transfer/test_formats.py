@@ -16,17 +16,17 @@ from urllib.parse import quote
 
 import pytest
 
+from mcp_notarium.domain.exported_note import ExportedNote, free_name
 from mcp_notarium.domain.note import Content, flags
-from mcp_notarium.domain.note_archive import ArchivedNote, free_name
 from mcp_notarium.errors import ConfigError, InvalidRequest
 from mcp_notarium.transfer import formats
 from support import exports
 
-NOTE = ArchivedNote("n-0001", Content("text\n", ("a",), title="Title"), 1e9, 1.1e9)
+NOTE = ExportedNote("n-0001", Content("text\n", ("a",), title="Title"), 1e9, 1.1e9)
 NO_TITLE = replace(NOTE, content=Content("First: line/\nx", ("two words", "b"), trash=True))
 
 
-def write(path: Path, *notes: ArchivedNote, name: str = "markdown") -> Path:
+def write(path: Path, *notes: ExportedNote, name: str = "markdown") -> Path:
     exports.write(name, path, notes)
     return path
 
@@ -127,7 +127,7 @@ def test_a_zip_of_the_app_is_read(tmp_path: Path) -> None:
         file.writestr("source/notes.json", json.dumps({"activeNotes": [note], "trashedNotes": []}))
     (read,) = exports.read(path)
     content = Content("one\ntwo", ("b", "a", "x@example.org"), properties=flags("pinned"))
-    assert read == ArchivedNote("n1", content, 1577934245.678, 1609556645.0)
+    assert read == ExportedNote("n1", content, 1577934245.678, 1609556645.0)
 
 
 def test_a_folder_of_other_markdown_is_read_and_links_are_not_followed(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_notarium.domain.exported_note import TIDY_TAGS, UNREAD_TAGS, ExportedNote, export_note
 from mcp_notarium.domain.note import Content, PendingWrite, PropertyPlace, flags
-from mcp_notarium.domain.note_archive import TIDY_TAGS, UNREAD_TAGS, ArchivedNote, archive
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.errors import RateLimited, StoreRejected, StoreUnavailable
 from mcp_notarium.library.note_transfer import NoteTransfer
@@ -33,8 +33,8 @@ NOW = 1_700_000_000.0
 
 def note(
     note_id: str = "note-1", text: str = "t", *, created: float = 1e9, **more: object
-) -> ArchivedNote:
-    return ArchivedNote(note_id, Content(text, **more), created, created + 1)  # type: ignore[arg-type]
+) -> ExportedNote:
+    return ExportedNote(note_id, Content(text, **more), created, created + 1)  # type: ignore[arg-type]
 
 
 NOTES = [
@@ -56,7 +56,7 @@ def transfer(client: Client) -> NoteTransfer:
     return NoteTransfer(client.cache, client.remote, client.writer)
 
 
-def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPlan, ImportResult]:
+def run(client: Client, notes: list[ExportedNote], kind: str) -> tuple[ImportPlan, ImportResult]:
     async def work() -> tuple[ImportPlan, ImportResult]:
         one = transfer(client)
         of = registry.kind(kind)
@@ -66,10 +66,10 @@ def run(client: Client, notes: list[ArchivedNote], kind: str) -> tuple[ImportPla
     return asyncio.run(work())
 
 
-def all_of(client: Client) -> list[ArchivedNote]:
-    async def work() -> list[ArchivedNote]:
+def all_of(client: Client) -> list[ExportedNote]:
+    async def work() -> list[ExportedNote]:
         return [
-            ArchivedNote(one.id, one.content, one.created_at, one.modified_at)
+            ExportedNote(one.id, one.content, one.created_at, one.modified_at)
             async for one in transfer(client).read_all()
         ]
 
@@ -350,9 +350,9 @@ def test_folders_survive_vault_to_vault_and_through_a_local_notebook(
         path.write_text(text)
     asyncio.run(source.run_cycles())
 
-    def carried(client: Client, path: Path, *, paths: bool) -> list[ArchivedNote]:
-        async def work() -> list[ArchivedNote]:
-            return [archive(one, paths=paths) async for one in transfer(client).read_all()]
+    def carried(client: Client, path: Path, *, paths: bool) -> list[ExportedNote]:
+        async def work() -> list[ExportedNote]:
+            return [export_note(one, paths=paths) async for one in transfer(client).read_all()]
 
         exports.write(name, path, asyncio.run(work()))
         return exports.read(path)
@@ -447,7 +447,7 @@ BARE = replace(
     ],
 )
 def test_what_a_store_cannot_hold_is_counted(
-    given: ArchivedNote, traits: Traits, held: Content | None, loss: str
+    given: ExportedNote, traits: Traits, held: Content | None, loss: str
 ) -> None:
     lost: list[str] = []
     assert import_plan.adapt(given, traits, lost) == held

@@ -36,7 +36,7 @@ from mcp_notarium.stores.contract import (
     random_id,
 )
 from mcp_notarium.stores.extensions import Attachment, KeptFile, Restored, Room
-from mcp_notarium.stores.local import attached_files
+from mcp_notarium.stores.local import attachments
 from mcp_notarium.stores.local.kind import KIND
 
 MOST_LISTED = 500
@@ -68,11 +68,11 @@ class LocalStore:
         keeps_files=KIND.keeps_files,
     )
     codec_version = 1
-    largest_file = attached_files.LARGEST
+    largest_file = attachments.LARGEST
 
     def __init__(self, database: LentDatabase) -> None:
         self._db = database
-        self._files = attached_files.NoteFiles(database)
+        self._files = attachments.NoteFiles(database)
 
     async def list_page(
         self,

@@ -53,7 +53,7 @@ def _form(date: object) -> str:
 
 
 def write(at: int, form: str) -> int | str:
-    """Return the date, given in milliseconds, in this form."""
+    """Return a date in milliseconds in this form."""
     if form == INTEGER:
         return at
     whole, rest = divmod(at, 1000)
@@ -184,7 +184,7 @@ def etag(row: Row) -> str:
 
 
 def beside(base: Revision) -> dict[str, Any]:
-    """Return what a revision has besides its content, by the app's own names; '' and the usual left out."""
+    """Return what a revision has in addition to its content, by the app's own names, without '' and defaults."""
     found: dict[str, Any] = json.loads(base.raw).get("beside", {})
     return found
 
@@ -255,7 +255,7 @@ def _fields(row: Row) -> dict[str, PropertyValue]:
 
 
 def made_of(values: Mapping[str, Any], base: Revision | None) -> Content:
-    """Return the content of values by the names of their columns, lists as lists; what is not given stays."""
+    """Return the content of values by the names of their columns, lists as lists; what is missing stays."""
     stored: dict[str, Value] = {
         name: stringify(value) if isinstance(value, list) else value
         for name, value in values.items()
@@ -301,7 +301,7 @@ def content_of(note_id: str, body: bytes) -> Revision:
     return Revision(note_id, "", content, at, at, b"")
 
 
-def keepsake(row: Row, links: Sequence[LinkedRow]) -> bytes:
+def full_copy(row: Row, links: Sequence[LinkedRow]) -> bytes:
     """Return a whole note in the form that ``compose`` takes as the ``native`` part of a content."""
     columns = {name: value for name, value in row.items() if name != "updatedAt"}
     linked = [(one.table, pack_all(one.values)) for one in links]

@@ -277,12 +277,12 @@ class NoteTable:
         found = self._select(", ".join(names) or "1", '"id" = ?', note_id)
         return find(dict(found[0]) if names else {}, body) if found else None
 
-    def keepsake(self, note_id: str) -> bytes | None:
+    def full_copy(self, note_id: str) -> bytes | None:
         """Return a whole note with the rows of other tables that go when it goes; None if there is no such note."""
         row = self.read(note_id, whole=True)
         if row is None:
             return None
-        return note_codec.keepsake(row, read(self._db, note_id))
+        return note_codec.full_copy(row, read(self._db, note_id))
 
     def insert(self, note_id: str, change: Change) -> None:
         """Make a note. Raises ``StoreRejected`` if the file does not take it."""

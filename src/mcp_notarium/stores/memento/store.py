@@ -92,7 +92,7 @@ class MementoStore:
         self._listed: dict[str, tuple[tuple[str, ...], int]] = {}
         """Mark -> the ids of the listing it belongs to, and its place there. One listing is kept."""
         self._kept_of: dict[str, note_codec.Value] = {}
-        """Id -> the last change of the note when ``keepsake`` read it."""
+        """Id -> the last change of the note when ``full_copy`` read it."""
 
     def native(self, index: NoteIndex) -> NativeMemento:
         """Return what the native tools read."""
@@ -191,11 +191,11 @@ class MementoStore:
         return note_codec.revision(found)
 
     @in_thread
-    def keepsake(self, note_id: str) -> bytes:
-        """See ``RevivingStore.keepsake``: the whole row, and those of other tables that hang on it."""
+    def full_copy(self, note_id: str) -> bytes:
+        """See ``RevivingStore.full_copy``: the whole row, and those of other tables that hang on it."""
         with self._file.reading() as opened:
             table = NoteTable(*opened, self._user_id)
-            shown, found = table.read(note_id), table.keepsake(note_id)
+            shown, found = table.read(note_id), table.full_copy(note_id)
         if shown is None or found is None:
             raise _missing_error(note_id)
         self._kept_of[note_id] = shown["updatedAt"]

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mcp_notarium.domain.lines import first_line
-from mcp_notarium.domain.note import Content
-from mcp_notarium.domain.note_archive import (
-    ArchivedFile,
-    ArchivedNote,
+from mcp_notarium.domain.exported_note import (
     DocumentFormat,
+    ExportedFile,
+    ExportedNote,
     format_date,
     free_name,
     from_fields,
@@ -26,13 +24,15 @@ from mcp_notarium.domain.note_archive import (
     read_strings,
     unreadable,
 )
+from mcp_notarium.domain.lines import first_line
+from mcp_notarium.domain.note import Content
 from mcp_notarium.stores.simplenote.kind import PROPERTIES
 
 _LISTS = {"activeNotes": False, "trashedNotes": True}
 _OURS = "mcp-notarium"
 
 
-def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
+def encode(notes: Sequence[ExportedNote]) -> dict[str, Any]:
     """Return the document ``notes.json``, the notes changed last first."""
     ordered = sorted(notes, key=lambda note: -note.modified_at)
     lists = {
@@ -42,7 +42,7 @@ def encode(notes: Sequence[ArchivedNote]) -> dict[str, Any]:
     return {**lists, "writtenBy": _OURS}
 
 
-def _encode_note(note: ArchivedNote) -> dict[str, Any]:
+def _encode_note(note: ExportedNote) -> dict[str, Any]:
     content = note.content
     marks = {name for name in PROPERTIES if content.properties.get(name) is True}
     others = property_fields(content.properties.having({}, without=marks))
@@ -70,7 +70,7 @@ def _date(exact: str) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
+def decode(document: Mapping[str, Any]) -> Iterator[ExportedNote]:
     """Yield the notes of ``notes.json``. Raises ``InvalidRequest``."""
     ours = document.get("writtenBy") == _OURS
     for name, trash in _LISTS.items():
@@ -84,7 +84,7 @@ def decode(document: Mapping[str, Any]) -> Iterator[ArchivedNote]:
             yield _decode_note(fields, where, trash=trash, ours=ours)
 
 
-def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bool) -> ArchivedNote:
+def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bool) -> ExportedNote:
     text = read_string(fields.get("content"), where, "content")
     tags = read_strings(fields.get("tags", []), where, "tags")
     shared = read_strings(fields.get("collaboratorEmails", []), where, "collaboratorEmails")
@@ -106,7 +106,7 @@ def _decode_note(fields: Mapping[str, Any], where: str, *, trash: bool, ours: bo
     return from_fields((others if isinstance(others, dict) else {}) | known, text=text, where=where)
 
 
-def list_texts(notes: Sequence[ArchivedNote]) -> Iterator[ArchivedFile]:
+def list_texts(notes: Sequence[ExportedNote]) -> Iterator[ExportedFile]:
     """Yield a text file for each note, with its tags at the end, as the app writes them."""
     taken: dict[str, int] = {}
     for note in notes:
@@ -114,7 +114,7 @@ def list_texts(notes: Sequence[ArchivedNote]) -> Iterator[ArchivedFile]:
         tags = f"\n\nTags:\n  {', '.join(content.tags)}" if content.tags else ""
         folder = "trash/" if content.trash else ""
         path = free_name(folder, content.title or first_line(content.text), ".txt", taken)
-        yield ArchivedFile(path, f"{_titled(content)}{tags}".encode(), note.modified_at)
+        yield ExportedFile(path, f"{_titled(content)}{tags}".encode(), note.modified_at)
 
 
 FORMAT = DocumentFormat(

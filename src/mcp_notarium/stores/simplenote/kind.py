@@ -23,7 +23,7 @@ from mcp_notarium.stores.kind import (
 )
 
 if TYPE_CHECKING:
-    from mcp_notarium.domain.note_archive import DocumentFormat
+    from mcp_notarium.domain.exported_note import DocumentFormat
     from mcp_notarium.stores.context import Access, LoginDialog, StoreContext
     from mcp_notarium.stores.contract import Store
     from mcp_notarium.stores.simplenote.store import SimplenoteStore

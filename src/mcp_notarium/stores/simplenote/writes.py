@@ -93,9 +93,7 @@ class NoteWrites:
             # It may have arrived over an earlier base than the one it has now.
             first = note_codec.version_of(write.first_etag or "") or base or 0
             head = await self._head_after(write, least=first + 1)
-            # Our date tells that nobody has written since, so what the write met is the number before.
-            made = (head.server_version or 0) if head.modified_at == _sent(write).modified_at else 0
-            before = note_codec.etag_of(made - 1) if made > first + 1 else None
+            before = _met(write, head, base=first)
             return _acknowledgement(head, PushStatus.REPEATED, before, next_version=first + 1)
         if reply.status == _EMPTY_CHANGE:
             head = await self._head_after(write, least=base or 0)
@@ -152,7 +150,8 @@ class NoteWrites:
             # A page of a proxy has no number: then the write may not have arrived, and this be another's.
             if not numbered and head.content != _sent(write).content:
                 raise _contradiction_error()
-            return _acknowledgement(head, PushStatus.STORED, next_version=base + 1)
+            before = _met(write, head, base=base)
+            return _acknowledgement(head, PushStatus.STORED, before, next_version=base + 1)
         if answer.content != _sent(write).content:
             head = await self._head_after(write, least=version)
             if head.server_version == version and head.content != answer.content:
@@ -199,6 +198,15 @@ def _acknowledgement(
     version = revision.server_version
     first = note_codec.etag_of(next_version) if version is None or version > next_version else None
     return Acknowledgement(revision, status, before, alone=version == next_version, first=first)
+
+
+def _met(write: PendingWrite, head: Revision, *, base: int) -> str | None:
+    """Return the etag of what a write has met whose answer does not say; None: its base, or nobody can tell.
+
+    Our date tells that nobody has written since, so it is the number before.
+    """
+    made = (head.server_version or 0) if head.modified_at == _sent(write).modified_at else 0
+    return note_codec.etag_of(made - 1) if made > base + 1 else None
 
 
 def _note_in(note_id: str, reply: Reply) -> Revision | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from mcp_notarium.config_variable import Kind, Trust, Variable
 from mcp_notarium.domain.note import PropertyPlace
-from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Truth
+from mcp_notarium.stores.kind import AccountIdentity, Login, StoreKind, StoreSettings, Tree, Truth
 
 if TYPE_CHECKING:
     from mcp_notarium.secret import Secret
@@ -96,7 +96,7 @@ KIND = StoreKind(
     open=_open,
     access=_access,
     titles=True,
-    tree=True,
+    tree=Tree.NOTES,
     keeps_files=True,
     other_properties=PropertyPlace.BESIDE,
     describe=lambda store: cast("TriliumStore", store).describe(now=time.time()),

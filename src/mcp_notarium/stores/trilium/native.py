@@ -7,11 +7,11 @@ judged by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from mcp_notarium.domain.lines import shorten
 from mcp_notarium.domain.note import LONGEST_PATH, Content, Note, Revision
@@ -25,7 +25,7 @@ from mcp_notarium.errors import (
 from mcp_notarium.search.folding import fold
 from mcp_notarium.stores.extensions import NoteIndex, ParentNote, TreePlace
 from mcp_notarium.stores.http import each
-from mcp_notarium.stores.trilium import note_codec, note_tree, placing
+from mcp_notarium.stores.trilium import note_codec, placing
 from mcp_notarium.stores.trilium.moves import Moves
 from mcp_notarium.stores.trilium.note_codec import ROOT, TreeNote, is_possible_id
 from mcp_notarium.stores.trilium.note_reader import NoteReader, missing_error
@@ -41,6 +41,8 @@ _OTHER_NOTES = re.compile(
     r"parent|child|ancestor|relation|~\s*!?[\w:]+\s*\.|\blimit\b|\borderby\b", re.IGNORECASE
 )
 _MOST_SHOWN = 1000
+_BETWEEN = " > "
+"""Stands between titles of a path, as between headings."""
 _ID_SHOWN = 80
 _WORD = re.compile(r"\w+")
 
@@ -127,13 +129,13 @@ class NativeTrilium:
         top = [one for one in root.get("childNoteIds") or () if isinstance(one, str)]
 
         def count() -> list[ParentNote]:
-            return note_tree.list_parents(shown, top)
+            return _list_parents(shown, top)
 
         notes = await run_in_thread(partial(_readable, rows))
         shown = {one.id: one for one in notes if self._sees(one)}
         return await run_in_thread(count)
 
-    async def find_place(self, name: str) -> TreePlace:
+    async def find_place(self, name: str) -> placing.Place:
         """See ``TreeReads.find_place``."""
         with suppress(NoteNotFound):
             return await self._placing.place(await self._find_named(name.strip()))
@@ -159,7 +161,8 @@ class NativeTrilium:
     ) -> Content | None:
         """See ``TreeReads.moved``."""
         row, base = await self._find_placed(note.id)
-        move = await self._placing.find_move(row, place, strict=strict)
+        there = cast("placing.Place", place)  # one that ``find_place`` gave
+        move = await self._placing.find_move(row, there, strict=strict)
         return None if move is None else placing.moved_content(base, content, move)
 
     async def moved_back(self, note: Note, content: Content, move: str, *, strict: bool) -> Content:
@@ -323,3 +326,58 @@ def _no_note_error(note_id: str) -> NoteNotFound:
         details={"id": note_id[:_ID_SHOWN]},
         resolution_hint="Search for the note, or list the notes below another.",
     )
+
+
+def _list_parents(notes: Mapping[str, TreeNote], top: Sequence[str]) -> list[ParentNote]:
+    """Return the notes with others below them, in the order of the tree; one of several places at the first of them.
+
+    ``notes``: those that are shown, by their ids; no other one counts. ``top``: the notes right below the root. What
+    stands below others alone comes last, as if it were at the top.
+    """
+    children = {ROOT: [one for one in dict.fromkeys(top) if one in notes]}
+    for note in notes.values():
+        children[note.id] = [one for one in dict.fromkeys(note.children) if one in notes]
+    found: dict[str, str] = {}
+    loose = sorted(notes, key=lambda one: (any(up in notes for up in notes[one].parents), one))
+    for start in (ROOT, *loose):
+        if start not in found:
+            found |= _paths(start, notes, children, found)
+    return [
+        ParentNote(one, path, len(children[one]), len(_below(one, children)))
+        for one, path in found.items()
+        if children[one] or one == ROOT
+    ]
+
+
+def _paths(
+    start: str,
+    notes: Mapping[str, TreeNote],
+    children: Mapping[str, Sequence[str]],
+    known: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the titles that lead to a note and to all below it that are not known, each once."""
+    paths: dict[str, str] = {}
+    waiting = [(start, "")]
+    while waiting:
+        one, above = waiting.pop()
+        if one in paths or one in known:
+            continue
+        title = "" if one == ROOT else notes[one].title
+        paths[one] = path = f"{above}{_BETWEEN}{title}" if above else title
+        waiting += [(child, path) for child in reversed(children[one])]
+    return paths
+
+
+def _below(start: str, children: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return all notes below another, each once, also in a circle."""
+    return {*_walk(start, children)} - {start}
+
+
+def _walk(start: str, children: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    seen, waiting = {start}, [start]
+    while waiting:
+        for child in children[waiting.pop()]:
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+                yield child

@@ -8,7 +8,7 @@ changes for these.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from mcp_notarium.domain.note import Content, Properties, Revision
@@ -27,6 +27,18 @@ Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Place(TreePlace):
+    """Hold a note below which another may come to stand, and what it gets there."""
+
+    passes_on: Collection[Key]
+    """What such a note gets from it."""
+    clear: bool
+    """All of its own attributes are understood."""
+    public: bool
+    """Everybody may read what stands below it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Placing:
     """Read the places of one server."""
 
@@ -35,13 +47,15 @@ class Placing:
     sees: Callable[[TreeNote], bool]
     """Tell whether the policy shows a note."""
 
-    async def place(self, note: TreeNote) -> TreePlace:
+    async def place(self, note: TreeNote) -> Place:
         """Return a note as a place for others."""
         above = await self.moves.find_above(note.id)
         public = above.is_public(note.id)
-        return TreePlace(note.id, _passed_on(note), note.tags_understood, above.parents, public)
+        return Place(
+            note.id, above.parents, _passed_on(note), clear=note.tags_understood, public=public
+        )
 
-    async def find_move(self, note: TreeNote, place: TreePlace, *, strict: bool) -> Move | None:
+    async def find_move(self, note: TreeNote, place: Place, *, strict: bool) -> Move | None:
         """Return what takes a note to a place; None: it stands there. ``note``: as the server has just answered it. See ``TreeReads.moved``."""
         if note.id in place.above:
             raise NoteLeft("It cannot stand below itself.")
@@ -126,7 +140,7 @@ def of_people(parents: Iterable[str]) -> list[str]:
     return [one for one in parents if not one.startswith("_")]
 
 
-def _require_clear(note: TreeNote, changes: set[Key], place: TreePlace) -> None:
+def _require_clear(note: TreeNote, changes: set[Key], place: Place) -> None:
     """Raise ``NoteLeft`` if a move changes what rules of the policy go by, and nobody can tell before how."""
     if not place.clear or any(kind != _LABEL for _, kind, _, _ in changes):
         raise NoteLeft(

@@ -86,7 +86,6 @@ class TriliumStore:
         asks_attachments=True,
         keeps_files=KIND.keeps_files,
         tree=KIND.tree,
-        moves=True,
         publishes=True,
         given=note_codec.given,
         own_form=note_codec.as_it_was,

@@ -40,7 +40,7 @@ _JOURNALS, _JOURNAL_FORMAT = "journals", "yyyy_MM_dd"
 _ASSETS = "assets"
 _MARKDOWN = ".md"
 _NOT_IN_PATHS = re.compile(r'[\x00-\x1f\x7f:*?"<>|]')
-"""What Obsidian puts into the name of no file."""
+"""Characters that Obsidian puts into no file name."""
 
 
 _DEEPEST = 32

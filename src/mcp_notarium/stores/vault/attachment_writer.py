@@ -23,7 +23,7 @@ from mcp_notarium.stores.contract import check_not_withdrawn
 from mcp_notarium.stores.extensions import KeptFile, Restored
 from mcp_notarium.stores.vault import file_writer
 from mcp_notarium.stores.vault.app_settings import AttachmentSettings
-from mcp_notarium.stores.vault.attached_files import may_be_shown
+from mcp_notarium.stores.vault.attachments import may_be_shown
 from mcp_notarium.stores.vault.folder import (
     NotANote,
     OtherSpelling,

@@ -13,8 +13,9 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from mcp_notarium.stores.vault.paths import (
 )
 from mcp_notarium.system import SYSTEM
 from mcp_notarium.system.common import closing_descriptor
-from mcp_notarium.system.port import FileState
+from mcp_notarium.system.port import Entry, FileState
 
 State = tuple[int, int, int, int]
 """Inode, size, and times of the last change of content and of anything, in nanoseconds.
@@ -83,6 +84,8 @@ class FileTable:
         """When the last scan began, on the clock of ``time.monotonic``, if all is known since."""
         self._inodes: dict[int, Name] = {}
         self._unsettled: set[Name] = set()
+        self._left: dict[Name, tuple[State, float]] = {}
+        """What each temporary file was in the last scan, and when it was first seen so, on the clock of ``time.monotonic``."""
         self._sum = self._folders_weight = 0
         self.other_folders = False
         """Whether folders have come or gone since :meth:`mark_told`."""
@@ -106,7 +109,8 @@ class FileTable:
         began, self.scanned_at = time.monotonic(), float("-inf")
         folders: list[str] = []
         gone = self.files.copy()
-        for name, found, evicted in _walk(root, folders):
+        left, self._left = self._left, {}
+        for name, found, evicted in _walk(root, folders, partial(self._recover, left)):
             self._put(name, found, evicted=evicted)
             gone.pop(name, None)
         for name in gone:
@@ -114,6 +118,16 @@ class FileTable:
         self.other_folders = self.other_folders or {*folders} != {*self.folders}
         self.folders, self._folders_weight = tuple(folders), _weigh(sorted(folders))
         self.scanned_at, self.seconds = began, time.monotonic() - began
+
+    def _recover(
+        self, left: Mapping[Name, tuple[State, float]], folder: int, name: Name, found: FileState
+    ) -> None:
+        """Recover a temporary file that nobody works with any more. ``left``: those of the scan before."""
+        state, now = state_of(found), time.monotonic()
+        was, since = left.get(name, (state, now))
+        since = since if was == state else now
+        written = recover(folder, name[1], changed=found.st_ctime, unchanged=now - since)
+        self._left[name] = state, (now if written else since)
 
     def look_at(self, root: int, names: Iterable[Name]) -> bool:
         """Look at these files, and at those that were not settled. False: only a scan can tell what has changed.
@@ -216,9 +230,12 @@ def _weigh(about: object) -> int:
     return int.from_bytes(digest, "big")
 
 
-def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, FileState, bool]]:
+def _walk(
+    root: int, folders: list[str], recover_left: Callable[[int, Name, FileState], None]
+) -> Iterator[tuple[Name, FileState, bool]]:
     """Yield all entries with the name of a note, and whether the content is at iCloud only; append to ``folders`` what is looked into.
 
+    ``recover_left`` gets each temporary file, with its open folder.
     A folder that vanishes or must not be read has no notes. Of the ignored folders the trash is looked into.
     """
     waiting = [""]
@@ -230,22 +247,35 @@ def _walk(root: int, folders: list[str]) -> Iterator[tuple[Name, FileState, bool
             continue
         with closing_descriptor(here):
             folders.append(above)
-            with SYSTEM.scan(here) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if _is_looked_into(above, entry.name):
-                            waiting.append(f"{above}/{entry.name}" if above else entry.name)
-                        continue
-                    with suppress(FileNotFoundError):
-                        if is_note_name(entry.name):
-                            own = entry.stat(follow_symlinks=False)
-                            yield (above, entry.name), own, SYSTEM.is_elsewhere(own)
-                        elif (name := named_by(entry.name)) is not None:
-                            found, evicted = _stat(here, name)
-                            if found is not None and evicted and not SYSTEM.is_elsewhere(found):
-                                yield (above, name), found, evicted
-                        elif entry.name.startswith(_TEMPORARY):
-                            recover(here, entry.name, entry.stat(follow_symlinks=False).st_ctime)
+            for entry in _list(here, above, recover_left):
+                if entry.is_dir(follow_symlinks=False):
+                    if _is_looked_into(above, entry.name):
+                        waiting.append(f"{above}/{entry.name}" if above else entry.name)
+                    continue
+                with suppress(FileNotFoundError):
+                    if is_note_name(entry.name):
+                        own = entry.stat(follow_symlinks=False)
+                        yield (above, entry.name), own, SYSTEM.is_elsewhere(own)
+                    elif (name := named_by(entry.name)) is not None:
+                        found, evicted = _stat(here, name)
+                        if found is not None and evicted and not SYSTEM.is_elsewhere(found):
+                            yield (above, name), found, evicted
+
+
+def _list(
+    here: int, above: str, recover_left: Callable[[int, Name, FileState], None]
+) -> list[Entry]:
+    """Return what a folder holds when its temporary files have been recovered, of which each may have become a note."""
+    with SYSTEM.scan(here) as entries:
+        listed = [*entries]
+    left = [one for one in listed if one.name.startswith(_TEMPORARY)]
+    for one in left:
+        with suppress(FileNotFoundError):
+            recover_left(here, (above, one.name), one.stat(follow_symlinks=False))
+    if left:
+        with SYSTEM.scan(here) as entries:
+            return [*entries]
+    return listed
 
 
 def _is_looked_into(above: str, name: str) -> bool:

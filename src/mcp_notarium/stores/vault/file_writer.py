@@ -41,7 +41,7 @@ from mcp_notarium.system.port import FileState
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that is a note for the index."""
 LEFT_BEHIND = 600.0
-"""Seconds after which nobody is working with a temporary file any more."""
+"""Seconds without a change after which nobody is working with a temporary file any more."""
 RECOVERED = "Recovered {}{}"
 """The name of what was found in a temporary file."""
 CANVAS = ".canvas"
@@ -95,7 +95,7 @@ class NoteFile:
 def identity_of(file: int, found: FileState) -> str | None:
     """Return what names an open file beyond its path; None if the system does not tell.
 
-    An inode alone is given to the next file when a file is gone. Its time of birth makes it unique.
+    The next file may get the inode of one that is gone. Its time of birth makes it unique.
     """
     born = SYSTEM.birth(file, found)
     return None if born is None else f"{found.st_ino}:{born}"
@@ -276,12 +276,14 @@ def replacing(
     """
     temporary, written = _write_temporary(parent, data, like=(name, held), made_from=made_from)
     certain, left = False, True
+    # Nobody writes ours before it has a name: where it seems so, the drive does not tell.
+    tells = not _is_being_written(parent, temporary)
     try:
         before()
         # defence: files-exchanged =False
         certain = rename(parent, temporary, parent, name, exchange=True)
         if certain:
-            left = _wait_for_writers(parent, temporary, name)
+            left = not tells or _wait_for_writers(parent, temporary)
             held = _take_displaced(parent, temporary, name, own=held.mark)
         else:
             SYSTEM.replace(parent, temporary, name)
@@ -400,35 +402,61 @@ def flush(folder: int) -> None:
         raise OutcomeUnknown("the folder of the note could not be flushed") from error
 
 
-def recover(folder: int, name: str, changed: float) -> None:
-    """Make a note or a canvas of a temporary file (changed at epoch seconds) that a process has left behind.
+def recover(folder: int, name: str, *, changed: float, unchanged: float) -> bool:
+    """Make a note or a canvas of a temporary file that a process has left behind; True if a program still writes it.
 
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
+
+    ``changed``: when, by a clock that may be set since: it decides on names alone. ``unchanged``: the seconds for which
+    it was seen to stay as it is.
     """
     spare = _SPARE.fullmatch(name)
-    found, age = spare or _TEMPORARY.fullmatch(name), time.time() - changed
+    found = spare or _TEMPORARY.fullmatch(name)
+    age = max(time.time() - changed, unchanged)
     if spare is not None and age >= min(_STUCK, LEFT_BEHIND):
         with suppress(OSError, OutcomeUnknown):
             # defence: unfinished-exchange-undone
             move(folder, name, folder, spare["name"])
-            return
+            return False
     if found is None or age < LEFT_BEHIND:
-        return
+        return False
     if found.groupdict().get("ending") == _NO_NOTE:  # defence: half-a-file-is-no-note =False
-        _remove(folder, name)
-        return
+        return _remove_left(folder, name, unchanged)
     with suppress(OSError, OutcomeUnknown):
         with suppress(NotANote):
             digest = read_file(folder, name, exact=False).digest
             known = digest[:_SHORT] if spare else digest
             # defence: displaced-edit-recovered =True
             if known in (found["ours"], found["read"]) or digest == digest_of(b""):
-                _remove(folder, name)
-                return
+                return _remove_left(folder, name, unchanged)
         ending = spare["name"][spare["name"].rfind(".") :] if spare else found["ending"]
         kept = RECOVERED.format(found["number"], ending or ".md")
         move_file(folder, name, folder, kept, free=True)
+    return False
+
+
+def _remove_left(folder: int, name: str, unchanged: float) -> bool:
+    """Remove what nobody misses, unless a process may be in the middle of its write; True: a program has it open for writing."""
+    if unchanged < LEFT_BEHIND:  # defence: set-clock-removes-nothing =False
+        return False
+    # defence: written-file-stays =False
+    if _is_being_written(folder, name) and _tells_writers(folder):
+        return True
+    _remove(folder, name)
+    return False
+
+
+def _tells_writers(folder: int) -> bool:
+    """Tell whether the drive of a folder tells who writes: not if a new file, which nobody knows, seems to be written."""
+    probe = _temporary_name(digest_of(b""), "", _NO_NOTE)
+    with suppress(OSError):
+        with _temporary_file(folder, probe, private=True):
+            pass
+        tells = not _is_being_written(folder, probe)
+        _remove(folder, probe)
+        return tells
+    return True
 
 
 def _temporary_name(ours: str, read: str, ending: str = "") -> str:
@@ -453,13 +481,10 @@ def _move_to_first(folder: int, name: str, target: int, names: Iterable[str]) ->
     raise FileExistsError(errno.EEXIST, "no other name is free")
 
 
-def _wait_for_writers(parent: int, displaced: str, ours: str) -> bool:
-    """Wait until no program writes a file that we have displaced by ours; False if one still does in the end."""
+def _wait_for_writers(parent: int, displaced: str) -> bool:
+    """Wait until no program writes a file that we have displaced; False if one still does in the end."""
     deadline = time.monotonic() + LONGEST_WAIT
     while _is_being_written(parent, displaced):
-        # Nobody writes ours yet: where it seems so, the drive does not tell.
-        if _is_being_written(parent, ours):
-            return True
         if time.monotonic() > deadline:
             return False
         time.sleep(SETTLED)

@@ -413,7 +413,7 @@ def change_page_tags(
 ) -> str | None:
     """Return the text with tags added to its line ``tags::`` and removed from it; None if it begins with no property.
 
-    ``replaced``: removed tags in whose place an added one comes. Where there is no such line, one comes below the properties.
+    ``replaced``: removed tags in whose place an added one comes. The line comes below the properties if there is none.
     """
     if looks_like_block(text):
         return None

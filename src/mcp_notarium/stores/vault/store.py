@@ -44,7 +44,7 @@ from mcp_notarium.stores.extensions import (
     Room,
     TemplateSettings,
 )
-from mcp_notarium.stores.vault import app_settings, attached_files, attachment_writer, note_codec
+from mcp_notarium.stores.vault import app_settings, attachment_writer, attachments, note_codec
 from mcp_notarium.stores.vault import canvases as canvas_files
 from mcp_notarium.stores.vault.app_settings import PropertyTypes
 from mcp_notarium.stores.vault.attachment_writer import move_other_file, remove_empty_folders
@@ -121,10 +121,10 @@ class VaultStore:
         """The files that writes of ours may have changed, and whether they are there now."""
         self._note_pages = NotePages(self._folder)
         self._types = PropertyTypes()
-        self._shown_names = attached_files.ShownNames()
+        self._shown_names = attachments.ShownNames()
         self._reading = threading.Lock()
         self._keeping = threading.Lock()
-        self._file_names = attached_files.FileNames()
+        self._file_names = attachments.FileNames()
         self._pages: dict[str, tuple[FullListing, int]] = {}
         """Mark -> the listing it belongs to, and its place there. One listing is kept."""
 
@@ -166,7 +166,7 @@ class VaultStore:
     def read_file(self, path: str, *, largest: int) -> tuple[Attachment, bytes | None]:
         """See ``FolderStore.read_file``."""
         with self._folder.opened() as root:
-            return attached_files.read_file(root, path, largest=largest)
+            return attachments.read_file(root, path, largest=largest)
 
     @in_thread
     def place_files(self, note_id: str) -> str:

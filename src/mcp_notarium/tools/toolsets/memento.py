@@ -89,15 +89,13 @@ async def delete(app: App, request: DeleteNoteRequest, call: CallContext) -> Pla
     return PlainAnswer(text=text, notes=(note.id,), from_notes=False)
 
 
-async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
+async def get(app: App, request: NoteIdRequest, _call: CallContext) -> PlainAnswer:
     """Return a note with all of its fields."""
-    del call  # a read asks the user nothing
     return await answers.one(app, _checked(request.id), answers.WHOLE)
 
 
-async def get_all(app: App, request: GetNotesRequest, call: CallContext) -> PlainAnswer:
+async def get_all(app: App, request: GetNotesRequest, _call: CallContext) -> PlainAnswer:
     """List notes in the user's own order."""
-    del call
     if request.search:
         app.config.policy.require_filter(Field.TEXT)
     rows = await answers.cards(app).find(
@@ -106,18 +104,16 @@ async def get_all(app: App, request: GetNotesRequest, call: CallContext) -> Plai
     return await answers.many(app, rows, answers.LISTED)
 
 
-async def search(app: App, request: SearchNotesRequest, call: CallContext) -> PlainAnswer:
+async def search(app: App, request: SearchNotesRequest, _call: CallContext) -> PlainAnswer:
     """List the notes with the query in title or content, but no archived ones."""
-    del call
     app.config.policy.require_filter(Field.TEXT)
     return await answers.many(
         app, await answers.cards(app).find(request.query, archived=False), answers.SEARCHED
     )
 
 
-async def get_labels(app: App, request: GetLabelsRequest, call: CallContext) -> PlainAnswer:
+async def get_labels(app: App, _request: GetLabelsRequest, _call: CallContext) -> PlainAnswer:
     """List the labels of all notes, each once, sorted."""
-    del request, call
     app.config.policy.require_filter(Field.TAGS)
     labels = {
         label

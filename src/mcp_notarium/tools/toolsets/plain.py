@@ -88,9 +88,8 @@ async def add(app: App, request: AddNoteRequest, call: CallContext) -> PlainAnsw
     return PlainAnswer(text=wording.added(title, note.id), notes=(note.id,), from_notes=False)
 
 
-async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
+async def get(app: App, request: NoteIdRequest, _call: CallContext) -> PlainAnswer:
     """Return a note with all of its fields."""
-    del call  # a read asks the user nothing
     note = await _find(app, request.id)
     hidden = app.config.policy.hides(Field.TEXT)
     text = wording.note(
@@ -102,15 +101,13 @@ async def get(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswe
     return PlainAnswer(text=text, notes=(note.id,), from_notes=True)
 
 
-async def list_all(app: App, request: ListNotesRequest, call: CallContext) -> PlainAnswer:
+async def list_all(app: App, _request: ListNotesRequest, _call: CallContext) -> PlainAnswer:
     """List all notes, newest first."""
-    del request, call  # a read asks the user nothing
     return await _list(app)
 
 
-async def search(app: App, request: SearchNotesRequest, call: CallContext) -> PlainAnswer:
+async def search(app: App, request: SearchNotesRequest, _call: CallContext) -> PlainAnswer:
     """List the notes with the query in title or content, newest first; all of them for an empty query."""
-    del call  # a read asks the user nothing
     if not request.query.strip():
         return await _list(app)
     app.config.policy.require_filter(Field.TEXT)

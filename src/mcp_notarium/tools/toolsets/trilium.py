@@ -73,9 +73,8 @@ class UpdateNoteContentRequest(Wire):
     confirm: StrictBool | None = Described(default=None, json_schema_extra=QUIET)
 
 
-async def search(app: App, request: SearchNotesRequest, call: CallContext) -> PlainAnswer:
+async def search(app: App, request: SearchNotesRequest, _call: CallContext) -> PlainAnswer:
     """Search on the server; list id, title and type of the hits, best match first."""
-    del call  # a read asks the user nothing
     app.config.policy.require_filter(Field.TEXT)
     app.config.policy.require_filter(Field.TAGS)
     if not 0 < len(request.query.strip()) <= _LONGEST_QUERY:
@@ -87,9 +86,8 @@ async def search(app: App, request: SearchNotesRequest, call: CallContext) -> Pl
     return _rows(app, await _server(app).search(request.query), MOST_HITS)
 
 
-async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
+async def get_content(app: App, request: NoteIdRequest, _call: CallContext) -> PlainAnswer:
     """Return the content as the server has it, and nothing else."""
-    del call
     note, text = await _server(app).text(_checked(request.noteId))
     if app.config.policy.hides(Field.TEXT):
         return PlainAnswer(text=TEXT_HIDDEN, notes=(note.id,), from_notes=False)
@@ -108,9 +106,8 @@ async def get_content(app: App, request: NoteIdRequest, call: CallContext) -> Pl
     return PlainAnswer(text=text, notes=(note.id,), from_notes=True)
 
 
-async def get_metadata(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
+async def get_metadata(app: App, request: NoteIdRequest, _call: CallContext) -> PlainAnswer:
     """Return everything about a note but its content."""
-    del call
     note = await _server(app).note(_checked(request.noteId))
     policy = app.config.policy
     shown = [
@@ -129,9 +126,8 @@ async def get_metadata(app: App, request: NoteIdRequest, call: CallContext) -> P
     return PlainAnswer(text=_json(value), notes=(note.id,), from_notes=True)
 
 
-async def get_children(app: App, request: NoteIdRequest, call: CallContext) -> PlainAnswer:
+async def get_children(app: App, request: NoteIdRequest, _call: CallContext) -> PlainAnswer:
     """List id, title and type of the notes right below a note, in their order."""
-    del call
     return _rows(app, await _server(app).children(_checked(request.noteId)), MOST_CHILDREN)
 
 

@@ -59,9 +59,8 @@ class ReadNoteAnswer(FromNotes):
     findings: list[InvisibleText] | None = None
 
 
-async def read(app: App, request: ReadNoteRequest, call: CallContext) -> PlainAnswer:
+async def read(app: App, request: ReadNoteRequest, _call: CallContext) -> PlainAnswer:
     """Return one page. Raises ``VersionConflict`` if the note is not at the expected version."""
-    del call  # a read asks the user nothing
     app.config.policy.require_whole()
     page = await _page(app, request, request.max_chars)
     room = app.usage_limits.bytes_left

@@ -1,7 +1,6 @@
 """Read what the store holds of a note, and compare it with a write: all that ``write_decisions`` decides by.
 
-Nothing is changed here. Where ids are names, a note that is not under its name may have been renamed: a full
-listing tells.
+Nothing is changed here. A note that is not under its name may have been renamed if ids are names: a full listing tells.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ class HeadReader:
         return await self._draft(view, head, wanted)
 
     async def _draft(self, view: View, head: Revision, wanted: Content) -> View:
-        """Make what is to be sent over ``head``, and look what that meets besides the content."""
+        """Make what is to be sent over ``head``, and look what it meets outside the content."""
         write, body = view.write, self._journal.compose(head, wanted)
         await self._require_result(write.note_id, body, new=False)
         try:
@@ -149,7 +148,7 @@ class HeadReader:
         return replace(view if self._is_name_free(write) else view.holding(Held.TAKEN), write=write)
 
     async def _look_before_removal(self, view: View, asked: Asked) -> View:
-        """Compare a removal with the index; the store is given the revision that the caller saw."""
+        """Compare a removal with the index; the store gets the revision that the caller saw."""
         write, note = view.write, cast("Note", asked.note)
         current = self._cache.shown(note.id)
         if current is None:
@@ -166,7 +165,7 @@ class HeadReader:
         body = b""
         if self._store.traits.revives:  # the journal has what makes it again before it goes
             try:
-                body = await cast("RevivingStore", self._store).keepsake(note.id)
+                body = await cast("RevivingStore", self._store).full_copy(note.id)
             except NoteNotFound:
                 return replace(view, head=Tombstone(note.id))
         write = replace(write, base_etag=view.seen, body=body)
@@ -306,7 +305,7 @@ class HeadReader:
             replaced = await find_native(self._store, head.id, write.body)
         except VersionConflict:  # it takes back a change that another one has followed
             return view.holding(Held.OVERTAKEN)
-        moves = self._store.traits.moves
+        moves = self._store.traits.tree is not None
         if not replaced or (head.etag != write.base_etag and not moves):
             return view.holding(Held.OURS)
         if head.etag != write.base_etag:  # all has arrived but the place, or the old place is left
@@ -322,7 +321,7 @@ class HeadReader:
             with suppress(VersionConflict):  # another one has followed
                 await find_native(self._store, head.id, moving)
                 body = moving
-        # Without the move the note must keep the labels of where it stands, which a moved one does not say.
+        # A note that does not move must keep the labels of its place, which a moved one does not say.
         body = body or self._journal.compose(head, wanted)
         replaced = await find_native(self._store, head.id, body)
         write = replace(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_notarium.domain.exported_note import ExportedNote
 from mcp_notarium.domain.note import Content, Properties
-from mcp_notarium.domain.note_archive import ArchivedNote
 from mcp_notarium.tools.save_checks import LONGEST_TAG, check_tags, find_new_addresses
 from mcp_notarium.transfer import formats, import_plan
 from support import exports
@@ -30,7 +30,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampl
 )
 NAMES = TEXT.filter(bool)
 NOTES = st.builds(
-    ArchivedNote,
+    ExportedNote,
     id=st.text("abc-_/.é", max_size=8),
     content=st.builds(
         Content,
@@ -58,7 +58,7 @@ NOTES = st.builds(
 )
 
 
-def _key(note: ArchivedNote) -> tuple[object, ...]:
+def _key(note: ExportedNote) -> tuple[object, ...]:
     content = note.content
     properties = content.properties.json
     return (note.id, note.created_at, note.modified_at, content.text, content.tags, content.trash,
@@ -69,7 +69,7 @@ def _key(note: ArchivedNote) -> tuple[object, ...]:
 @pytest.mark.parametrize("name", formats.names())
 @given(notes=st.lists(NOTES, max_size=4))
 @settings(deadline=None, max_examples=60)
-def test_every_note_comes_back(name: str, notes: list[ArchivedNote]) -> None:
+def test_every_note_comes_back(name: str, notes: list[ExportedNote]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "export")
         exports.write(name, path, notes)

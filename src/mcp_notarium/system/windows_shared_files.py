@@ -44,7 +44,7 @@ _SHARE_FOLDER = 3  # defence: windows-folder-stays 3=7
 """Without FILE_SHARE_DELETE nobody renames or removes a folder, nor one above it."""
 
 
-class WindowsFiles(WindowsStates, WindowsMoves):
+class WindowsSharedFiles(WindowsStates, WindowsMoves):
     """Implement that part of the port."""
 
     def open_top(self, path: Path) -> int:

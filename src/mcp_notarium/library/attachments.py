@@ -249,7 +249,7 @@ class NoteFiles:
     async def _find_shown_attachment(self, name: str) -> Attachment | None:
         """Find the file that may be seen.
 
-        Where rules hide notes, a note that is shown has to show it. No file is looked for of which no shown note speaks, or the
+        A visible note has to show it if rules hide notes. No file is looked for of which no shown note speaks, or the
         time of the answer would tell that there is one.
         """
         if self._store.traits.attachments:
@@ -348,7 +348,7 @@ class NoteFiles:
     ) -> KeptFile:
         """Put a file where the app puts files of a note, as ``act`` records before. The caller lets the note show it.
 
-        Where rules hide notes its name has digits of its own: that a name is taken would betray a hidden file. Raises what the store
+        Its name gets digits of its own if rules hide notes: a taken name would betray a hidden file. Raises what the store
         raises, and ``NotPermitted`` for a place that is closed.
         """
         digest = hashlib.sha256(data).hexdigest()
@@ -493,7 +493,7 @@ class NoteFiles:
         ``NoteNotFound`` if it was gone before, and no rule hides notes.
         """
         unsure = self._cache.notes.visibility.rules.has_rules
-        # defence: shown-file-stays =False
+        # defence: shown-file-told =False
         if await self._is_shown(file_id):
             if not unsure:
                 await self._require_there(file_id)

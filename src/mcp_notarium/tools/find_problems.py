@@ -25,13 +25,12 @@ _CANVAS_ENDINGS = (".canvas", ".base")
 """Files of the notes' app that stand for themselves: nothing needs to link to one."""
 
 
-async def find_problems(app: App, request: ManageRequest, call: CallContext) -> ProblemsAnswer:
+async def find_problems(app: App, request: ManageRequest, _call: CallContext) -> ProblemsAnswer:
     """Return one page of broken links, notes without links, without tags, and files that nothing links to.
 
     Other calls are answered meanwhile. A part that the policy hides is not looked at; raises ``NotPermitted`` if no other
     is left, and what ``wait_for_notes`` and the store raise.
     """
-    del call  # a read asks the user nothing
     policy, paths = app.config.policy, app.library.traits.ids.paths
     if policy.hides(Field.TAGS) and (policy.hides(Field.TEXT) or not paths):
         policy.require_filter(Field.TAGS)

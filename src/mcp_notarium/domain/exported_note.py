@@ -56,7 +56,7 @@ class NoteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedNote:
+class ExportedNote:
     """Hold a note as an export has it. Times are epoch seconds, to the microsecond."""
 
     id: str
@@ -64,7 +64,7 @@ class ArchivedNote:
     created_at: float
     modified_at: float
     folder: str = ""
-    """Where it lay, ``/`` between the parts; '' at the top, or where notes lie in no folders."""
+    """The folder, ``/`` between the parts; '' at the top, or if notes lie in no folders."""
     dated: bool = True
     """False: the export does not say when it was made, and the times are those of its file."""
     changed: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ArchivedNote:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedFile:
+class ExportedFile:
     """Hold a file of an export."""
 
     path: str
@@ -91,18 +91,18 @@ class DocumentFormat:
     title: str
     key: str
     """A key of the document that no other format has."""
-    encode: Callable[[Sequence[ArchivedNote]], dict[str, Any]]
-    decode: Callable[[Mapping[str, Any]], Iterator[ArchivedNote]]
+    encode: Callable[[Sequence[ExportedNote]], dict[str, Any]]
+    decode: Callable[[Mapping[str, Any]], Iterator[ExportedNote]]
     member: str = ""
     """The path of the document in a zip file; '' if it is a file by itself."""
-    others: Callable[[Sequence[ArchivedNote]], Iterator[ArchivedFile]] = lambda _notes: iter(())
+    others: Callable[[Sequence[ExportedNote]], Iterator[ExportedFile]] = lambda _notes: iter(())
     """The other files of the zip file."""
 
 
-def archive(held: Revision, *, paths: bool) -> ArchivedNote:
+def export_note(held: Revision, *, paths: bool) -> ExportedNote:
     """Return what an export has of a note; ``paths``: its id is a path."""
     folder = held.id.rpartition("/")[0] if paths else ""
-    return ArchivedNote(held.id, held.content, held.created_at, held.modified_at, folder)
+    return ExportedNote(held.id, held.content, held.created_at, held.modified_at, folder)
 
 
 def unreadable(what: str) -> InvalidRequest:
@@ -113,7 +113,7 @@ def unreadable(what: str) -> InvalidRequest:
     )
 
 
-def to_fields(note: ArchivedNote) -> dict[str, Any]:
+def to_fields(note: ExportedNote) -> dict[str, Any]:
     """Return the fields of a note without its text. What is not set has no field, but for tags."""
     content = note.content
     return {
@@ -128,10 +128,10 @@ def to_fields(note: ArchivedNote) -> dict[str, Any]:
     }
 
 
-def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ArchivedNote:
+def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> ExportedNote:
     """Read the fields of a note; ``where`` names it in errors. Raises ``InvalidRequest``.
 
-    Without a date the other one counts; without both it is not ``dated``. A property is any other field.
+    The other date counts if one is missing; the note is not ``dated`` if both are. A property is any other field.
     """
     note_id = replace_surrogates(read_string(fields.get("id", ""), where, "id"))
     if len(note_id) > LONGEST_ID:
@@ -156,7 +156,7 @@ def from_fields(fields: Mapping[str, Any], *, text: Any, where: str) -> Archived
     folder = replace_surrogates(read_string(fields.get("folder") or "", where, "folder"))
     created, modified = (dates or [0.0])[0], (dates or [0.0])[-1]
     files = tuple(_read_files(fields.get(FILES, []), where))
-    return ArchivedNote(
+    return ExportedNote(
         note_id, content.cleaned(), created, modified, folder, bool(dates), files=files
     )
 
@@ -197,7 +197,7 @@ def format_date(seconds: float) -> str:
 def free_name(folder: str, title: str, ending: str, taken: dict[str, int]) -> str:
     """Return the path of a file named after ``title`` that is not in ``taken``, and add it there.
 
-    Every system takes the name, also one that ignores case. ``taken`` has the last number given to a name.
+    Every system takes the name, also one that ignores case. ``taken`` has the last number of each name.
     """
     name = f"{folder}{_safe_name(title)}"
     path = name
