@@ -415,6 +415,24 @@ FOUND = {
         },
         ("1 of 2 notes were moved, then: another process has taken the write over",),
     ),
+    "links that stay as they are, beside an undo whose renaming arrived without an answer": (
+        "vault files, folders",
+        {
+            "act 3 of another device #1": 3,
+            "act 1 of a #1": 1,
+            "act 1 of b #1": 11,
+            "another device acts before a1 moves a file #1": 5,
+            "kill: a1 has the answer to push #1": 1,
+            "act 2 of a #1": 11,
+            "kill: b1 flushes its log #2": 1,
+            "act 2 of b #1": 1,
+            "act 3 of b #1": 11,
+            "act 3 of a #1": 11,
+            "b2: the disk refuses #15": 1,
+            "b2: the disk refuses #34": 1,
+        },
+        ("2 of 3 notes were undone, then: the note store did not answer the write",),
+    ),
     "a new note that its server made late, edited while another one repeats that": (
         "vault files",
         {
