@@ -457,6 +457,22 @@ FOUND = {
         },
         ("400.06 s  b: save {'text': 'b4", "another device: append b4.md"),
     ),
+    "a save that was taken back counted as unknown when it was done": (
+        "trilium",
+        {
+            "act 1 of a #1": 4,
+            "act 1 of b #1": 4,
+            "a takes a call back #2": 1,
+            "b takes a call back #2": 2,
+            "a call of a is taken back behind an event #1": 7,
+        },
+        ("a takes the call back", "b takes the call back"),
+    ),
+    "a note was made twice whose creation was taken back and repeated": (
+        "simplenote",
+        {"act 2 of b #1": 1, "act 3 of b #1": 1, "b takes a call back #2": 2},
+        ("b takes the call back",),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -35,6 +35,8 @@ from mcp_notarium.sync.write_errors import unknown_outcome
 LOCK_TRIES = 50
 """Number of checks whether another process has finished with the note."""
 LOCK_PAUSE = 0.1
+_MOST_CREATED = 20
+"""Creations that nobody has waited for and whose contents are kept."""
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""
 _MOST_LATE = 2
@@ -118,13 +120,25 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
+    def remember(self, write: PendingWrite, result: WriteResult) -> None:
+        """Keep how a creation has ended that nobody waits for: who sends the same again gets its note."""
+        if write.kind is WriteKind.CREATE and not write.copied:
+            if len(self._created) > _MOST_CREATED:
+                del self._created[next(iter(self._created))]
+            etag = self._cache.notes.etag(result.note_id)
+            self._created[write.write_id] = write.content, result, etag
+
+    def forget(self, write: PendingWrite) -> None:
+        """Forget a creation again: it is answered."""
+        self._created.pop(write.write_id, None)
+
     def _take_created(self, content: Content) -> WriteResult | None:
         """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
         """
         for write_id, (asked, result, etag) in self._created.items():
-            if asked == content and result.stored:
+            if asked == content:
                 unchanged = self._cache.notes.etag(result.note_id) == etag
                 del self._created[write_id]
                 return result if unchanged else None
@@ -145,9 +159,8 @@ class Replay:
             for _ in range(ROUNDS):
                 result = await self._attempt.repeated(write, listed=listed)
                 if result.outcome is not WriteOutcome.AGAIN:
-                    if write.kind is WriteKind.CREATE and not write.copied:
-                        etag = self._cache.notes.etag(result.note_id)
-                        self._created[write.write_id] = write.content, result, etag
+                    if result.stored:
+                        self.remember(write, result)
                     return result
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it

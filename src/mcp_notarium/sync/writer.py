@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
@@ -231,7 +232,9 @@ class Writer:
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
             async with self.locks.lock(note_id) as lock:
+                lock.on_stored = partial(self.replay.remember, write)
                 result = await self._attempt.first(write, Asked(act=act), lock)
+                self.replay.forget(write)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
         raise add_outcome(names_taken_error(), NOT_SAVED)

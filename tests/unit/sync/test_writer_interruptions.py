@@ -198,14 +198,49 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
         with pytest.raises(asyncio.CancelledError):
             await save
         assert client.note(note.id).text == "one\n"
+        begin = client.cache.transaction
+        client.cache.transaction = lambda *, durable=False: (
+            flushed.append(durable) or begin(durable=durable)
+        )
         go_on.set()
         await client.writer.locks.drain()
         return note
 
+    flushed = []
     note = asyncio.run(scenario())
+    assert flushed == [True], "no outcome is recorded right after it"
     assert store.text(note.id) == "two\n"
     assert client.note(note.id).text == "two\n"
     assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize(("kept", "notes"), [(20, 4), (0, 6)])
+def test_the_same_text_saved_again_after_a_cancelled_creation_gets_its_note_once(
+    client, store, monkeypatch, kept, notes
+):
+    monkeypatch.setattr("mcp_notarium.sync.replay._MOST_CREATED", kept)
+
+    async def scenario():
+        for text in ("one\n", "two\n"):
+            entered, go_on, push = asyncio.Event(), asyncio.Event(), client.remote.push
+
+            async def slow(write, entered=entered, go_on=go_on, push=push):
+                entered.set()
+                await go_on.wait()
+                return await push(write)
+
+            client.remote.push = slow
+            save = asyncio.create_task(client.create(text))
+            await entered.wait()
+            save.cancel()
+            go_on.set()
+            await client.writer.locks.drain()
+            client.remote.push = push
+        for text in ("one\n", "one\n", "one\n", "two\n"):
+            await client.create(text)
+
+    asyncio.run(scenario())
+    assert len(store.ids()) == notes
 
 
 def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(client, store):
