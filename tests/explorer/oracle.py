@@ -536,9 +536,11 @@ class Oracle:
         """Demand that the end of an act whose call was taken back is what became of it."""
         for server, digest, word, is_change in self.taken_back:
             chained = chains.get(server.machine.name, (None, []))[1]
-            ends = Counter(one.outcome for one in chained if one.digest == digest)
+            outcomes = [one.outcome for one in chained if one.digest == digest]
+            ends = Counter(outcomes)
+            done = [one for one in outcomes if one in (OK, UNSURE, FINISHED)]
             # It was done already when it was taken back, and then repeated.
-            if ends[OK] and ends[OK] + ends[UNSURE] > 1:
+            if OK in done[:-1]:
                 self.perhaps_twice.add(word)
             if FINISHED in ends and word:
                 self.promise(word, server.name)

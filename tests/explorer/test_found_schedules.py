@@ -470,7 +470,12 @@ FOUND = {
     ),
     "a note was made twice whose creation was taken back and repeated": (
         "simplenote",
-        {"act 2 of b #1": 1, "act 3 of b #1": 1, "b takes a call back #2": 2},
+        {
+            "act 2 of b #1": 1,
+            "act 3 of b #1": 1,
+            "b takes a call back #2": 2,
+            "a call of b is taken back behind a step #1": 2,
+        },
         ("b takes the call back",),
     ),
 }

@@ -201,6 +201,8 @@ class Recording:
         act = self._act
         self._outcome = act.outcome if act is not None and act.begun else CANCELLED
         self._write(flushed=True)
+        for call in act.on_cancelled if act is not None else ():
+            call()
 
     def _write(self, *, flushed: bool) -> None:
         log = self._log or self._recorder.log

@@ -352,7 +352,8 @@ class Act:
     ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
     names the program that calls, '' before. ``files`` are the SHA-256 of the files that the call keeps, takes away or brings back.
 
-    ``outcome`` is what has become of it by now if its caller takes the call back; ``rest`` is a write that goes on then.
+    ``outcome`` is what has become of it by now if its caller takes the call back; ``rest`` is a write that goes on then, and
+    ``on_cancelled`` is called when that has ended, too.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
@@ -363,6 +364,7 @@ class Act:
         self.files: tuple[str, ...] = ()
         self.outcome = CANCELLED
         self.rest: asyncio.Task[Any] | None = None
+        self.on_cancelled: list[Callable[[], object]] = []
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:

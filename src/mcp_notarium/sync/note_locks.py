@@ -26,8 +26,8 @@ class NoteLock:
         self._on_start = on_start
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
-        self.on_stored: Callable[[Any], object] = lambda _result: None
-        """Called when a write is stored, also if its caller has left by then."""
+        self.result: Any = None
+        """How the write has ended that is stored, also if its caller has left by then."""
 
     @property
     def is_busy(self) -> bool:

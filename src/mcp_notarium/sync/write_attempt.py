@@ -166,8 +166,7 @@ class WriteAttempt:
             if act is not None and not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
-        if result.stored:
-            lock.on_stored(result)
+        lock.result = result if result.stored else None
         if act is not None:
             act.outcome = FINISHED if result.stored and before != UNKNOWN else before
         return result

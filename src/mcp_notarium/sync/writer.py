@@ -221,7 +221,7 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        if not self._store.traits.in_database:
+        if self.replay.created or not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
                 return resumed
@@ -232,9 +232,9 @@ class Writer:
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
             async with self.locks.lock(note_id) as lock:
-                lock.on_stored = partial(self.replay.remember, write)
+                if act is not None:
+                    act.on_cancelled.append(partial(self.replay.remember, write, lock))
                 result = await self._attempt.first(write, Asked(act=act), lock)
-                self.replay.forget(write)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
         raise add_outcome(names_taken_error(), NOT_SAVED)
