@@ -394,6 +394,32 @@ def test_a_text_with_tags_is_ours_after_a_crash_too(open_client, step, title):
     assert version.made == again.cache.notes.etag(note.id)
 
 
+def save_cut_off_and_move(open_client, places, step, title):
+    """A save that ends at this step, its file moved by another program, and the process that goes on."""
+
+    def stop(name):
+        if name == step:
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    before = client.note("Work/Plan.md")
+    content = replace(before.content, text="the new plan\n", title=title)
+    with pytest.raises(Crash):
+        asyncio.run(client.writer.save(note=before, content=content))
+    (places[1] / "Work" / "Plan.md").rename(places[1] / "Mine.md")
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    assert not again.cache.journal.all()
+    return again
+
+
+def test_a_copy_lies_in_the_folder_of_its_note_also_at_the_top(open_client, places):
+    save_cut_off_and_move(open_client, places, "recorded", "Home/Offer")
+    copy = {"(conflict copy) Offer.md": "the new plan\n"}
+    assert files(places[1]) == {"Mine.md": "the plan\n", "Other.md": "other\n"} | copy
+
+
 def test_a_name_that_is_taken_after_a_crash_leaves_no_version_of_a_note_that_stays_as_it_was(
     open_client, places
 ):
