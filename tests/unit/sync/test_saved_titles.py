@@ -394,6 +394,34 @@ def test_a_text_with_tags_is_ours_after_a_crash_too(open_client, step, title):
     assert version.made == again.cache.notes.etag(note.id)
 
 
+def test_an_edit_of_a_renamed_file_before_the_answer_is_stored_leaves_one_note_and_its_links(
+    open_client, linking
+):
+    def stop(name):
+        if name == "pushed":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    note = client.note("Work/Plan.md")
+    links = client.cache.notes.links.find_broken(note.id, "Home/New.md")
+    links.pop(note.id)
+    content = replace(note.content, title="Home/New", text=f"{note.text}ours\n")
+    with pytest.raises(Crash):
+        asyncio.run(client.writer.save(note=note, content=content, links=links))
+    path = linking / "Home" / "New.md"
+    path.write_text(f"{path.read_text()}theirs\n")
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    assert files(linking)["Home/New.md"] == f"{note.text}ours\ntheirs\n"
+    assert not [one for one in files(linking) if "conflict" in one]
+    assert again.note("Work/Plan.md").id == "Home/New.md"
+    led = read_bytes(linking)
+    assert {one: led[one] for one in ("one.md", "two.md")} == {
+        one: RELINKED[one] for one in ("one.md", "two.md")
+    }
+
+
 def save_cut_off_and_move(open_client, places, step, title):
     """A save that ends at this step, its file moved by another program, and the process that goes on."""
 
@@ -412,6 +440,17 @@ def save_cut_off_and_move(open_client, places, step, title):
     asyncio.run(again.run_cycles())
     assert not again.cache.journal.all()
     return again
+
+
+@pytest.mark.parametrize("step", ["recorded", "pushed"])
+def test_where_somebody_moves_a_file_under_an_unfinished_save_is_theirs(open_client, places, step):
+    again = save_cut_off_and_move(open_client, places, step, "Plan")
+    assert files(places[1]) == {"Mine.md": "the new plan\n", "Other.md": "other\n"}
+    assert again.note("Work/Plan.md").id == "Mine.md"
+    ((version),) = again.cache.versions.of("Mine.md")
+    assert version.made == again.cache.notes.etag("Mine.md")
+    _, held = again.cache.versions.get("Mine.md", version.local_version)
+    assert (held.text, held.title) == ("the plan\n", "Mine")
 
 
 def test_a_copy_lies_in_the_folder_of_its_note_also_at_the_top(open_client, places):
