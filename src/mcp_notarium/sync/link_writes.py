@@ -149,15 +149,15 @@ class CardMoves:
                 if done is not None:
                     moved.canvases, moved.waiting = done.canvases, done.waiting
         finally:
-            self._active.discard(key)
-            with suppress(CacheError):
-                self._release(key)
+            self._release(key)
 
     def _release(self, key: str) -> None:
         """Let any process finish a move that is not done."""
-        if said := dict(self._cache.sync_state.card_moves()).get(key):
-            free = json.dumps(json.loads(said) | {"owner": ""})
-            self._cache.sync_state.add_card_move(key, free)
+        self._active.discard(key)
+        with suppress(CacheError):
+            if said := dict(self._cache.sync_state.card_moves()).get(key):
+                free = json.dumps(json.loads(said) | {"owner": ""})
+                self._cache.sync_state.add_card_move(key, free)
 
     def find_waiting(self, note_id: str) -> WaitingCards:
         """Return what any process may do at any moment in the canvases of a note, and then forgets."""
@@ -173,19 +173,39 @@ class CardMoves:
         return waiting
 
     def are_busy(self) -> bool:
-        """Tell whether another process works on a move."""
+        """Tell whether another process, or another task of this one, works on a move."""
         moves = self._cache.sync_state.card_moves()
-        return any(not self._is_free(json.loads(said)["owner"]) for _, said in moves)
+        return any(
+            key in self._active or not self._is_free(json.loads(said)["owner"])
+            for key, said in moves
+        )
 
     def _is_free(self, owner: str) -> bool:
         return owner in ("", self._owner) or self._owner_ended(owner)
 
     async def finish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Finish those of the recorded ``moves`` that no running process works on. Raises ``StoreError``, ``CacheError``."""
-        for key, value in moves:
-            move = CardMove(**json.loads(value))
-            if key not in self._active and self._is_free(move.owner):
-                await self._settle(key, move)
+        for key, _ in moves:
+            if move := self._claim(key):
+                try:
+                    await self._settle(key, move)
+                finally:
+                    self._release(key)
+
+    def _claim(self, key: str) -> CardMove | None:
+        """Take a move for one task of this process; None: it is done, or somebody works on it.
+
+        A second one could meet a canvas that the first is about to put back, and take it for done.
+        """
+        with self._cache.transaction():
+            said = dict(self._cache.sync_state.card_moves()).get(key)
+            move = CardMove(**json.loads(said)) if said else None
+            if move is None or key in self._active or not self._is_free(move.owner):
+                return None
+            move = replace(move, owner=self._owner)
+            self._cache.sync_state.add_card_move(key, json.dumps(asdict(move)))
+        self._active.add(key)
+        return move
 
     async def _settle(self, key: str, move: CardMove) -> CardsMoved | None:
         """Do a move if the note was renamed, and forget it, but for what the disk refuses; None: that is not known yet.

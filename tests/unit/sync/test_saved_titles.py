@@ -422,6 +422,35 @@ def test_an_edit_of_a_renamed_file_before_the_answer_is_stored_leaves_one_note_a
     }
 
 
+def test_cards_that_wait_are_moved_by_one_process_at_a_time(open_client, places):
+    canvas = places[1] / "board.canvas"
+    canvas.write_text('{"nodes":[{"type":"file","file":"Work/Plan.md"}]}')
+    met = []
+
+    def stop(name):
+        if name == "cards":
+            raise Crash
+
+    async def rename(client):
+        note = client.note("Work/Plan.md")
+        async with client.writer.cards.following(note.id, "Work/New.md", {"board.canvas": {}}):
+            await client.writer.save(note=note, content=replace(note.content, title="New"))
+
+    client, other = open_client(on_step=stop), open_client()
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        asyncio.run(rename(client))
+    assert not other.writer.cards.are_busy()
+
+    def look(name):
+        met.extend([name, other.writer.cards.are_busy()] if name == "cards" else [])
+
+    asyncio.run(open_client(on_step=look).sync())
+    assert met == ["cards", True]
+    assert "Work/New.md" in canvas.read_text()
+    assert not other.cache.sync_state.card_moves()
+
+
 def save_cut_off_and_move(open_client, places, step, title):
     """A save that ends at this step, its file moved by another program, and the process that goes on."""
 
