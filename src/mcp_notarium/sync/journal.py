@@ -145,7 +145,13 @@ class Journal:
         with self._cache.transaction(durable=True):  # it has another version then, which is shown
             self._rename(write.note_id, note_id)
             self._cache.journal.rename(write.write_id, note_id)
-        return replace(write, note_id=note_id)
+        return replace(write, note_id=note_id, from_id=write.from_id or write.note_id)
+
+    def begin_here(self, write: PendingWrite) -> PendingWrite:
+        """Let the entry begin with the id that the note has now: somebody else has moved it, which no undo of the entry takes back."""
+        with self._cache.transaction(durable=True):
+            self._cache.journal.begin_here(write.write_id)
+        return replace(write, from_id="")
 
     def _rename(self, old: str, new: str) -> None:
         """Give a note the id that it got by a write; a note that the index has there is gone, or is this note."""

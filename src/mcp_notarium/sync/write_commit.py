@@ -460,7 +460,7 @@ class WriteCommit:
         content = copy_content(
             of.content if of else ours,
             shares_by_tag=traits.shares_by_tag,
-            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else "",
+            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else None,
         )
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(

@@ -192,7 +192,7 @@ class Writer:
         return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are still to follow of earlier renamings, or wait a while for the process that does.
+        """Finish what links and cards are still to follow of earlier renamings, or wait a while for who does.
 
         The next renaming of a note finds what links to it by what is stored. What cannot be finished now follows later.
         """
