@@ -316,6 +316,8 @@ class Oracle:
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
+            if answer.ok:
+                self.removed.discard(name)  # a new note has the id of one that was removed
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
         if begun:

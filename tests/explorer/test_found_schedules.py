@@ -520,6 +520,20 @@ FOUND = {
         },
         ("the power of m fails", "'title': 'name9'"),
     ),
+    "a version of a move that two processes have finished, which leaves the etag": (
+        "vault files, folders",
+        {
+            "act 2 of another device #1": 1,
+            "act 1 of a #1": 4,
+            "act 1 of b #1": 3,
+            "act 2 of a #1": 4,
+            "act 3 of a #1": 12,
+            "kill: a1 has the answer to push #3": 2,
+            "a2 has claimed a write: the clock is set #1": 2,
+            "act 3 of b #1": 7,
+        },
+        ("a calls manage move_folder", "the power of m fails"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -232,8 +232,7 @@ class Journal:
                 self._ends_flushed.discard(write.write_id)
                 return False
             ours = entry.owner == self._owner
-            behind = self._cache.notes.etag(write.note_id) == write.base_etag
-            if storing is not None and (ours or behind):
+            if storing is not None and (ours or self._is_behind(write, storing)):
                 kept = stored and self.versions.keep_replaced(entry, storing, own=own)
                 self._apply_answer(entry, storing, kept=kept)
             if ours:
@@ -248,6 +247,11 @@ class Journal:
             self._ends_flushed.update(follow_up.write_id for follow_up in follow_ups)
         self._ends_flushed.discard(write.write_id)
         return ours
+
+    def _is_behind(self, write: PendingWrite, storing: Revision | Tombstone) -> bool:
+        """Tell whether the index still has the base of a write, and not its answer: a move may leave the etag."""
+        notes = self._cache.notes
+        return notes.etag(write.note_id) == write.base_etag and notes.base(storing.id) != storing
 
     def _apply_answer(
         self, entry: PendingWrite, storing: Revision | Tombstone, *, kept: bool
