@@ -91,6 +91,14 @@ class NoteFile:
         """Return what tells these bytes of this file from others."""
         return self.found.st_ino, self.digest
 
+    def is_moved_as(self, folder: int, name: str) -> bool:
+        """Tell whether the file that has just got this name is this one. On FAT a move gives it another number; the bytes tell there."""
+        if SYSTEM.look(folder, name).st_ino == self.found.st_ino:
+            return True
+        with suppress(NotANote):
+            return read_file(folder, name, exact=False).digest == self.digest
+        return False
+
 
 def identity_of(file: int, found: FileState) -> str | None:
     """Return what names an open file beyond its path; None if the system does not tell.
