@@ -311,8 +311,9 @@ class Oracle:
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
-            if answer.ok and "id" not in arguments:
-                self.removed.discard(name)  # a new note has got the name
+            if answer.ok and "id" not in arguments and name in self.removed:
+                self.removed.remove(name)  # a new note has got the name
+                self.tags.dropped.add(name)
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
             # Another note that gets its name has a history of its own.
