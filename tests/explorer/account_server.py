@@ -17,6 +17,7 @@ from mcp_notarium.account.anchor_keeper import AnchorKeeper
 from mcp_notarium.account.audit_anchor import audit_keys
 from mcp_notarium.account.generation import OpenedCache
 from mcp_notarium.app import _begin_chain
+from mcp_notarium.audit.chain import Record
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
 from mcp_notarium.errors import CacheError, LockedError, NotariumError, Verdict
@@ -113,14 +114,13 @@ class AccountServer(Server):
         self.waits = False
         self.world.start_ended()
 
-    def verify(self) -> tuple[Verification, set[tuple[str, str]]]:
+    def verify(self) -> tuple[Verification, list[Record]]:
         """See ``Server.verify``: with the anchor of the chain."""
-        seen: set[tuple[str, str]] = set()
+        seen: list[Record] = []
         assert self.opened is not None
         said = self.opened.anchor.read(self.opened.database)
         found = self.app.audit.table.verify(
-            anchored=None if said is None else said.head,
-            also=lambda one: seen.add((one.digest, one.outcome)),
+            anchored=None if said is None else said.head, also=seen.append
         )
         return found, seen
 

@@ -202,11 +202,11 @@ class AccountWorld(World):
         if server.alive:
             super()._begin_acts(server)
 
-    def after_step(self) -> None:
+    def after_step(self, label: str) -> None:
         """See ``World.after_step``; when all is calm, clients start again, too."""
         calm, self.calm = self.calm, False
         try:
-            super().after_step()
+            super().after_step(label)
         finally:
             self.calm = calm
 

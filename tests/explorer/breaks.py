@@ -16,6 +16,7 @@ from mcp_notarium.domain.note import PendingWrite, WriteKind
 from mcp_notarium.domain.policy import Visibility
 from mcp_notarium.library import history
 from mcp_notarium.storage.audit_log import AuditLog
+from mcp_notarium.storage.cache import Cache
 from mcp_notarium.storage.note_table import NoteTable
 from mcp_notarium.sync import pull_decisions, write_commit, write_decisions
 from mcp_notarium.sync.batch_apply import BatchApplier, BatchCommitter
@@ -60,10 +61,10 @@ def _act_not_recorded(set_attribute: Set) -> None:
 
 
 def _journal_not_flushed(set_attribute: Set) -> None:
-    async def flush(_self: Journal) -> None:
+    async def flush(_self: Cache) -> None:
         return
 
-    set_attribute(Journal, "flush", flush)
+    set_attribute(Cache, "flush", flush)
 
 
 def _outcome_not_recorded(set_attribute: Set) -> None:

@@ -106,7 +106,7 @@ BREAKS: dict[str, Break] = {
     "a cached answer is taken for the note": Break(
         "simplenote over http",
         _cached_answer_is_the_note,
-        ("lost", "doubled", "the store [", "have it still"),
+        ("lost", "doubled", "the store [", "have it still", "journal"),
     ),
     "any page confirms a push": Break(
         "simplenote over http, apart", _any_page_is_a_confirmation, ("lost",)

@@ -37,9 +37,11 @@ class Rates:
     """How often a server that has ended starts late."""
     others: float
     """How often another device acts in the middle of something."""
+    takes_back: float
+    """How often a client takes a call back."""
 
     @classmethod
-    def draw(cls, draws: random.Random) -> Rates:
+    def draw(cls, draws: random.Random, *, seed: str) -> Rates:
         """Draw the rates of a run."""
         return cls(
             order=draws.choice((0.0, 0.1, 0.4)),
@@ -49,6 +51,7 @@ class Rates:
             late=draws.choice((0.0, 0.0, 0.05)),
             away=draws.choice((0.0, 0.5)),
             others=draws.choice((0.0, 0.1, 0.3, 0.5)),
+            takes_back=random.Random(f"{seed} takes back").choice((0.0, 0.0, 0.3, 0.6)),
         )
 
 
@@ -62,7 +65,11 @@ class Chooser:
         self._draws = None if schedule is not None else random.Random(seed)
         self._given = {} if schedule is None else schedule
         self._times: Counter[str] = Counter()
-        self.rates = Rates(0, 0, 0, 0, 0, 0, 0) if self._draws is None else Rates.draw(self._draws)
+        self.rates = (
+            Rates(0, 0, 0, 0, 0, 0, 0, 0)
+            if self._draws is None
+            else Rates.draw(self._draws, seed=seed)
+        )
         self._swarm = None if self._draws is None else Swarm(seed, self._draws)
         self.made: Schedule = {}
         self.mute = False
@@ -90,6 +97,13 @@ class Chooser:
         if chosen:
             self.made[key] = chosen
         return chosen
+
+    def take_back(self, who: str) -> str:
+        """Return how a client takes back the call that it makes now: it goes on, "repeats" it, or "leaves"; '' if it does not."""
+        if not self.rates.takes_back and self._draws is not None:
+            return ""  # such runs are the same without this choice
+        options = ("", "goes on", "repeats", "leaves")
+        return self.among(f"{who} takes a call back", options, rate=self.rates.takes_back)
 
     # What the loop asks.
 

@@ -72,7 +72,7 @@ def _end(coroutine: Any) -> None:
 
     To close it would leave the asynchronous generators that it is in, before Python 3.13.
     """
-    with suppress(BaseException), warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(BaseException):
         warnings.simplefilter("ignore")
         for _ in range(MOST_WAITS):
             coroutine.throw(Gone())
@@ -172,7 +172,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             label = f"{_name(context)}: {when - self._now:g} s pass"
             self._add_event(label, handle._run, 0, context.copy(), handle.cancelled)
         elif not self.dropping:
-            heapq.heappush(self._timers, (when, self._number(), context.get(OWNER), handle))
+            heapq.heappush(self._timers, (when, self.next_number(), context.get(OWNER), handle))
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -189,8 +189,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         """Start a task in one of the next steps."""
         context = context or copy_context()
-        task = _Task(self._number(), coro, loop=self, name=name or "task", context=context)
+        task = _Task(self.next_number(), coro, loop=self, name=name or "task", context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # a killed process leaves some
+        if self.dropping:
+            coro.close()  # it never runs
         self._tasks.append((context, task))
         return task
 
@@ -206,6 +208,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         """Return False: tasks keep no account of where they were made."""
         return False
+
+    def get_task_factory(self) -> None:
+        """Return None: it makes its tasks itself."""
 
     def is_running(self) -> bool:
         """Return whether the loop is inside :meth:`run_until`."""
@@ -243,7 +248,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         is_off: Callable[[], bool] | None = None,
     ) -> None:
-        context, number = context or copy_context(), self._number()
+        context, number = context or copy_context(), self.next_number()
         owner = context.get(OWNER)
         mark = self._decider.mark(label, owner)
         event = Event(number + turns, number, label, happen, owner, context, mark, is_off)
@@ -278,7 +283,11 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         try:
             for context, task in self._tasks:
                 if context.get(OWNER) is owner and not task.done():
-                    context.run(_end, task.get_coro())
+                    asyncio.tasks._enter_task(self, task)  # what it leaves asks which task it is
+                    try:
+                        context.run(_end, task.get_coro())
+                    finally:
+                        asyncio.tasks._leave_task(self, task)
         finally:
             self.dropping = False
         self._tasks = [
@@ -296,7 +305,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         alive = sum(not handle.cancelled() for *_, handle in self._timers)
         return len(self._tasks) + alive + len(self._events) + len(self._ready)
 
-    def _number(self) -> int:
+    def next_number(self) -> int:
+        """Return a number that nothing else of the run has."""
         self._numbers += 1
         return self._numbers
 
@@ -304,7 +314,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         if self.dropping or (owner is not None and owner.dead):
             return
         turns = self._decider.delay_step("" if owner is None else owner.name)
-        number = self._number()
+        number = self.next_number()
         heapq.heappush(self._ready, (number + turns, number, owner, handle))
 
     def _step(self) -> bool:

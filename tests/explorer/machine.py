@@ -21,6 +21,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from anyio._backends import _asyncio as anyio_on_asyncio
+from anyio._backends._asyncio import CancelScope
+
 from explorer.choices import KILL, Chooser
 from explorer.loop import OWNER, DeterministicLoop
 from explorer.orders import EveryOrder
@@ -346,6 +349,19 @@ class _Driver:
         return getattr(driver, name)
 
 
+class _CancelScope(CancelScope):
+    """A scope that has its place in a set by its number, not by where memory has it."""
+
+    def __hash__(self) -> int:
+        if self._place is None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, DeterministicLoop)
+            self._place = loop.next_number()
+        return self._place
+
+    _place: int | None = None
+
+
 async def _wait_for(awaitable: Awaitable[Any], timeout: float | None) -> Any:  # noqa: ASYNC109
     """See ``asyncio.wait_for``, which takes other steps before Python 3.12."""
     async with asyncio.timeout(timeout):
@@ -389,6 +405,7 @@ def simulated(
             ),
         ),
         (asyncio, "wait_for", _wait_for),
+        (anyio_on_asyncio, "CancelScope", _CancelScope),
     ]
     if not real_files:
         replaced += [

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from explorer.broken import Broken
+from explorer.broken import Broken, words_of
 from explorer.more_acts import Tags
-from mcp_notarium.audit.chain import OPEN
+from mcp_notarium.audit.chain import CANCELLED, FINISHED, OK, OPEN
+from mcp_notarium.audit.chain import UNKNOWN as UNSURE
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, WriteKind
 from mcp_notarium.domain.policy import Visibility
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from explorer.hiding import Hiding
     from explorer.machine import Process
     from explorer.server import Answer, Made, Server
+    from mcp_notarium.audit.chain import Record
     from mcp_notarium.audit.verification import Verification
     from mcp_notarium.sync.writer import Saved
 
@@ -59,6 +60,10 @@ class Oracle:
     """Digests of acts that were answered, and whether as done."""
     sent: list[tuple[Server, str]] = field(default_factory=list)
     """Digests of acts of which a write has left the process."""
+    calls: dict[str, set[Process]] = field(default_factory=dict)
+    """Digest of a call to the processes that it was made to."""
+    taken_back: list[tuple[Server, str, str, bool]] = field(default_factory=list)
+    """Digest of each call that its client took back, the word that it adds, and whether it is the change of one note."""
     _begun: dict[str, tuple[Server, str]] = field(default_factory=dict)
     _owed: list[tuple[Process, str]] = field(default_factory=list)
     _covered: dict[str, Process] = field(default_factory=dict)
@@ -377,6 +382,23 @@ class Oracle:
                 f"an entry is taken from who works on it: {server.process.name} ends {write_id}, which {owner} has"
             )
 
+    def begun_by(self, digest: str) -> set[str]:
+        """Return the ids of the writes that an act has begun."""
+        return {one for one, (_, known) in self._begun.items() if known == digest}
+
+    def see_taken_back(self, server: Server, tool: str, arguments: dict[str, Any]) -> None:
+        """Learn that a call was taken back: an undo may take what it adds, if that comes."""
+        given = words_of(" ".join(one for one in arguments.values() if isinstance(one, str)))
+        ours = {one for one in given if self.authors.get(one) == server.name}
+        new = sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
+        digest, note_id = server.app.audit.digest(tool, arguments), arguments.get("id")
+        is_change = tool == "save" and note_id in server.app.cache.notes.etags()
+        server.saves.clear()
+        self.taken_back.append((server, digest, new[-1] if new else "", is_change))
+        if new and isinstance(note_id, str):
+            earlier = self.last.pop((server.name, note_id), [])
+            self.last[server.name, note_id] = [*earlier, (new[-1], False)]
+
     def see_push(self, write: PendingWrite) -> None:
         """Expect the act of a write that is sent in the audit chain, whatever happens from now on."""
         if write.write_id in self._begun:
@@ -428,7 +450,7 @@ class Oracle:
             if not process.dead and word not in self.taken:
                 self.promised[word] = "another device"
         refused = [text for server in servers for text in server.refused()]
-        chains: dict[str, tuple[Verification, set[tuple[str, str]]]] = {}
+        chains: dict[str, tuple[Verification, list[Record]]] = {}
         for server in servers:
             if server.machine.name not in chains:
                 chains[server.machine.name] = server.verify()
@@ -439,6 +461,7 @@ class Oracle:
         if there := sorted(self.removed & seen):
             raise Broken(f"what was removed for good is there: {there}")
         held = Counter(word for content in store.values() for word in set(words_of(content.text)))
+        self._judge_taken_back(chains, held)
         kept = held.keys() | {word for text in refused for word in words_of(text)}
         lost = {word: whom for word, whom in self.promised.items() if word not in kept}
         if lost:
@@ -463,7 +486,7 @@ class Oracle:
         server: Server,
         store: dict[str, Content],
         chain: Verification,
-        records: set[tuple[str, str]],
+        chained: Sequence[Record],
     ) -> None:
         rules = server.policy.visibility
         seen = {one: content for one, content in store.items() if rules.sees(one, content.tags)}
@@ -485,17 +508,56 @@ class Oracle:
             raise Broken(
                 f"the audit chain is not whole: that of {server.name}: {[one.words for one in chain.faults]}"
             )
+        self._judge_chain(server, chained)
+
+    def _judge_chain(self, server: Server, chained: Sequence[Record]) -> None:
+        """Demand the beginning of each act that was sent, and the end of each that was answered, or whose process still runs."""
+        records = {(one.digest, one.outcome) for one in chained}
         for whose, digest in dict.fromkeys(self.sent):
             if whose.machine is server.machine and (digest, OPEN) not in records:
                 raise Broken(
                     f"a write was sent whose beginning is not in the audit chain: an act of {whose.name}"
                 )
         ended = {(digest, outcome == "ok") for digest, outcome in records if outcome != OPEN}
+        told = {one.refers for one in chained}
+        for one in chained:
+            if one.outcome == OPEN and one.number not in told and self._works_on(one.digest):
+                raise Broken(
+                    f"an act has no end in the audit chain: {one.act} of {one.client}, number {one.number}"
+                )
         for whose, digest, done in self.recorded:
             if whose.machine is server.machine and (digest, done) not in ended:
                 raise Broken(
                     f"a call was answered whose end is not in the audit chain: an act of {whose.name}"
                 )
+
+    def _works_on(self, digest: str) -> bool:
+        """Tell whether no process has ended that such a call was made to."""
+        return digest in self.calls and not any(one.dead for one in self.calls[digest])
+
+    def _judge_taken_back(
+        self, chains: dict[str, tuple[Verification, list[Record]]], held: Counter[str]
+    ) -> None:
+        """Demand that the end of an act whose call was taken back is what became of it."""
+        for server, digest, word, is_change in self.taken_back:
+            chained = chains.get(server.machine.name, (None, []))[1]
+            outcomes = [one.outcome for one in chained if one.digest == digest]
+            ends = Counter(outcomes)
+            done = [one for one in outcomes if one in (OK, UNSURE, FINISHED)]
+            # It was done already when it was taken back, and then repeated.
+            if OK in done[:-1]:
+                self.perhaps_twice.add(word)
+            if FINISHED in ends and word:
+                self.promise(word, server.name)
+            if not self._works_on(digest):
+                continue
+            ends.pop(OPEN, None)
+            if is_change and ends.keys() == {UNSURE} and self.is_smooth():
+                raise Broken(
+                    f"the end of an act does not say what became of it: {word} of {server.name}"
+                )
+            if ends.keys() == {CANCELLED} and word in held:
+                raise Broken(f"an act counts as cancelled that was done: {word} of {server.name}")
 
     def judge_quiet(self, servers: list[Server], waiting: int, requests: dict[str, int]) -> None:
         """Demand that little happens when nothing is to be done, and that nothing is kept of what was."""
@@ -519,11 +581,6 @@ def is_copy(content: Content) -> bool:
     """Tell whether a note is there to keep what has no other place: its words may stand elsewhere, too."""
     marks = (MARK, RECOVERED.partition("{")[0])
     return any(line.startswith(marks) for line in (content.title or content.text).splitlines())
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text: a store may put marks of Markdown beside them."""
-    return re.findall(r"\w+", text)
 
 
 def _whole(content: Content) -> Content:

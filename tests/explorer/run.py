@@ -58,7 +58,7 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
         def on_step(label: str) -> None:
             if label:
                 digest.update(f"{playing.loop.time():.6f} {label}\n".encode())
-            playing.after_step()
+            playing.after_step(label)
 
         playing.loop.on_step = on_step
         try:
@@ -85,7 +85,7 @@ def play(world: str, chooser: Chooser, *, seed: str = "", rests: bool = False) -
 @cache
 def _loaded(world: str) -> Any:
     with _opened(world, Chooser(schedule={}), seed="") as prepared:
-        prepared.loop.on_step = lambda _label: prepared.after_step()
+        prepared.loop.on_step = prepared.after_step
         prepared.begin(None)
         return prepared.loaded()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from explorer.broken import words_of
+from explorer.client import Client, TakenBack
 from explorer.machine import Killed, Machine, Process
 from explorer.orders import EveryOrder
 from explorer.place import MemoryPlace
 from mcp_notarium.app import App
-from mcp_notarium.audit.chain import AuditKeys, Decision
+from mcp_notarium.audit.chain import AuditKeys, Decision, Record
 from mcp_notarium.audit.verification import Verification
 from mcp_notarium.config import Config
 from mcp_notarium.domain.note import (
@@ -45,6 +48,7 @@ from support.sync_rig import LEASE, open_cache
 
 if TYPE_CHECKING:
     from explorer.world import World
+    from mcp_notarium.protocol.call_audit import CallResult, IncomingCall
     from mcp_notarium.storage.cache import Cache
 
 KEYS = AuditKeys(Secret(b"c" * 32), Secret(b"d" * 32), Secret(b"a" * 32))
@@ -159,6 +163,11 @@ class Server:
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
+        self._has_begun = False
+        """The call that was answered last has begun an act, and no other one was beside it."""
+        self.client: Client
+        self._left: set[str] = set()
+        """Ids of writes that go on without a caller, who has taken the call back."""
 
     @property
     def alive(self) -> bool:
@@ -239,7 +248,8 @@ class Server:
             ),
             clock=run.clock.time,
         )
-        self._pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
+        self.pipeline = CallPipeline(Holder(self.app), find_toolset(config.toolset))  # type: ignore[arg-type]
+        self.client = Client(self)
         if syncing:
             run.loop.create_task(scheduler.run())
 
@@ -264,7 +274,7 @@ class Server:
             for (owner,) in cache.database._live().execute(asked, (write_id,)):
                 works = not self.world.has_ended(owner)
                 self.world.oracle.require_own(self, write_id, owner, works=works)
-            if write_id in ours:
+            if write_id in ours and write_id not in self._left:
                 touched.update((self.machine.name, note_id) for note_id in ours[write_id])
             drop(write_id)
 
@@ -323,30 +333,57 @@ class Server:
         self.world.set_clock_at(f"{self.process.name} {step}")
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
-        """Call a tool as its client does."""
+        """Call a tool as its client does. Raises ``TakenBack`` if the client takes the call back and does not repeat it."""
+        while self.client.has_left:
+            await self.world.loop.create_future()
         self.world.note(f"{self.name} calls {tool} {arguments.get('action', '')}".rstrip())
-        asked = Asked(self.name, tool, arguments)
-        digest = self.app.audit.digest(tool, arguments)
+        how = self.world.chooser.take_back(self.name)
+        if how:
+            try:
+                told = await self.client.try_to_take_back(tool, arguments, leaves=how == "leaves")
+            except TakenBack:
+                self.world.oracle.see_taken_back(self, tool, arguments)
+                if how != "repeats" or tool != "save":
+                    raise
+                again = (arguments.get(one) for one in ("append", "prepend"))
+                self.world.oracle.perhaps_twice.update(words_of(" ".join(filter(None, again))))
+                return await self.call(tool, **arguments)
+            text = told["content"][0]["text"]
+            value = told.get("structuredContent") or json.loads(text)
+            answer = Answer(not told.get("isError"), value, text)
+        else:
+            result = await self.answer(Asked(self.name, tool, arguments))
+            value = result.value if result.value is not None else json.loads(result.text)
+            answer = Answer(not result.is_error, value, result.text)
+        shown = {name: value for name, value in arguments.items() if name != "confirm"}
+        self.world.note(f"{self.name}: {tool} {shown} is answered: {answer.words}")
+        self.world.oracle.saw(self, tool, arguments, answer, begun=self._has_begun)
+        return answer
+
+    async def answer(self, call: IncomingCall) -> CallResult:
+        """Let the process answer a call, however it came."""
+        digest = self.app.audit.digest(call.tool, call.arguments)
         _DIGEST.set(None if self._open_calls else digest)
         _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
+        self.world.oracle.calls.setdefault(digest, set()).add(self.process)
         before = self.app.audit.last_begun
         self._calls += 1
         self._open_calls += 1
         number, alone = self._calls, self._open_calls == 1
         try:
-            result = await self._pipeline.answer(asked)
+            result = await self.pipeline.answer(call)
+        except asyncio.CancelledError:
+            ours = self.world.oracle.begun_by(digest)
+            self._left |= {one.write_id for one in self.app.cache.journal.all()} & ours
+            raise
         finally:
             self._open_calls -= 1
         if self.process.dead:
             raise Killed
-        value = result.value if result.value is not None else json.loads(result.text)
-        answer = Answer(not result.is_error, value, result.text)
-        told = {name: value for name, value in arguments.items() if name != "confirm"}
-        self.world.note(f"{self.name}: {tool} {told} is answered: {answer.words}")
         # Beside other calls nobody knows which of them has begun an act.
         begun = alone and number == self._calls and self.app.audit.last_begun > before
-        self.world.oracle.saw(self, tool, arguments, answer, begun=begun)
-        return answer
+        self._has_begun = begun
+        return result
 
     async def history(self, note_id: str) -> None:
         """Compare who made each version of a note with what is new in it."""
@@ -379,6 +416,10 @@ class Server:
             self._notes = [note for one in cache.notes.etags() if (note := cache.notes.get(one))]
         return self._notes
 
+    def works(self) -> bool:
+        """Tell whether a write goes on."""
+        return bool(self.app.writer.locks._running)
+
     def unfinished(self) -> list[str]:
         """Return the texts of writes that are neither done nor refused for good."""
         writes = self.app.cache.journal.all()
@@ -389,13 +430,10 @@ class Server:
         writes = self.app.cache.journal.all()
         return [one.content.text for one in writes if one.state is WriteState.REJECTED]
 
-    def verify(self) -> tuple[Verification, set[tuple[str, str]]]:
-        """Return the state of the audit chain, and the digest and outcome of each record."""
-        seen: set[tuple[str, str]] = set()
-        found = self.app.audit.table.verify(
-            anchored=None, also=lambda one: seen.add((one.digest, one.outcome))
-        )
-        return found, seen
+    def verify(self) -> tuple[Verification, list[Record]]:
+        """Return the state of the audit chain, and its records."""
+        seen: list[Record] = []
+        return self.app.audit.table.verify(anchored=None, also=seen.append), seen
 
     def kept(self) -> int:
         """Return how many tasks, calls, claimed entries and records are kept in memory."""

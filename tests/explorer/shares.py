@@ -19,11 +19,13 @@ from explorer.breaks_once import BREAKS as BREAKS_ONCE
 from explorer.breaks_once import RARE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
 from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
+from explorer.breaks_taken_back import BREAKS as BREAKS_TAKEN_BACK
 from explorer.run import Outcome, seeded
 from explorer.world import SMALL, WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
 ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | RARE | BREAKS_SUBTLE
+ALL_BREAKS |= BREAKS_TAKEN_BACK
 ALL_BREAKS |= {name: Break(*one) for name, one in BREAKS_OF_ACTS.items()}
 _END_SECONDS = 60
 """How long a process may take to end the schedule that it plays."""

@@ -7,12 +7,15 @@ import pytest
 from explorer.breaks_once import BREAKS as ONCE
 from explorer.breaks_once import RARE
 from explorer.breaks_subtle import BREAKS as SUBTLE
+from explorer.breaks_taken_back import BREAKS as TAKEN_BACK
 from explorer.run import forget_loaded, replayed, seeded, shorten, tell
 from explorer.test_found import LINE_ABOVE, NOT_MOVED
 from explorer.test_found_http import FOUND
+from explorer.test_found_schedules import FOUND as FOUND_ELSEWHERE
 from support.long import LONG
 
-BREAKS = ONCE | SUBTLE
+BREAKS = ONCE | SUBTLE | TAKEN_BACK
+_MADE_TWICE = FOUND_ELSEWHERE["a note was made twice whose creation was taken back and repeated"]
 QUICK = (
     "a call that fails has no end in the audit chain",
     "a merge takes the last tag that shows a note",
@@ -41,6 +44,11 @@ PLAYED_AGAIN = {
     "a note that was made again counts as removed": FOUND[
         "a note made again was removed, as the feed came in another order"
     ],
+    "an act ends with its call, not with its write": FOUND_ELSEWHERE[
+        "a save that was taken back counted as unknown when it was done"
+    ][:2],
+    "a call that is taken back has no end in the audit chain": _MADE_TWICE[:2],
+    "a note is made again whose call was taken back": _MADE_TWICE[:2],
 }
 """By what is broken: the world and the schedule in which the explorer once found that."""
 MOST = 5_000
@@ -68,7 +76,7 @@ def test_what_was_broken_once_is_found_and_told(name: str, monkeypatch: pytest.M
 def test_a_schedule_that_has_found_a_fault_finds_it_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken, (world, schedule) = (RARE | ONCE)[name], PLAYED_AGAIN[name]
+    broken, (world, schedule) = (RARE | BREAKS)[name], PLAYED_AGAIN[name]
     broken.make(monkeypatch.setattr)
     forget_loaded()
     found = replayed(world, schedule, rests=False)

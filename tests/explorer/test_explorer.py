@@ -49,7 +49,7 @@ def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
     seed = SEED if LONG else "ordinary"
     arguments = ("--seconds", "1000000", "--seed", seed, "--digests", *chosen)
     done = explore(*arguments, "--most", str(most))
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "everything holds" in done.stdout
     others = explore(*arguments, "--most", "1", hashes="1").stdout.splitlines()[:-1]
     assert len(others) == len([world] if LONG else WORLDS)
@@ -64,7 +64,7 @@ def test_a_seed_gives_the_same_run_also_after_others(world: str) -> None:
     chosen = ("--world", world, "--seed", "again", "--seconds", "60", "--digests")
     many = explore(*chosen, "--most", "12")
     alone = explore(*chosen, "--first", "11", "--most", "1")
-    assert many.returncode == alone.returncode == 0, many.stdout
+    assert many.returncode == alone.returncode == 0, many.stdout + many.stderr + alone.stderr
     assert len(many.stdout.splitlines()) == 13
     assert many.stdout.splitlines()[11] == alone.stdout.splitlines()[0]
 

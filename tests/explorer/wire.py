@@ -25,6 +25,7 @@ from mcp_notarium.stores.contract import (
     Traits,
     VersionPage,
     WriteGuard,
+    check_not_withdrawn,
 )
 from support.memory_client import Fault, MemoryClient
 from support.memory_store import MemoryStore
@@ -145,9 +146,6 @@ class WiredClient(MemoryClient):
         self._sends(write)
         return await self._send("push", arrive, note_id=write.note_id)
 
-    def _text(self, note_id: str) -> str:
-        return self.store.text(note_id) if note_id in self.store.ids() else ""
-
     async def delete(self, note_id: str, *, etag: str, write_id: str) -> None:
         """See ``Store.delete``."""
         delete = super().delete
@@ -163,6 +161,8 @@ class WiredClient(MemoryClient):
         self, method: str, call: Callable[[], Awaitable[_Result]], *, note_id: str = ""
     ) -> _Result:
         """Let a request travel, and wait for its answer as long as a store waits."""
+        if method in WRITES:
+            check_not_withdrawn()
         self.requests += 1
         self.process.place(f"sends {method}")
         answer: asyncio.Future[_Result] = self._loop.create_future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.choices import KILL, STARTS_AGAIN, Chooser
+from explorer.client import TakenBack
 from explorer.local_place import LocalPlace
 from explorer.loop import DeterministicLoop
 from explorer.machine import Clock, Killed, Machine, Process
@@ -362,8 +364,11 @@ class World:
         self.loop.close_all()
         self.place.close()
 
-    def after_step(self) -> None:
-        """Take away what a killed process leaves, and start another one in its place."""
+    def after_step(self, label: str) -> None:
+        """Take away what a killed process leaves, and start another one in its place; ``label``: of the event that it was."""
+        for server in self.servers if label else ():
+            if server.alive:
+                server.client.happened()
         if self._take_away() and not self.calm:
             self.start_ended()
 
@@ -422,7 +427,7 @@ class World:
             if rules.sees(one, content.tags)
         }
         return all(
-            one.alive and not one.unfinished() and one.contents() == truth
+            one.alive and not one.works() and not one.unfinished() and one.contents() == truth
             for one in self.servers
             if one.name != self._away
         )
@@ -463,7 +468,8 @@ class World:
         server.busy += 1
         try:
             await self.loop.gate(f"{server.name} begins to {name}")
-            await self._possible()[name](server)
+            with suppress(TakenBack):
+                await self._possible()[name](server)
         finally:
             server.busy -= 1
 

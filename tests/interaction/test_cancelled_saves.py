@@ -77,6 +77,22 @@ def test_of_saves_called_off_in_the_order_they_came_only_those_sent_are_stored(
     assert texts(account) == [*(f"{number}\n" for number in range(sent)), "last\n"]
 
 
+def test_what_is_called_off_when_it_is_sent_and_saved_again_makes_one_note(account, talker):
+    ready(talker)
+    release = threading.Event()
+    pushes = account.simulator.faults.add(Hold(release), method="POST", path=NOTE, times=1)
+    talker.send(call(7, "save", text="7\n"))
+    until(lambda: pushes.matched == 1)
+    call_off(talker, 7)
+    talker.send(call(8, "save", text="7\n"))
+    release.set()
+    again = talker.receive()
+    assert (again["id"], again["result"]["isError"]) == (8, False)
+    assert texts(account) == ["7\n"]
+    assert not talker.ask(call(9, "save", text="7\n"))["result"]["isError"]
+    assert texts(account) == ["7\n", "7\n"], "that one is meant"
+
+
 def test_save_called_off_while_it_waits_to_be_tried_again_is_not_sent(account, talker):
     ready(talker)
     refusals = account.simulator.faults.status(429, method="POST", path=NOTE, retry_after="1")

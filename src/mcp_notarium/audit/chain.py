@@ -53,6 +53,10 @@ class Decision(StrEnum):
 OK: Final = "ok"
 UNKNOWN: Final = "unknown"
 """It was sent, and nobody knows whether it was done."""
+CANCELLED: Final = "cancelled"
+"""The caller has taken it back, and nothing was done."""
+FINISHED: Final = "finished"
+"""The caller has taken it back; what was sent by then is done, and the rest is not begun."""
 OPEN: Final = ""
 """The outcome of a record that a later record completes; after a crash none does."""
 

@@ -143,7 +143,7 @@ async def _merge(app: App, note_id: str, base: str, text: str, person: Person) -
         _, note, _ = await save.carry_out(app, drafting, person)
     except _Overlap:
         note = await find_note(app, note_id)
-        folder = note.id.rpartition("/")[0] if app.library.traits.ids.paths else ""
+        folder = note.id.rpartition("/")[0] if app.library.traits.ids.paths else None
         mine = Content(text, note.tags, trash=False, title=note.title, properties=note.properties)
         shares = app.library.traits.shares_by_tag
         copy = copy_content(mine, shares_by_tag=shares, folder=folder)

@@ -39,15 +39,16 @@ def copy_write_id(write_id: str, *, of: str = "ours") -> str:
     return hashlib.sha256(label.encode()).hexdigest()[:32]
 
 
-def copy_content(content: Content, *, shares_by_tag: bool, folder: str = "") -> Content:
+def copy_content(content: Content, *, shares_by_tag: bool, folder: str | None = None) -> Content:
     """Make the content of a copy from a write that could not be merged.
 
     Tags are kept, except e-mail addresses where such a tag shares the note: nobody agreed to share
-    the copy. ``folder``: that of the note. A copy elsewhere may be where the policy hides it from who wrote it.
+    the copy. ``folder``: that of the note ('': the top; None: there are none). A copy elsewhere may be where the policy hides
+    it from who wrote it.
     """
     tags = tuple(tag for tag in content.tags if not (shares_by_tag and "@" in tag))
     if content.title:
-        name = _mark(content.title.rpartition("/")[2] if folder else content.title)
+        name = _mark(content.title if folder is None else content.title.rpartition("/")[2])
         return replace(content, title=f"{folder}/{name}" if folder else name, tags=tags)
     return replace(content, text=_mark(content.text), tags=tags)
 

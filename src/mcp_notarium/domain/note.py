@@ -307,7 +307,7 @@ class PendingWrite:
     change_id: str = ""
     """The change of many notes that it belongs to; '' if it is alone."""
     from_id: str = ""
-    """The id of the note when it was recorded, whatever it has got since; '' if that is ``note_id``."""
+    """The id that the note had before this write has moved it; '' if that is ``note_id``."""
     keeps: bool = field(default=False, compare=False)
     """It is not begun unless what it takes away can be kept. Never stored."""
 

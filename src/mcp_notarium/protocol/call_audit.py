@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from pydantic import BaseModel
 
 from mcp_notarium.audit.chain import (
+    CANCELLED,
     OK,
     OPEN,
     UNKNOWN,
@@ -182,16 +183,33 @@ class Recording:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
-        """Write the record, or the second one, which is to be flushed unless there was an error. Never raises."""
-        if isinstance(error, asyncio.CancelledError):
-            self._outcome = UNKNOWN if self._number else "cancelled"
-        elif error is not None and self._decided() is Decision.ASKED:
-            self._outcome = Decision.ASKED
+        """Write the record, or the second one, which is to be flushed unless there was an error. Never raises.
+
+        A call that is cancelled while it writes has them when that has ended: they tell how, and flush it.
+        """
+        rest = None if self._act is None else self._act.rest
+        if not isinstance(error, asyncio.CancelledError):
+            if error is not None and self._decided() is Decision.ASKED:
+                self._outcome = Decision.ASKED
+            self._write(flushed=error is not None)
+        elif rest is None:
+            self._end_cancelled()
+        else:
+            rest.add_done_callback(lambda _: self._end_cancelled())  # defence: cancelled-write-told
+
+    def _end_cancelled(self) -> None:
+        act = self._act
+        self._outcome = act.outcome if act is not None and act.begun else CANCELLED
+        self._write(flushed=True)
+        for call in act.on_cancelled if act is not None else ():
+            call()
+
+    def _write(self, *, flushed: bool) -> None:
         log = self._log or self._recorder.log
         entry = self._entry(log, outcome=self._outcome)
         if self._number and log is not None:
-            self.flush_due = error is None
-            log.record_outcome(entry, durable=not self.flush_due)
+            self.flush_due = not flushed
+            log.record_outcome(entry, durable=flushed)
             if log.waiting:
                 self._recorder.wake(SECONDS)
         else:

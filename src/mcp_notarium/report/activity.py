@@ -16,7 +16,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any, Final
 
-from mcp_notarium.audit.chain import OK, OPEN, UNKNOWN, ActName, Decision, Record
+from mcp_notarium.audit.chain import FINISHED, OK, OPEN, UNKNOWN, ActName, Decision, Record
 
 MOST_PROGRAMS: Final = 100
 MOST_TOOLS: Final = 100
@@ -261,7 +261,7 @@ def classify(first: Record, last: Record) -> Result:
         return Result.FAILED if last.outcome in _MALFORMED else Result.REFUSED
     if last.outcome in (OPEN, UNKNOWN):
         return Result.UNSURE
-    if last.outcome != OK:
+    if last.outcome not in (OK, FINISHED):
         return Result.FAILED
     return Result.READ if first is last else Result.CHANGED
 

@@ -10,6 +10,7 @@ stored for long are dropped and counted, and the chain says how many are missing
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from mcp_notarium.audit.chain import (
+    CANCELLED,
+    UNKNOWN,
     ActName,
     AuditEntry,
     AuditKeys,
@@ -348,6 +351,9 @@ class Act:
 
     ``entry`` makes that record, with what is decided by then. ``begun`` is its number, 0 before; ``client``
     names the program that calls, '' before. ``files`` are the SHA-256 of the files that the call keeps, takes away or brings back.
+
+    ``outcome`` is what has become of it by now if its caller takes the call back; ``rest`` is a write that goes on then, and
+    ``on_cancelled`` is called when that has ended, too.
     """
 
     def __init__(self, log: AuditLog, entry: Callable[[], AuditEntry]) -> None:
@@ -356,6 +362,9 @@ class Act:
         self.begun = 0
         self.client = ""
         self.files: tuple[str, ...] = ()
+        self.outcome = CANCELLED
+        self.rest: asyncio.Task[Any] | None = None
+        self.on_cancelled: list[Callable[[], object]] = []
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
@@ -371,9 +380,10 @@ class Act:
         self.begun = number
 
     def begin(self) -> None:
-        """Record alone that it begins. Raises as :meth:`AuditLog.recording_begin`."""
+        """Record alone that it begins, with what no write of a note tells. Raises as :meth:`AuditLog.recording_begin`."""
         with self.transaction():
             pass
+        self.outcome = UNKNOWN
 
 
 def not_recorded_error(error: CacheError) -> NotRecorded:

@@ -48,6 +48,10 @@ class JournalTable:
         """Let an entry name its note by another id."""
         self._db.run("UPDATE journal SET note_id = ? WHERE write_id = ?", (note_id, write_id))
 
+    def begin_here(self, write_id: str) -> None:
+        """Let an entry have begun with the id that its note has now."""
+        self._db.run("UPDATE journal SET from_id = note_id WHERE write_id = ?", (write_id,))
+
     def get(self, write_id: str) -> PendingWrite | None:
         """Return one entry, or None."""
         row = self._db.row(f"{_SELECT} WHERE write_id = ?", (write_id,))

@@ -23,6 +23,7 @@ class KeptVersions:
     def __init__(self, cache: Cache, store: Store) -> None:
         self._cache = cache
         self._store = store
+        self._paths = store.traits.ids.paths
         self._in_store = store.traits.versions is Versions.BY_ETAG
         """The store itself keeps the newest revisions, under their etags: a save that only adds needs no text here."""
 
@@ -135,13 +136,14 @@ class KeptVersions:
         same = isinstance(stored, Revision) and form == own_form(stored)
         return b"" if same else form.encode()
 
-    @staticmethod
-    def _with_path(base: Revision, write: PendingWrite, new_id: str) -> Revision:
-        """Let the title of the version be the path of a note that has got another id, so that an undo brings it back there."""
-        old_id = write.from_id or write.note_id
-        if new_id == old_id:
-            return base
+    def _with_path(self, base: Revision, write: PendingWrite, new_id: str) -> Revision:
+        """Let the title of the version say where the write has found the note, so that an undo brings it back there.
+
+        The index may have another title: of before somebody moved the note, or of after the write has.
+        """
+        old_id, title = write.from_id or write.note_id, base.content.title
         folder, _, name = old_id.rpartition("/")
-        # The index may know the new id already: then the title is the new one, too.
-        title = base.content.title if base.id == old_id else ENDING.sub("", name)
-        return replace(base, content=replace(base.content, title=f"{folder}/{title}"))
+        if title and (self._paths or base.id != old_id):
+            title = ENDING.sub("", name)
+        title = title if new_id == old_id else f"{folder}/{title}"
+        return replace(base, content=replace(base.content, title=title))

@@ -10,7 +10,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
-from mcp_notarium.domain.conflict_copy import has_arrived_in_part, plan_repair, same_but_blanks
+from mcp_notarium.domain.conflict_copy import (
+    contains_change,
+    has_arrived_in_part,
+    plan_repair,
+    same_but_blanks,
+)
 from mcp_notarium.domain.merge import merge_content
 from mcp_notarium.domain.note import Content, Note, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.domain.write_scope import WriteScope
@@ -173,7 +178,7 @@ class HeadReader:
 
     async def look_again(self, write: PendingWrite, *, listed: bool) -> View:
         """Read the note before a repeated attempt; see ``WriteAttempt.repeated``."""
-        write, head, other = await self._find(write)
+        write, head, other = await self._find(write, listed=listed)
         if not listed and self._may_be_renamed(write, head):
             raise PerhapsRenamed(
                 "the note is not under its name: a listing must tell whether it was renamed",
@@ -348,32 +353,52 @@ class HeadReader:
         refusing = isinstance(error, StoreRejected)
         return replace(view, error=error).holding(Held.REFUSING if refusing else Held.CLASHING)
 
-    async def _find(self, write: PendingWrite) -> tuple[PendingWrite, Revision | Tombstone, bool]:
+    async def _find(
+        self, write: PendingWrite, *, listed: bool
+    ) -> tuple[PendingWrite, Revision | Tombstone, bool]:
         """Return what the store holds in place of the note, and whether that is another note, which was made under its id since.
 
-        The entry has its new id if the write has renamed the note.
+        The entry has the new id of the note if that has another one.
         """
         head, other = await get_for_replay(self._cache, self._store, write.note_id)
         # defence: renaming-looked-for
-        if isinstance(head, Tombstone) and (moved := await self._find_under_new_name(write)):
-            return self._journal.rename(write, moved.id), moved, False
+        if isinstance(head, Tombstone) and (moved := await self._find_moved(write, listed=listed)):
+            write, head, other = self._journal.rename(write, moved.id), moved, False
+        if self._is_moved_by_others(write):
+            write = self._journal.begin_here(write)
         return write, head, other
 
-    async def _find_under_new_name(self, write: PendingWrite) -> Revision | None:
-        """Find the note that a write was to rename, if it is there; None: it is not, or that is another note."""
+    def _is_moved_by_others(self, write: PendingWrite) -> bool:
+        """Tell whether the note of a change has another id than it began with, which the change does not give it."""
+        # defence: move-of-others-not-ours =False
+        changes = write.kind is WriteKind.UPDATE and write.from_id
+        return bool(changes) and self._names(write.from_id, write) != write.note_id
+
+    def _names(self, note_id: str, write: PendingWrite) -> str:
+        """Return the id that a write gives to the note of this one."""
+        return self._store.revision_of(note_id, write.body).id
+
+    async def _find_moved(self, write: PendingWrite, *, listed: bool) -> Revision | None:
+        """Find the note of a change that is not under its id; None: it is gone, or nobody can tell.
+
+        It was moved by the write, or by somebody else after the write: then it says what was sent.
+        """
         if write.kind is not WriteKind.UPDATE:
             return None
         sent = self._store.revision_of(write.note_id, write.body)
         if sent.id == write.note_id:
-            return None
+            return await self._find_renamed(write, sent) if listed else None
         found, base = await get_newest(self._store, sent.id), self._cache.notes.base(write.note_id)
         if isinstance(found, Tombstone):
             return None
         if found.content == sent.content:
             return found
-        unchanged = base and replace(base.content, title=sent.content.title) == found.content
-        same = base is not None and found.identity is not None and found.identity == base.identity
-        return found if unchanged or same else None
+        ours = base is not None and (
+            replace(base.content, title=sent.content.title) == found.content
+            or (found.identity is not None and found.identity == base.identity)
+            or contains_change(base=base.content, sent=sent.content, stored=found.content)
+        )
+        return found if ours else None
 
     def _may_be_renamed(self, write: PendingWrite, head: Revision | Tombstone) -> bool:
         """Tell whether the note that the write has made or changed may have another name by now."""
@@ -384,13 +409,19 @@ class HeadReader:
         return head.content != self._store.revision_of(write.note_id, write.body).content
 
     async def _find_renamed(self, write: PendingWrite, sent: Revision) -> Revision | None:
-        """Find the note that an unanswered creation has made and that has another name by now.
+        """Find the note that an unanswered write has made, or written anew, and that has another name by now.
 
-        It says exactly what was sent and is not older than the write.
+        It says exactly what was sent and is not older than the write. Of a new note its title must be the same, too: notes from one
+        template have one text.
         """
+        new = write.kind is WriteKind.CREATE or not self._store.traits.ids.paths
         for note_id in self._cache.notes.ids_with_text(sent.content.text):
             found = await get_newest(self._store, note_id)
-            if isinstance(found, Tombstone) or found.content != sent.content:
+            if isinstance(found, Tombstone):
+                continue
+            if found.content != replace(
+                sent.content, title=sent.content.title if new else found.content.title
+            ):
                 continue
             if found.modified_at >= int(write.created_at):
                 return found
@@ -449,7 +480,7 @@ class HeadReader:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""
         if not self._store.traits.ids.named:
             return True
-        new_id = self._store.revision_of(write.note_id, write.body).id
+        new_id = self._names(write.note_id, write)
         if new_id == write.note_id:
             return True
         known = self._cache.standing(new_id) != (None, False)

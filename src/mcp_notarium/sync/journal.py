@@ -145,7 +145,13 @@ class Journal:
         with self._cache.transaction(durable=True):  # it has another version then, which is shown
             self._rename(write.note_id, note_id)
             self._cache.journal.rename(write.write_id, note_id)
-        return replace(write, note_id=note_id)
+        return replace(write, note_id=note_id, from_id=write.from_id or write.note_id)
+
+    def begin_here(self, write: PendingWrite) -> PendingWrite:
+        """Let the entry begin with the id that the note has now: somebody else has moved it, which no undo of the entry takes back."""
+        with self._cache.transaction(durable=True):
+            self._cache.journal.begin_here(write.write_id)
+        return replace(write, from_id="")
 
     def _rename(self, old: str, new: str) -> None:
         """Give a note the id that it got by a write; a note that the index has there is gone, or is this note."""
@@ -216,10 +222,10 @@ class Journal:
         """
         # A version that is shown must not be used again after a loss of power. The outcome of a call that writes
         # links comes after the last of them: others read the note and the first ones long before.
-        alone = write.write_id in self._ends_flushed
-        late = self._cache.clock() >= write.lease_until  # another process may have it, and answers
+        # Without a lease another process may have it, and answers.
+        alone = write.write_id in self._ends_flushed or not self._is_leased(write)
         with self._cache.transaction(
-            durable=bool(follow_ups or write.after) or storing is None or alone or late
+            durable=bool(follow_ups or write.after) or storing is None or alone
         ):
             entry = self._cache.journal.get(write.write_id)
             if entry is None:
@@ -307,6 +313,12 @@ class Journal:
         with suppress(CacheError):
             self._cache.journal.renew(write.write_id, owner=self._owner, lease_until=0.0)
 
+    def leave(self, write: PendingWrite) -> None:
+        """Let the end of an entry be flushed with its commit, as its caller has left."""
+        with suppress(CacheError):
+            if self._cache.journal.get(write.write_id) is not None:
+                self._ends_flushed.add(write.write_id)  # defence: end-without-caller-flushed
+
     def claim(self, write: PendingWrite) -> PendingWrite | None:
         """Lease the entry to this process; None if another process is working on it."""
         now = self._cache.clock()
@@ -325,9 +337,12 @@ class Journal:
 
     def can_claim(self, write: PendingWrite) -> bool:
         """Tell whether :meth:`claim` would succeed now."""
-        mine, now = write.owner == self._owner, self._cache.clock()
-        leased = now < write.lease_until <= now + LONGEST_LEASE
-        return mine or not leased or self._owner_ended(write.owner)
+        mine = write.owner == self._owner
+        return mine or not self._is_leased(write) or self._owner_ended(write.owner)
+
+    def _is_leased(self, write: PendingWrite) -> bool:
+        now = self._cache.clock()
+        return now < write.lease_until <= now + LONGEST_LEASE
 
     @property
     def _judge(self) -> VisibilityFilter:

@@ -139,14 +139,14 @@ class CardMoves:
                 if done is not None:
                     moved.canvases, moved.waiting = done.canvases, done.waiting
         finally:
-            self._active.discard(key)
-            with suppress(CacheError):
-                self._release(key)
+            self._release(key)
 
     def _release(self, key: str) -> None:
         """Let any process finish a move that is not done."""
-        if move := self._moves().get(key):
-            self._put(key, replace(move, owner=""))
+        self._active.discard(key)
+        with suppress(CacheError):
+            if move := self._moves().get(key):
+                self._put(key, replace(move, owner=""))
 
     def _moves(self) -> dict[str, CardMove]:
         found = self._cache.sync_state.card_moves()
@@ -171,17 +171,35 @@ class CardMoves:
         return waiting
 
     def are_busy(self) -> bool:
-        """Tell whether another process works on a move."""
-        return not all(map(self._is_free, self._moves().values()))
+        """Tell whether another process, or another task of this one, works on a move."""
+        moves = self._moves().items()
+        return any(key in self._active or not self._is_free(move) for key, move in moves)
 
     def _is_free(self, move: CardMove) -> bool:
         return move.owner in ("", self._owner) or self._owner_ended(move.owner)
 
     async def finish(self) -> None:
         """Finish the recorded moves that no running process works on. Raises ``StoreError``, ``CacheError``."""
-        for key, move in self._moves().items():
-            if key not in self._active and self._is_free(move):
-                await self._settle(key, move)
+        for key in self._moves():
+            if move := self._claim(key):
+                try:
+                    await self._settle(key, move)
+                finally:
+                    self._release(key)
+
+    def _claim(self, key: str) -> CardMove | None:
+        """Take a move for one task of this process; None: it is done, or somebody works on it.
+
+        A second one could meet a canvas that the first is about to put back, and take it for done.
+        """
+        with self._cache.transaction():
+            move = self._moves().get(key)
+            if move is None or key in self._active or not self._is_free(move):
+                return None
+            move = replace(move, owner=self._owner)
+            self._put(key, move)
+        self._active.add(key)
+        return move
 
     async def _settle(self, key: str, move: CardMove) -> CardsMoved | None:
         """Do a move if the note was renamed, and forget it, but for what the disk refuses; None: that is not known yet.

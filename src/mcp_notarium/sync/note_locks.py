@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from mcp_notarium.storage.audit_log import Act
 from mcp_notarium.stores.contract import WITHDRAWN
 
 T = TypeVar("T")
@@ -25,16 +26,18 @@ class NoteLock:
         self._on_start = on_start
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
+        self.result: Any = None
+        """How the write has ended that is stored, also if its caller has left by then."""
 
     @property
     def is_busy(self) -> bool:
         """Tell whether work that was started under it goes on."""
         return self.task is not None and not self.task.done()
 
-    async def run_cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run_cancellable(self, work: Coroutine[Any, Any, T], act: Act | None) -> T:
         """Run a write. It returns at once if the caller is cancelled.
 
-        The work then goes on if its request may have left; otherwise it sends nothing.
+        The work then goes on if its request may have left, as the rest of ``act``; otherwise it sends nothing.
         """
         before = WITHDRAWN.set(lambda: self._cancelled)
         task = asyncio.create_task(work)  # the task copies the variable
@@ -43,6 +46,8 @@ class NoteLock:
             return await self._wait_for(task)
         except asyncio.CancelledError:
             self._cancelled = True
+            if act is not None:
+                act.rest = task
             raise
 
     async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:

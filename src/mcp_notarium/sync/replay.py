@@ -35,6 +35,8 @@ from mcp_notarium.sync.write_errors import unknown_outcome
 LOCK_TRIES = 50
 """Number of checks whether another process has finished with the note."""
 LOCK_PAUSE = 0.1
+_MOST_CREATED = 20
+"""Creations that nobody has waited for and whose contents are kept."""
 _PERHAPS_EVERYBODY = (StoreTimeout, StoreUnavailable, LoginRequired, RateLimited)
 """Errors that may concern every other entry as well."""
 _MOST_LATE = 2
@@ -61,7 +63,7 @@ class Replay:
         self._attempt = attempt
         self._locks = locks
         self._sleep = sleep
-        self._created: dict[str, tuple[Content, WriteResult, str | None]] = {}
+        self.created: dict[str, tuple[Content, WriteResult, str | None]] = {}
         """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
         self._backoff = ItemBackoff(stopwatch)
         self._not_found: set[tuple[str, str]] = set()
@@ -118,15 +120,27 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
+    def remember(self, write: PendingWrite, lock: NoteLock) -> None:
+        """Keep how a creation under this lock has ended that its caller has taken back: who sends the same again gets its note."""
+        if lock.result is not None:
+            self._keep_created(write, lock.result)
+
+    def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
+        if write.kind is WriteKind.CREATE and not write.copied:
+            if len(self.created) >= _MOST_CREATED:
+                del self.created[next(iter(self.created))]
+            etag = self._cache.notes.etag(result.note_id)
+            self.created[write.write_id] = write.content, result, etag
+
     def _take_created(self, content: Content) -> WriteResult | None:
         """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
         """
-        for write_id, (asked, result, etag) in self._created.items():
-            if asked == content and result.stored:
+        for write_id, (asked, result, etag) in self.created.items():
+            if asked == content:
                 unchanged = self._cache.notes.etag(result.note_id) == etag
-                del self._created[write_id]
+                del self.created[write_id]
                 return result if unchanged else None
         return None
 
@@ -145,9 +159,8 @@ class Replay:
             for _ in range(ROUNDS):
                 result = await self._attempt.repeated(write, listed=listed)
                 if result.outcome is not WriteOutcome.AGAIN:
-                    if write.kind is WriteKind.CREATE and not write.copied:
-                        etag = self._cache.notes.etag(result.note_id)
-                        self._created[write.write_id] = write.content, result, etag
+                    if result.stored:
+                        self._keep_created(write, result)
                     return result
                 kept = self._cache.journal.get(write.write_id)
                 if kept is None:  # another process has finished it
@@ -193,7 +206,7 @@ class Replay:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        _, result, _ = self._created.pop(write.write_id, (None, result, None))
+        _, result, _ = self.created.pop(write.write_id, (None, result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)
             if note is None:

@@ -9,11 +9,13 @@ The entry stays in the journal whenever the outcome of the write is not certain.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import cast
 
+from mcp_notarium.audit.chain import FINISHED, UNKNOWN
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
 from mcp_notarium.errors import (
     CacheError,
@@ -23,6 +25,7 @@ from mcp_notarium.errors import (
     NotariumError,
     NoteNotFound,
     NoteUnreadable,
+    OutcomeUnknown,
     StoreError,
     StoreProtocolError,
     StoreRejected,
@@ -117,8 +120,14 @@ class WriteAttempt:
             view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
-        work = self._carry_out(view, asked)
-        return await (work if self._store.traits.in_database else lock.run_cancellable(work))
+        work = self._carry_out_act(view, asked, lock)
+        if self._store.traits.in_database:
+            return await work
+        try:
+            return await lock.run_cancellable(work, asked.act)
+        except asyncio.CancelledError:
+            self._journal.leave(write)
+            raise
 
     async def following(self, write: PendingWrite, head: Revision | None = None) -> WriteResult:
         """Send what was recorded with another write, over ``head``. WAITING: it stays in the journal for the next cycle."""
@@ -145,6 +154,22 @@ class WriteAttempt:
         return await self._carry_out(await self._heads.look_again(write, listed=listed))
 
     # What the table says is done.
+
+    async def _carry_out_act(self, view: View, asked: Asked, lock: NoteLock) -> WriteResult:
+        """Do what the table says, and let the act of a caller who may have left know what becomes of it."""
+        act, before = asked.act, asked.act.outcome if asked.act else ""
+        if act is not None:
+            act.outcome = UNKNOWN
+        try:
+            result = await self._carry_out(view, asked)
+        except NotariumError as error:
+            if act is not None and not isinstance(error, OutcomeUnknown):
+                act.outcome = before
+            raise
+        lock.result = result if result.stored else None
+        if act is not None:
+            act.outcome = FINISHED if result.stored and before != UNKNOWN else before
+        return result
 
     async def _carry_out(self, view: View, asked: Asked | None = None) -> WriteResult:
         """Do what the table says."""

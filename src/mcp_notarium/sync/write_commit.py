@@ -131,10 +131,10 @@ class WriteCommit:
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
         """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
 
-        That is its date where the store keeps the dates it is given, and all its content elsewhere. Over what is there it has made none.
+        That is its date where the store keeps the dates it is given, and all its content elsewhere.
         """
-        unchanged = head.etag == write.base_etag and write.replaced is None
-        if unchanged or write.kind is WriteKind.DELETE:
+        follows = write.after and head.etag == write.base_etag  # links that stay as they were
+        if follows or write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
         same = self._has_our_date(sent, head) or (
@@ -460,7 +460,7 @@ class WriteCommit:
         content = copy_content(
             of.content if of else ours,
             shares_by_tag=traits.shares_by_tag,
-            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else "",
+            folder=write.note_id.rpartition("/")[0] if traits.ids.paths else None,
         )
         write_id = copy_write_id(write.write_id, **({"of": of.etag} if of else {}))
         return self._journal.make(

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
@@ -191,7 +192,7 @@ class Writer:
         return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are still to follow of earlier renamings, or wait a while for the process that does.
+        """Finish what links and cards are still to follow of earlier renamings, or wait a while for who does.
 
         The next renaming of a note finds what links to it by what is stored. What cannot be finished now follows later.
         """
@@ -220,7 +221,7 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        if not self._store.traits.in_database:
+        if self.replay.created or not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
                 return resumed
@@ -231,6 +232,8 @@ class Writer:
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
             async with self.locks.lock(note_id) as lock:
+                if act is not None:
+                    act.on_cancelled.append(partial(self.replay.remember, write, lock))
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result

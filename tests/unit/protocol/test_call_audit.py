@@ -9,9 +9,10 @@ import pytest
 from mcp import MCPError
 
 from mcp_notarium.audit.chain import AuditKeys
-from mcp_notarium.errors import CacheFull
+from mcp_notarium.errors import CacheFull, StoreTimeout
 from mcp_notarium.protocol import call_audit
 from mcp_notarium.secret import Secret
+from mcp_notarium.stores.contract import check_not_withdrawn
 from support.memory_client import Fault
 from support.tool_client import connected
 from support.tool_harness import ToolHarness
@@ -354,17 +355,34 @@ async def test_question_that_nobody_answered_is_timed_out(harness, monkeypatch):
     assert records(harness)[-1].decision == "timed_out"
 
 
-@pytest.mark.parametrize(("at", "outcomes"), [("get", ["cancelled"]), ("push", ["", "unknown"])])
-async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch, at, outcomes):
+def lose_answer():
+    raise StoreTimeout("no answer came")
+
+
+@pytest.mark.parametrize(
+    ("at", "then", "outcomes"),
+    [
+        ("get", lambda: None, ["cancelled"]),
+        ("push", lambda: None, ["", "finished"]),
+        ("push", check_not_withdrawn, ["", "cancelled"]),
+        ("push", lose_answer, ["", "unknown"]),
+    ],
+    ids=["read", "stored", "not sent", "no answer"],
+)
+async def test_call_that_is_cancelled_is_recorded_with_what_became_of_it(
+    harness, monkeypatch, at, then, outcomes
+):
     harness.store.put(NOTE, "old")
     await harness.sync()
-    begun = anyio.Event()
+    begun, goes_on, go = anyio.Event(), anyio.Event(), getattr(harness.remote, at)
 
-    async def stuck(*_args, **_options):
+    async def held(*args, **options):
         begun.set()
-        await anyio.sleep_forever()
+        await goes_on.wait()
+        then()
+        return await go(*args, **options)
 
-    monkeypatch.setattr(harness.remote, at, stuck)
+    monkeypatch.setattr(harness.remote, at, held)
     version = harness.app.cache.notes.get(NOTE).local_version
     asked_for = {"id": NOTE, "local_version": version, "text": "new"}
     async with connected(harness.opened) as client:
@@ -372,6 +390,10 @@ async def test_call_that_is_cancelled_is_recorded(harness, monkeypatch, at, outc
             tasks.start_soon(client.call_tool, "save", asked_for)
             await begun.wait()
             tasks.cancel_scope.cancel()
+        await client.list_tools()  # the server has heard of it
+        if at == "push":
+            assert [record.outcome for record in records(harness)] == [""], "it goes on"
+        goes_on.set()
         await until(lambda: len(records(harness)) == len(outcomes))
     assert [record.outcome for record in records(harness)] == outcomes
 

@@ -394,6 +394,100 @@ def test_a_text_with_tags_is_ours_after_a_crash_too(open_client, step, title):
     assert version.made == again.cache.notes.etag(note.id)
 
 
+def test_an_edit_of_a_renamed_file_before_the_answer_is_stored_leaves_one_note_and_its_links(
+    open_client, linking
+):
+    def stop(name):
+        if name == "pushed":
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    note = client.note("Work/Plan.md")
+    links = client.cache.notes.links.find_broken(note.id, "Home/New.md")
+    links.pop(note.id)
+    content = replace(note.content, title="Home/New", text=f"{note.text}ours\n")
+    with pytest.raises(Crash):
+        asyncio.run(client.writer.save(note=note, content=content, links=links))
+    path = linking / "Home" / "New.md"
+    path.write_text(f"{path.read_text()}theirs\n")
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    assert files(linking)["Home/New.md"] == f"{note.text}ours\ntheirs\n"
+    assert not [one for one in files(linking) if "conflict" in one]
+    assert again.note("Work/Plan.md").id == "Home/New.md"
+    led = read_bytes(linking)
+    assert {one: led[one] for one in ("one.md", "two.md")} == {
+        one: RELINKED[one] for one in ("one.md", "two.md")
+    }
+
+
+def test_cards_that_wait_are_moved_by_one_process_at_a_time(open_client, places):
+    canvas = places[1] / "board.canvas"
+    canvas.write_text('{"nodes":[{"type":"file","file":"Work/Plan.md"}]}')
+    met = []
+
+    def stop(name):
+        if name == "cards":
+            raise Crash
+
+    async def rename(client):
+        note = client.note("Work/Plan.md")
+        async with client.writer.cards.following(note.id, "Work/New.md", {"board.canvas": {}}):
+            await client.writer.save(note=note, content=replace(note.content, title="New"))
+
+    client, other = open_client(on_step=stop), open_client()
+    asyncio.run(client.sync())
+    with pytest.raises(Crash):
+        asyncio.run(rename(client))
+    assert not other.writer.cards.are_busy()
+
+    def look(name):
+        met.extend([name, other.writer.cards.are_busy()] if name == "cards" else [])
+
+    asyncio.run(open_client(on_step=look).sync())
+    assert met == ["cards", True]
+    assert "Work/New.md" in canvas.read_text()
+    assert not other.cache.sync_state.card_moves()
+
+
+def save_cut_off_and_move(open_client, places, step, title):
+    """A save that ends at this step, its file moved by another program, and the process that goes on."""
+
+    def stop(name):
+        if name == step:
+            raise Crash
+
+    client = open_client(on_step=stop)
+    asyncio.run(client.sync())
+    before = client.note("Work/Plan.md")
+    content = replace(before.content, text="the new plan\n", title=title)
+    with pytest.raises(Crash):
+        asyncio.run(client.writer.save(note=before, content=content))
+    (places[1] / "Work" / "Plan.md").rename(places[1] / "Mine.md")
+    again = open_client(owner_ended=lambda _owner: True)
+    asyncio.run(again.run_cycles())
+    assert not again.cache.journal.all()
+    return again
+
+
+@pytest.mark.parametrize("step", ["recorded", "pushed"])
+def test_where_somebody_moves_a_file_under_an_unfinished_save_is_theirs(open_client, places, step):
+    again = save_cut_off_and_move(open_client, places, step, "Plan")
+    assert files(places[1]) == {"Mine.md": "the new plan\n", "Other.md": "other\n"}
+    assert again.note("Work/Plan.md").id == "Mine.md"
+    ((version),) = again.cache.versions.of("Mine.md")
+    assert version.made == again.cache.notes.etag("Mine.md")
+    _, held = again.cache.versions.get("Mine.md", version.local_version)
+    assert (held.text, held.title) == ("the plan\n", "Mine")
+
+
+def test_a_copy_lies_in_the_folder_of_its_note_also_at_the_top(open_client, places):
+    save_cut_off_and_move(open_client, places, "recorded", "Home/Offer")
+    copy = {"(conflict copy) Offer.md": "the new plan\n"}
+    assert files(places[1]) == {"Mine.md": "the plan\n", "Other.md": "other\n"} | copy
+
+
 def test_a_name_that_is_taken_after_a_crash_leaves_no_version_of_a_note_that_stays_as_it_was(
     open_client, places
 ):

@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from mcp_notarium.audit.chain import OPEN, AuditEntry, AuditKeys
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
@@ -18,6 +19,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.storage import write_ahead_log
+from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from support.memory_client import LIKE_TRILIUM, LIKE_VAULT, Fault
 from support.sync_rig import Crash, Slow, until
@@ -198,14 +200,54 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
         with pytest.raises(asyncio.CancelledError):
             await save
         assert client.note(note.id).text == "one\n"
+        begin = client.cache.transaction
+        client.cache.transaction = lambda *, durable=False: (
+            flushed.append(durable) or begin(durable=durable)
+        )
         go_on.set()
         await client.writer.locks.drain()
         return note
 
+    flushed = []
     note = asyncio.run(scenario())
+    assert flushed == [True], "no outcome is recorded right after it"
     assert store.text(note.id) == "two\n"
     assert client.note(note.id).text == "two\n"
     assert client.cache.journal.all() == []
+
+
+@pytest.mark.parametrize(("kept", "notes"), [(20, 4), (1, 5)])
+def test_the_same_text_saved_again_after_a_cancelled_creation_gets_its_note_once(
+    client, store, monkeypatch, kept, notes
+):
+    monkeypatch.setattr("mcp_notarium.sync.replay._MOST_CREATED", kept)
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+
+    async def scenario():
+        for text in ("one\n", "two\n"):
+            entered, go_on, push = asyncio.Event(), asyncio.Event(), client.remote.push
+
+            async def slow(write, entered=entered, go_on=go_on, push=push):
+                entered.set()
+                await go_on.wait()
+                return await push(write)
+
+            client.remote.push = slow
+            act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
+            creation = client.writer.save(note=None, content=Content(text), act=act)
+            save = asyncio.create_task(creation)
+            await entered.wait()
+            save.cancel()
+            go_on.set()
+            await client.writer.locks.drain()
+            for ended in act.on_cancelled:
+                ended()
+            client.remote.push = push
+        for text in ("one\n", "one\n", "one\n", "two\n"):
+            await client.create(text)
+
+    asyncio.run(scenario())
+    assert len(store.ids()) == notes
 
 
 def test_the_note_stays_taken_until_the_write_of_a_cancelled_caller_is_over(client, store):

@@ -1,0 +1,49 @@
+"""Break on purpose what holds for calls that their client takes back; each has to be found, and told in words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from explorer.breaks import Break, Set
+from mcp_notarium.protocol.call_audit import Recording
+from mcp_notarium.sync.note_locks import NoteLock
+from mcp_notarium.sync.replay import Replay
+
+
+def _ends_with_its_call(set_attribute: Set) -> None:
+    run = NoteLock.run_cancellable
+
+    async def unknown(self: NoteLock, work: Coroutine[Any, Any, Any], _act: Any) -> Any:
+        return await run(self, work, None)
+
+    set_attribute(NoteLock, "run_cancellable", unknown)
+
+
+def _has_no_end(set_attribute: Set) -> None:
+    leave = Recording.__exit__
+
+    def left(self: Recording, kind: Any, error: Any, trace: Any) -> None:
+        if not (isinstance(error, asyncio.CancelledError) and self._number):
+            leave(self, kind, error, trace)
+
+    set_attribute(Recording, "__exit__", left)
+
+
+def _made_again(set_attribute: Set) -> None:
+    set_attribute(Replay, "_take_created", lambda _self, _content: None)
+
+
+BREAKS: dict[str, Break] = {
+    "an act ends with its call, not with its write": Break(
+        "trilium", _ends_with_its_call, ("does not say what became of it",)
+    ),
+    "a call that is taken back has no end in the audit chain": Break(
+        "simplenote", _has_no_end, ("audit chain",)
+    ),
+    "a note is made again whose call was taken back": Break(
+        "simplenote", _made_again, ("doubled",)
+    ),
+}
+"""By what is broken."""
