@@ -316,10 +316,13 @@ class Oracle:
             name = str(answer.value.get("id") or arguments.get("id"))
             self.writers.setdefault(name, set()).add(server.name)
             self._see_saved(server, answer)
-            if answer.ok:
-                self.removed.discard(name)  # a new note has the id of one that was removed
+            if answer.ok and "id" not in arguments and name in self.removed:
+                self.removed.remove(name)  # a new note has got the name
+                self.tags.dropped.add(name)
         if answer.ok and arguments.get("action") == "delete_permanently":
             self.removed.add(arguments["id"])
+            # Another note that gets its name has a history of its own.
+            self.made.pop((server.machine.name, arguments["id"]), None)
         if begun:
             self.recorded.append((server, server.app.audit.digest(tool, arguments), answer.ok))
 

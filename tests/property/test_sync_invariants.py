@@ -354,8 +354,9 @@ async def _take_in_a_page(histories, order, *, bare):
         if bare:
             client.faults.plan(Fault.WITHOUT_CONTENT, on="changes")
         intake, ledger = client.scheduler._runner.applier, client.cache.progress
+        read_cursor = client.cache.sync_state.cursor
         page = await client.remote.changes(
-            ledger.cursor, wait=False, base_of=client.cache.notes.base
+            read_cursor(), wait=False, base_of=client.cache.notes.base
         )
         batch = Batch(
             order(page.changes),
@@ -365,4 +366,4 @@ async def _take_in_a_page(histories, order, *, bare):
         await intake.commit(await intake.fetch(batch, Tally()), Tally())
         ids = sorted(client.contents())
         notes = [(client.note(note_id), client.cache.notes.base(note_id)) for note_id in ids]
-        return notes, ledger.cursor, sorted(ledger.unresolved())
+        return notes, read_cursor(), sorted(ledger.unresolved())

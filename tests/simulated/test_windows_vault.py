@@ -544,6 +544,19 @@ def test_an_edit_within_the_two_seconds_of_fat_is_seen(
         assert [one.content.text for one in page.entries] == [text]
 
 
+@pytest.mark.rule("ids of places")
+def test_a_note_on_fat_is_renamed_trashed_and_restored_though_its_number_changes(
+    store: VaultStore, windows: Windows, vault: Path, note: Path
+) -> None:
+    windows.model.coarse = True
+    save(store, trash=True)
+    assert texts(vault) == {".trash/Sub/Note.md": "base\n"}
+    save(store, trash=False, text=NEW_TEXT)
+    assert texts(vault) == {"Sub/Note.md": NEW_TEXT}
+    save(store, title="Sub/New", text="other\n")
+    assert texts(vault) == {"Sub/New.md": "other\n"}
+
+
 def test_an_exchange_that_ends_half_way_is_in_doubt_and_loses_nothing(
     store: VaultStore, windows: Windows, vault: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

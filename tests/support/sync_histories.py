@@ -142,11 +142,11 @@ def covered(client: Client, store: MemoryStore) -> bool:
 
     What listings have told since is there as well, but for removals.
     """
-    ledger = client.cache.progress
-    if ledger.cursor is None:
+    ledger, cursor = client.cache.progress, client.cache.sync_state.cursor()
+    if cursor is None:
         return True
     places = range(len(store._log), -1, -1)
-    told = next(n for n in places if store.cursor_at(n) == ledger.cursor)
+    told = next(n for n in places if store.cursor_at(n) == cursor)
     sequence = next(n for n in places if store.cursor_at(n) == ledger.polled)
     excused = {*ledger.unresolved(), *(write.note_id for write in client.cache.journal.all())}
     removed_later = {logged.note_id for logged in store._log[sequence:] if logged.after is None}

@@ -64,6 +64,7 @@ RULES = {
     "placeholders are listed": _windows("a listing shows a placeholder by its attributes, and fetches nothing", "File Attribute Constants"),
     "a handle does what it was opened for": _windows("a handle without DELETE neither renames nor deletes: 5", "SetFileInformationByHandle function"),
     "coarse times": _windows("FAT keeps the time of writing in steps of two seconds", "File Times"),
+    "ids of places": _windows("FAT makes the id of a file of the place of its entry: a move gives it another one", "BY_HANDLE_FILE_INFORMATION structure"),
     "names in any case": _macos("names that differ in letter case are one; the first spelling is kept", _APFS),
     "names in any normal form": _macos("composed and decomposed letters are one; the first spelling is kept", _APFS),
     "exchange": _macos("RENAME_SWAP exchanges two files in one step", "rename(2)"),

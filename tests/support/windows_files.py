@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -105,7 +106,7 @@ class Files:
     ``drives``: folders that are the top of a drive. ``held``: what other programs have open without sharing, by path, for so many tries. ``scanner``: for how many tries a
     virus scanner has a file after it was written. ``posix_deletes``: a name that is deleted is free at once.
     ``unmanaged``: code for a disk that the mount manager does not know.
-    ``partial``: codes with which the next calls of ReplaceFileW fail.
+    ``coarse``: the drive is FAT. ``partial``: codes with which the next calls of ReplaceFileW fail.
     """
 
     def __init__(self) -> None:
@@ -723,7 +724,8 @@ class Files:
         for time in (born, read, wrote):
             parts += [time & 0xFFFFFFFF, time >> 32]
         parts += [real.st_dev & 0xFFFFFFFF, real.st_size >> 32, real.st_size & 0xFFFFFFFF]
-        parts += [real.st_nlink, one.key[0] >> 32, one.key[0] & 0xFFFFFFFF]
+        number = self._number_of(one.path, one.key)
+        parts += [real.st_nlink, number >> 32, number & 0xFFFFFFFF]
         ctypes.memmove(found, struct.pack("<13I", *parts), 52)
         return 1
 
@@ -772,7 +774,15 @@ class Files:
         head += struct.pack(
             "<2q3I", real.st_size, real.st_blocks * 512, attributes, len(written), tag
         )
-        return (head.ljust(96, b"\0") + struct.pack("<Q", key[0]) + written).ljust(length, b"\0")
+        number = struct.pack("<Q", self._number_of(path, key))
+        return (head.ljust(96, b"\0") + number + written).ljust(length, b"\0")
+
+    def _number_of(self, path: str, key: Key) -> int:
+        """Return the file index of what is at a real path."""
+        if not self.coarse:
+            return key[0]
+        self.rule("ids of places")
+        return zlib.crc32(os.fsencode(path))
 
     def _SetFileInformationByHandle(self, handle, what, given, size):
         one = self._open[handle]

@@ -29,9 +29,11 @@ from mcp_notarium.domain.diff import Change, find_changes
 from mcp_notarium.domain.lines import CRLF, LF, end_of, newline_of, split_lines, with_end
 from mcp_notarium.domain.note import Content
 from mcp_notarium.domain.properties import merge_properties, properties_clash
-from mcp_notarium.markup.front_block import text_start
+from mcp_notarium.markup.front_block import looks_like_block, text_start
 
 _KEY = re.compile(r"^([^\s#'\"\[{:-][^:\n]*):(?=\s)", re.MULTILINE)
+_TOML_KEY = re.compile(r"^([^\s#\[=][^=\n]*)=", re.MULTILINE)
+_BOM = "\ufeff"
 _Line = tuple[str, str]
 """The words of a line, and its end."""
 
@@ -108,16 +110,22 @@ class Overlap:
 
 def merge(base: str, mine: str, theirs: str) -> str | None:
     """Return the text with both changes; None if both concern the same lines. Equal sides, or one unchanged, always merge."""
+    was, is_mine, is_theirs = (text[: text.startswith(_BOM)] for text in (base, mine, theirs))
+    base, mine, theirs = (text.removeprefix(_BOM) for text in (base, mine, theirs))
+    at, their_at = _new_block(base, mine), _new_block(base, theirs)
+    block = _merge_texts("", mine[:at], theirs[:their_at])
+    below = _merge_texts(base, mine[at:], theirs[their_at:])
+    if block is None or below is None:
+        return None
+    if block and below and not block.endswith(LF):
+        block = with_end(block, newline_of(block))
+    return (is_theirs if is_mine == was else is_mine) + block + below
+
+
+def _merge_texts(base: str, mine: str, theirs: str) -> str | None:
     if mine in (base, theirs):
         return theirs
-    if theirs == base:
-        return mine
-    at, their_at = _new_blocks(base, mine, theirs)
-    if at or their_at:
-        below = merge(base, mine[at:], theirs[their_at:])
-        block = _merge_lines("", mine[:at], theirs[:their_at])
-        return None if below is None or block is None else block + below
-    return _merge_lines(base, mine, theirs)
+    return mine if theirs == base else _merge_lines(base, mine, theirs)
 
 
 def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
@@ -132,28 +140,33 @@ def _merge_lines(base: str, mine: str, theirs: str) -> str | None:
 
 def _doubled_keys(text: str) -> set[str]:
     """Return the keys that stand twice in the front matter: it would be none any more."""
-    counts = Counter(key.strip() for key in _KEY.findall(text[: text_start(text)]))
+    key = _TOML_KEY if text.startswith("+++") else _KEY
+    counts = Counter(map(str.strip, key.findall(text[: text_start(text)])))
     return {key for key, count in counts.items() if count > 1}
 
 
 def find_overlaps(base: str, mine: str, theirs: str) -> list[Overlap]:
     """Return the lines for which :func:`merge` gives no text; none if it gives one."""
+    base, mine, theirs = (text.removeprefix(_BOM) for text in (base, mine, theirs))
+    mine = mine[_new_block(base, mine) :]
+    above, theirs = (theirs[: (at := _new_block(base, theirs))].count(LF), theirs[at:])
     if mine in (base, theirs) or theirs == base:
         return []
-    at, their_at = _new_blocks(base, mine, theirs)
-    if at or their_at:
-        above = theirs[:their_at].count(LF)
-        below = find_overlaps(base, mine[at:], theirs[their_at:])
-        return [replace(one, line=one.line + above) for one in below]
-    return _Merge(*map(_Lines.of, (base, mine, theirs))).overlaps
+    found = _Merge(*map(_Lines.of, (base, mine, theirs))).overlaps
+    return [replace(one, line=one.line + above) for one in found]
 
 
-def _new_blocks(base: str, mine: str, theirs: str) -> tuple[int, int]:
-    """Return where front matter ends that the sides have added; zero for a side that has not.
+def _new_block(base: str, side: str) -> int:
+    """Return where front matter ends that a side has added; 0 if it has not.
 
     As lines among others a block could get lines above it, or share its end with another one, and would end up as text.
     """
-    return (0, 0) if text_start(base) else (text_start(mine), text_start(theirs))
+    return 0 if _block_end(base) else _block_end(side)
+
+
+def _block_end(text: str) -> int:
+    """Return where front matter ends; 0 if there is none, also between two lines across the page."""
+    return text_start(text) if looks_like_block(text) else 0
 
 
 class _Merge:

@@ -180,6 +180,47 @@ def test_front_matter_that_one_side_added_stays_above_what_the_other_put_on_top(
     ]
 
 
+_BLOCK = "---\nstatus: a\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "mine", "theirs", "merged"),
+    [
+        ("", _BLOCK.rstrip(), "text", f"{_BLOCK}text"),
+        ("", "text", "---\r\na: 1\r\n---", "---\r\na: 1\r\n---\r\ntext"),
+        (
+            "\ufefftitle\n",
+            f"\ufeff{_BLOCK}title\n",
+            "\ufeffnew\ntitle\n",
+            f"\ufeff{_BLOCK}new\ntitle\n",
+        ),
+        (
+            "title\n",
+            f"{_BLOCK}title\n",
+            "\ufeff---\nowner: b\n---\ntitle\n",
+            "\ufeff---\nowner: b\nstatus: a\n---\ntitle\n",
+        ),
+        ("x\ny\n---\n", "---\nx\ny\n---\n", f"{_BLOCK}x\ny\n---\n", f"{_BLOCK}---\nx\ny\n---\n"),
+        ("a\n---\nb\n---\n", "---\nb\n---\n", "a\n---\n---\n", "---\n---\n"),
+        ("x\n", f"{_BLOCK * 1500}x\n", "y\nx\n", f"{_BLOCK}y\n{_BLOCK * 1499}x\n"),
+        ("x\n", "+++\nk = 1\n+++\nx\n", "+++\nk = 2\n+++\nx\n", None),
+        (
+            "x\n",
+            "+++\nk = 1\n+++\nx\n",
+            "+++\nm = 2\n+++\nx\n",
+            "+++\nm = 2\nk = 1\n+++\nx\n",
+        ),
+    ],
+    ids=str.split(
+        "no-end-of-line no-end-of-theirs byte-order-mark new-byte-order-mark "
+        "lines-across line-between-them many-blocks same-key other-key"
+    ),
+)
+def test_new_front_matter_is_one_block_above_the_text(base, mine, theirs, merged) -> None:
+    assert merge(base, mine, theirs) == merged
+    assert find_overlaps(base, mine, theirs) == []
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "merged"),
     [

@@ -282,7 +282,10 @@ def test_what_is_written_later_into_a_displaced_file_becomes_a_note(
         ("base\n", [(4000.0, 0.0, True), (4000.0, 599.0, True), (4000.0, 601.0, False)]),
         (OURS, [(-4000.0, 0.0, True), (-4000.0, 601.0, False)]),
         ("", [(4000.0, 0.0, True), (-4000.0, 601.0, False)]),
-        (THEIRS, [(0.0, 0.0, True), (4000.0, 0.0, False)]),
+        (
+            THEIRS,
+            [(4000.0, 0.0, True), (4000.0, 9.0, True), (0.0, 11.0, True), (4000.0, 11.0, False)],
+        ),
     ],
 )
 def test_a_clock_that_is_set_neither_removes_nor_keeps_what_was_left_behind(

@@ -56,7 +56,7 @@ _SPARE = re.compile(
 """The name of what a system that exchanges two files in steps has taken out of the way: it tells what its name was."""
 _SHORT = 16
 _STUCK = 10.0
-"""Seconds after which nobody is in the middle of an exchange any more."""
+"""Seconds after which nobody is in the middle of an exchange any more, nor writes half of a text."""
 _CREATED = "user.mcp-notarium.created"
 """The extended attribute with the date of making (epoch seconds) of a file that a save has rewritten."""
 _MOST_NAMES = 10_000
@@ -90,6 +90,14 @@ class NoteFile:
     def mark(self) -> Mark:
         """Return what tells these bytes of this file from others."""
         return self.found.st_ino, self.digest
+
+    def is_moved_as(self, folder: int, name: str) -> bool:
+        """Tell whether the file that has just got this name is this one. On FAT a move gives it another number; the bytes tell there."""
+        if SYSTEM.look(folder, name).st_ino == self.found.st_ino:
+            return True
+        with suppress(NotANote):
+            return read_file(folder, name, exact=False).digest == self.digest
+        return False
 
 
 def identity_of(file: int, found: FileState) -> str | None:
@@ -408,7 +416,7 @@ def recover(folder: int, name: str, *, changed: float, unchanged: float) -> bool
     It is removed if it holds what we have written, which the journal has, or what that was made from. It stays
     where the system refuses: one file must not keep the others from being listed.
 
-    ``changed``: when, by a clock that may be set since: it decides on names alone. ``unchanged``: the seconds for which
+    ``changed``: when, by a clock that may be set since, or that of another machine: it decides on names alone. ``unchanged``: the seconds for which
     it was seen to stay as it is.
     """
     spare = _SPARE.fullmatch(name)
@@ -419,7 +427,8 @@ def recover(folder: int, name: str, *, changed: float, unchanged: float) -> bool
             # defence: unfinished-exchange-undone
             move(folder, name, folder, spare["name"])
             return False
-    if found is None or age < LEFT_BEHIND:
+    # defence: half-a-file-stays -unchanged
+    if found is None or age < LEFT_BEHIND or unchanged < min(_STUCK, LEFT_BEHIND):
         return False
     if found.groupdict().get("ending") == _NO_NOTE:  # defence: half-a-file-is-no-note =False
         return _remove_left(folder, name, unchanged)

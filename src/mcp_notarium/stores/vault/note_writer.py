@@ -181,12 +181,13 @@ class NoteWriter:
         self._move_to(root, place, target)
         try:
             moved = self._listing.read(root, target)
+            same = moved.found.st_ino == held.found.st_ino or moved.digest == held.digest
             # defence: renaming-takes-no-other
-            if moved.found.st_ino != held.found.st_ino:  # another file had the old name by then
+            if not same:  # another file had the old name by then
                 self._move_to(root, target, place)
         except (OSError, NotariumError) as error:
             raise OutcomeUnknown("the note was renamed, and cannot be read") from error
-        if moved.found.st_ino != held.found.st_ino:
+        if not same:
             raise _changed_error(write.note_id)
         if data in (held.data, moved.data):
             alone = moved.digest == held.digest
@@ -311,7 +312,7 @@ class NoteWriter:
                 file_writer.move_file(parent, name, target, name, free=not trash)
                 begun = True
                 # defence: move-takes-no-other =True
-                same = SYSTEM.look(target, name).st_ino == held.found.st_ino
+                same = held.is_moved_as(target, name)
                 if not same:
                     file_writer.put_back(target, name, parent, name)
                 file_writer.flush(parent)
