@@ -123,11 +123,11 @@ def _environment(folder: Path) -> Path:
 
 
 def _settings(here: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a run, without what would lead it elsewhere or slow it down; samples are the same on all days."""
+    """The environment of a run, without what would lead it elsewhere or slow it down; whatever half is tested, all samples are those of one day."""
     dropped = {"PYTHONPATH", "PYTEST_ADDOPTS", "NOTARIUM_LONG_TESTS", "VIRTUAL_ENV"}
     dropped |= {"PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"}
     kept = {name: value for name, value in here.items() if name not in dropped}
-    return {"NOTARIUM_TEST_SEED": "undefended"} | kept
+    return kept | {"NOTARIUM_TEST_SEED": "undefended", "NOTARIUM_TEST_PART": "all"}
 
 
 def read_report(report: Path, wanted: list[str]) -> Verdict:
