@@ -216,6 +216,20 @@ def test_a_cancelled_caller_leaves_at_once_and_the_write_is_finished(client, sto
     assert client.cache.journal.all() == []
 
 
+def test_nothing_is_remembered_of_a_creation_that_stored_nothing(client):
+    async def refused(_write):
+        raise StoreRejected("no")
+
+    client.remote.push = refused
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
+    with pytest.raises(StoreRejected):
+        asyncio.run(client.writer.save(note=None, content=Content("one\n"), act=act))
+    for ended in act.on_cancelled:
+        ended()
+    assert not client.writer.replay.created
+
+
 @pytest.mark.parametrize(("kept", "notes"), [(20, 4), (1, 5)])
 def test_the_same_text_saved_again_after_a_cancelled_creation_gets_its_note_once(
     client, store, monkeypatch, kept, notes
