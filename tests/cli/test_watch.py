@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,11 @@ def test_the_editor_opens_the_note_and_the_screen_comes_back(
         assert server.leave() == 0
 
 
+def _act_number(line: dict[str, Any]) -> int:
+    number: int = line.get("number", 0)
+    return number
+
+
 def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
     with Server(env) as server:
         note = server.tool("save", title=EVIL, text="one\ntwo\n")
@@ -170,7 +176,8 @@ def test_a_script_reads_each_act_as_a_line(env: dict[str, str]) -> None:
         server.error("manage", **asked | {"local_version": 3})
         with watching(env) as (_, read):
             saved, changed, late = read(), read(), read()
-            _trashed, refused, waits = read(), read(), read()
+            # The question is stored at once, the end of the call that asked a moment later.
+            waits, _trashed, refused = sorted((read() for _ in range(3)), key=_act_number)
             listed = json.loads(run(env, "approve", "--list", "--json").stdout)["waiting"]
             assert run(env, "approve", "--deny", str(waits["id"])).returncode == 0
             denied = read()
