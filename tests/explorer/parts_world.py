@@ -349,7 +349,7 @@ class PartsWorld(World):
         saved, begun, alone = len(server.saves), server.done, server.busy == 1
         key = await change(server)
         await self.loop.gate(f"{server.name} has changed a part")
-        if not alone or server.done != begun or len(server.saves) == saved:
+        if not alone or server.done != begun or len(server.saves) <= saved:
             return
         made, undoing = server.saves[-1], None
         note_id = made.saved.note.id
