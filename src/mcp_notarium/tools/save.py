@@ -216,7 +216,8 @@ async def carry_out(
                         path=draft.path,
                         content=draft.content,
                         act=call.act,
-                        exact=exact or draft.loses,
+                        # defence: agreed-is-not-merged -asks
+                        exact=exact or draft.loses or bool(draft.asks),
                         keeps=not draft.loses and call.client is not None,
                         links=draft.elsewhere.links,
                         canvases=draft.elsewhere.canvases,
