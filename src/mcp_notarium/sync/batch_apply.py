@@ -100,10 +100,7 @@ class Tally:
 
 
 class BatchCommitter:
-    """Commit batches through one connection.
-
-    ``keeps_lost``: a note that goes elsewhere with what was written from here is kept, for its store keeps nothing.
-    """
+    """Commit batches through one connection; ``keeps_lost``: keep what was written from here of notes that go elsewhere."""
 
     def __init__(self, cache: Cache, *, keeps_lost: bool) -> None:
         self._cache = cache
@@ -180,10 +177,7 @@ class BatchCommitter:
         return Known(etag, version, content)
 
     def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
-        """Record the notes that could not be decided; they are asked for again. Return how many are new.
-
-        Only a direct answer resolves a note: a listing may lag behind what left it open.
-        """
+        """Record the notes that could not be decided, until a direct answer (a listing may lag); return how many are new."""
         before = self._cache.progress.unresolved()
         after = dict.fromkeys(before)
         for remote, action in decided:
@@ -212,10 +206,7 @@ _REST_SECONDS = 1.0
 
 
 class BatchApplier:
-    """Write what comes from the store into the note table; nothing else does.
-
-    ``news`` counts the new, changed and removed notes so far.
-    """
+    """Write what comes from the store into the note table; nothing else does."""
 
     def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._fetcher = NoteFetcher(cache, store, stopwatch=stopwatch)
@@ -227,13 +218,13 @@ class BatchApplier:
         self._written: tuple[int, Counts] | None = None
         self._written_at = 0.0
         self.news = 0
+        """The new, changed and removed notes so far."""
 
     async def fetch(self, batch: Batch, tally: Tally) -> Batch:
         """Return the batch with an answer for every note that must be asked for.
 
-        A note that the store does not give, while it serves others, stays unanswered. News waits for
-        it ``ITEM_SECONDS`` at most, and not at all while it is backed off from. An error that concerns
-        all notes (no connection, no login) is raised.
+        News waits for a note that the store does not give ``ITEM_SECONDS`` at most, and not at all while it is backed off
+        from: it stays unanswered. Raises an error that concerns all notes (no connection, no login).
         """
         entries = (one for one in batch.remotes if isinstance(one, Entry))
         # Before asking for a note: the answer may have another identity already.
@@ -270,10 +261,7 @@ class BatchApplier:
         self.news += result.news
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in the thread; True if the next may follow at once.
-
-        While notes are being written it does nothing. Of an index where nothing is due it reads one number.
-        """
+        """Merge a slice of the full-text index in the thread, unless notes are being written; True if the next may follow at once."""
         if not self._cache.notes.index.tidy_due:
             return False
         resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True

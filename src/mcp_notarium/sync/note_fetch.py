@@ -62,8 +62,7 @@ class NoteFetcher:
     async def fetch(self, remotes: Iterable[Remote]) -> dict[str, Confirmed]:
         """Fetch the note of each statement; failing and outdated ones are left out of the result.
 
-        Raises the store's error if no other request was answered since one failed and a request
-        about all notes fails as well.
+        Raises the store's error if nothing else was answered since one failed, and a request about all notes fails as well.
         """
         slots = asyncio.Semaphore(FETCHES)
         asked = _Round()
@@ -179,10 +178,7 @@ def _contradiction_error() -> StoreProtocolError:
 
 
 async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> bool:
-    """Tell whether the feed, if there is one, has told of this revision or removal.
-
-    A lost cursor proves no removal: the listing that follows it tells.
-    """
+    """Tell whether the feed, if there is one, has told of this revision or removal. A lost cursor proves no removal: a listing tells."""
     cursor = cache.sync_state.cursor()
     if Changes.FEED not in store.traits.changes or cursor is None:
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -60,19 +61,13 @@ class NoteLock:
         return await asyncio.shield(task)
 
 
+@dataclass(slots=True)
 class _Call:
     """Hold what a writing call waits for or keeps until it has ended."""
 
-    def __init__(self) -> None:
-        self.sent: asyncio.Task[Any] | None = None
-        self.held: list[asyncio.Lock | asyncio.Semaphore] = []
-        self.ended = asyncio.Event()
-
-    def end(self) -> None:
-        """Let the next ones begin."""
-        for one in self.held:
-            one.release()
-        self.ended.set()
+    sent: asyncio.Task[Any] | None = None
+    held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class NoteLocks:
@@ -109,7 +104,9 @@ class NoteLocks:
 
     def _end(self, call: _Call) -> None:
         self._ended += 1
-        call.end()
+        for one in call.held:
+            one.release()
+        call.ended.set()
 
     @property
     def is_called(self) -> bool:

@@ -1,8 +1,7 @@
 """Decide, note by note, how to reconcile what we hold with what the store says. Pure: values in, actions out.
 
-Rules of this file: everything that decides about one note stands in ``CHANGES``; everything that
-decides about removals stands in ``plan_sweep`` and ``check_removals``. It does not read the database,
-ask the store or know how long anything takes; ``batch_apply`` carries the decisions out.
+Everything that decides about one note stands in ``CHANGES``; everything that decides about removals in ``plan_sweep`` and
+``check_removals``. ``batch_apply`` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -200,11 +199,7 @@ def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
 
 
 def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
-    """Tell whether the answer cannot be what the note is after ``known``, as far as that can be known.
-
-    ``dated``: a note keeps its date of making. A note that was removed and made again contradicts as well, until
-    a sync has seen that.
-    """
+    """Tell whether the answer cannot be what the note is after ``known``; ``dated``: a note keeps its date of making."""
     if known.server_version is None or answer.server_version is None:
         return False
     if answer.server_version == known.server_version:
@@ -215,10 +210,7 @@ def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
-    """Tell whether a direct answer is older than what made us ask, as far as that can be known.
-
-    The note may also have been removed and made again in between; another request tells.
-    """
+    """Tell whether a direct answer is older than what made us ask, as far as that can be known; another request tells."""
     if not isinstance(remote, Revision | Entry):
         return False
     if isinstance(answer, Tombstone):
@@ -268,10 +260,7 @@ def find_renamed(
 def find_moved(
     known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
 ) -> dict[str, str]:
-    """Return old id to new id of the hidden notes that are listed under another id, at the same revision.
-
-    Unlike :func:`find_renamed` it does not matter which notes stand under both ids.
-    """
+    """Return old id to new id of the hidden notes that are listed elsewhere at the same revision, whatever stands under both ids."""
     seen = {entry.id: entry for entry in listed}
     new = by_identity({i: e.identity for i, e in seen.items() if e.identity})
     return {
