@@ -121,7 +121,7 @@ def write_table() -> str:
     """Return what is decided about a write."""
     rows = [
         (
-            str(row.kind),
+            str(row.kind or "create, update"),
             row.attempt.value,
             row.held.value,
             row.fact.value if row.fact else "",

@@ -28,7 +28,7 @@ from mcp_notarium.sync.head_reader import PerhapsRenamed
 from mcp_notarium.sync.journal import REPLAYING, Journal
 from mcp_notarium.sync.note_fetch import ITEM_SECONDS, check_store_serves
 from mcp_notarium.sync.note_locks import NoteLock, NoteLocks
-from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt, is_final
+from mcp_notarium.sync.write_attempt import ROUNDS, WriteAttempt
 from mcp_notarium.sync.write_decisions import WriteOutcome, WriteResult
 from mcp_notarium.sync.write_errors import unknown_outcome
 
@@ -72,11 +72,9 @@ class Replay:
         """Locks of writes that took too long and go on; until they end their notes stay locked."""
 
     async def finish_all(self) -> Counter[WriteOutcome | None]:
-        """Finish every unfinished entry that nobody works on. One that fails or is slow delays no other.
+        """Finish every unfinished entry that nobody works on, and count how each ended; None: it waits. None delays another one.
 
-        Count how each ended; None: it waits (it failed, or another process works on it). An entry that
-        failed is backed off from, longer each time. Raises the store's error if an entry fails and a
-        request about all notes fails as well.
+        An entry that failed is backed off from. Raises the store's error if a request about all notes fails as well.
         """
         writes = self._cache.journal.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
@@ -90,10 +88,7 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
-        """Finish the note's unanswered write before another one is made.
-
-        Raises ``StoreUnavailable`` if it stays unanswered, otherwise as :meth:`finish_of`.
-        """
+        """Finish the note's unanswered write before another one is made. Raises ``StoreUnavailable`` if it stays unanswered."""
         try:
             await self.finish_of(note_id, lock)
         except OutcomeUnknown as error:
@@ -133,10 +128,7 @@ class Replay:
             self.created[write.write_id] = write.content, result, etag
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return once how a creation of ``content`` in doubt was stored; None: there is none.
-
-        None as well if the note has changed since.
-        """
+        """Return once how a creation of ``content`` in doubt was stored; None if there is none, or its note has changed since."""
         for write_id, (asked, result, etag) in self.created.items():
             if asked == content:
                 unchanged = self._cache.notes.etag(result.note_id) == etag
@@ -145,10 +137,7 @@ class Replay:
         return None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry, in a task of its own. The entry remains if this raises, free for the next attempt.
-
-        ``listed``: see :meth:`WriteAttempt.repeated`.
-        """
+        """Finish the entry, in a task of its own. It remains if this raises. ``listed``: see :meth:`WriteAttempt.repeated`."""
         REPLAYING.set(True)
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming
@@ -166,10 +155,7 @@ class Replay:
                 if kept is None:  # another process has finished it
                     return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
                 write = kept
-        except NotariumError as error:
-            if is_final(error):
-                self._journal.reject(write, error.message)
-                return WriteResult(WriteOutcome.REFUSED)
+        except NotariumError:
             self._journal.release(write)
             raise
         self._journal.release(write)
@@ -221,10 +207,7 @@ class Replay:
         return hides or self._cache.shown(result.note_id) is not None
 
     async def _finish_each(
-        self,
-        writes: Iterable[PendingWrite],
-        *,
-        listed: AbstractSet[tuple[str, str]] = frozenset(),
+        self, writes: Iterable[PendingWrite], *, listed: AbstractSet[tuple[str, str]] = frozenset()
     ) -> Counter[WriteOutcome | None]:
         outcomes: Counter[WriteOutcome | None] = Counter()
         for write in writes:
