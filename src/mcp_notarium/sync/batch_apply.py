@@ -100,7 +100,7 @@ class Tally:
 
 
 class BatchCommitter:
-    """Commit batches through one connection; ``keeps_lost``: keep what was written from here of notes that go elsewhere."""
+    """Commit batches through one connection; ``keeps_lost``: keep our notes that go elsewhere."""
 
     def __init__(self, cache: Cache, *, keeps_lost: bool) -> None:
         self._cache = cache
@@ -177,7 +177,7 @@ class BatchCommitter:
         return Known(etag, version, content)
 
     def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
-        """Record the notes that could not be decided, until a direct answer (a listing may lag); return how many are new."""
+        """Record what only a direct answer can decide; return how many notes of them are new."""
         before = self._cache.progress.unresolved()
         after = dict.fromkeys(before)
         for remote, action in decided:
@@ -261,7 +261,7 @@ class BatchApplier:
         self.news += result.news
 
     async def tidy(self) -> bool:
-        """Merge a slice of the full-text index in the thread, unless notes are being written; True if the next may follow at once."""
+        """Merge a slice of the full-text index in the thread; True if the next may follow at once."""
         if not self._cache.notes.index.tidy_due:
             return False
         resting = self._nobody_writes()  # defence: merge-holds-up-nobody =True

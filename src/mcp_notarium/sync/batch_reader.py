@@ -68,7 +68,7 @@ class BatchReader:
         """The cursor of the last full listing, also of one that was not believed."""
 
     async def cycle(self, *, cursor_lost: bool = False) -> Batches:
-        """Yield all batches of one cycle, in the order in which they must be stored: last the unresolved notes, which may be failing."""
+        """Yield all batches of one cycle in their order; unresolved notes, which may be failing, last."""
         # defence: new-codec-reloads-index
         await follow_codec(self._cache, self._store)
         unresolved = self._applier.due_unresolved()

@@ -196,7 +196,7 @@ class HeadReader:
         return view.but(Fact.KEPT) if doubtful and self._has_answer(write) else view
 
     def _has_answer(self, write: PendingWrite) -> bool:
-        """Tell whether a process that was too slow to keep the entry has stored the answer: nothing else changes the note here meanwhile."""
+        """Tell whether a process that was too slow to keep the entry has stored the answer."""
         known = self._cache.notes.base(write.note_id)
         same = known is not None and known.content == self._sent(write)
         return same and self._base_of(write) is None
@@ -333,7 +333,7 @@ class HeadReader:
         return replace(view, write=write, changed=True)
 
     async def look_after_refusal(self, view: View, error: NotariumError) -> View:
-        """Name what the store holds by why it has not taken a write. Raises ``error`` if that is no reason to decide anew."""
+        """Name what the store holds by why it has not taken a write, or raise ``error`` if that tells nothing."""
         write, kind, attempt = view.write, view.write.kind, view.case.attempt
         first, repeated = attempt is Attempt.FIRST, attempt is Attempt.REPEATED
         view = replace(view, error=error)
@@ -380,7 +380,7 @@ class HeadReader:
     async def _find(
         self, write: PendingWrite, *, listed: bool
     ) -> tuple[PendingWrite, Revision | Tombstone, bool]:
-        """Return what the store holds in place of the note, under its id of now, and whether that is another note, made under its id since."""
+        """Return entry, head, and whether that is another note, made under this id since."""
         head, other = await get_for_replay(self._cache, self._store, write.note_id)
         # defence: renaming-looked-for
         if isinstance(head, Tombstone) and (moved := await self._find_moved(write, listed=listed)):
@@ -396,7 +396,7 @@ class HeadReader:
         return self._store.revision_of(note_id, write.body).id
 
     async def _find_moved(self, write: PendingWrite, *, listed: bool) -> Revision | None:
-        """Find the note of a change that is not under its id, moved by the write or since; None: it is gone, or nobody can tell."""
+        """Find the note of a change that is not under its id; None: it is gone, or nobody can tell."""
         if write.kind is not WriteKind.UPDATE:
             return None
         sent = self._store.revision_of(write.note_id, write.body)
@@ -442,7 +442,7 @@ class HeadReader:
         return base is None or base.wording != write.content.wording
 
     def _wanted(self, write: PendingWrite, head: Revision) -> tuple[Content, Content]:
-        """Return what the store holds if the write has arrived, but for a note under its old name, and what the note is to become."""
+        """Return what the store holds if the write has arrived, and what the note is to become."""
         stored, content = self._store.revision_of(write.note_id, write.body), write.content
         sent = stored.content if stored.id == head.id else content
         if head.content.text == stored.content.text:

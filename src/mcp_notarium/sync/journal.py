@@ -96,7 +96,7 @@ class Journal:
         return self._store.compose(base, content, now=self._cache.clock())
 
     def make_id(self, content: Content, *, seed: str, attempt: int) -> str:
-        """Make the id of a new note: one that no note has where rules hide notes, which a taken name would betray."""
+        """Make the id of a new note: a free one where rules hide notes, which a taken one would betray."""
         hides = self._judge.rules.has_rules
         return self._store.new_id(content, seed=seed, attempt=attempt + (SEEDED if hides else 0))
 
@@ -298,7 +298,7 @@ class Journal:
         return False
 
     def release(self, write: PendingWrite) -> None:
-        """End the lease, so that any process may finish the entry; when it runs out, if that cannot be recorded now."""
+        """End the lease, so that any process may finish the entry; at its time if that fails."""
         self._ends_flushed.discard(write.write_id)
         with suppress(CacheError):
             self._cache.journal.renew(write.write_id, owner=self.owner, lease_until=0.0)

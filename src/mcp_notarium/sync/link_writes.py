@@ -35,7 +35,7 @@ def make_link_writes(
     renaming: PendingWrite,
     links: Mapping[str, Changes],
 ) -> list[PendingWrite]:
-    """Make an entry to follow ``renaming`` for each note with ``links`` that has no unanswered write and can hold the new ones."""
+    """Make an entry to follow ``renaming`` for each note with ``links`` that can take one now."""
     made = []
     for note_id, changes in links.items():
         base = cache.notes.base(note_id)
@@ -99,7 +99,7 @@ class CardMoves:
     async def following(
         self, old: str, new: str, canvases: Mapping[str, Changes]
     ) -> AsyncIterator[CardsMoved]:
-        """Move cards after the renaming within, or later if its outcome is not known; what is yielded holds in the end what became of them."""
+        """Move cards after the renaming within; what is yielded holds in the end what became of them."""
         said = {
             one: [(link[0], link[1], target) for link, target in links.items()]
             for one, links in sorted(canvases.items())

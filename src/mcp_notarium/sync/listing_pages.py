@@ -130,7 +130,7 @@ async def _get_newest(store: Store, note_id: str) -> Revision | None:
 
 
 def _base_again(base: Revision, newest: Revision | None) -> Revision:
-    """Return the base as it reads now; its content alone if the store has another revision: no codec reads the old ``raw`` again."""
+    """Return the base as it reads now: no codec reads an old ``raw`` again."""
     if newest is not None and newest.etag == base.etag:  # defence: reload-reads-bases-again
         return newest
     return replace(base, raw=b"")

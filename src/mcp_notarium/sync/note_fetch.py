@@ -178,7 +178,7 @@ def _contradiction_error() -> StoreProtocolError:
 
 
 async def _is_told(cache: Cache, store: Store, newest: Revision | Tombstone) -> bool:
-    """Tell whether the feed, if there is one, has told of this revision or removal. A lost cursor proves no removal: a listing tells."""
+    """Tell whether the feed, if any, has told of it. A lost cursor proves no removal."""
     cursor = cache.sync_state.cursor()
     if Changes.FEED not in store.traits.changes or cursor is None:
         return True

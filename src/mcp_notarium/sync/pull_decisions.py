@@ -199,7 +199,7 @@ def plan(known: Known | None, remote: Remote, *, pending: bool) -> Action:
 
 
 def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
-    """Tell whether the answer cannot be what the note is after ``known``; ``dated``: a note keeps its date of making."""
+    """Tell whether the note cannot be so after ``known``; ``dated``: it keeps its date of making."""
     if known.server_version is None or answer.server_version is None:
         return False
     if answer.server_version == known.server_version:
@@ -210,7 +210,7 @@ def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
 
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
-    """Tell whether a direct answer is older than what made us ask, as far as that can be known; another request tells."""
+    """Tell whether a direct answer is older than what made us ask, as far as that can be known."""
     if not isinstance(remote, Revision | Entry):
         return False
     if isinstance(answer, Tombstone):
@@ -260,7 +260,7 @@ def find_renamed(
 def find_moved(
     known: Mapping[str, str], identities: Mapping[str, str], listed: Iterable[Revision | Entry]
 ) -> dict[str, str]:
-    """Return old id to new id of the hidden notes that are listed elsewhere at the same revision, whatever stands under both ids."""
+    """Return old id to new id of the hidden notes that are listed elsewhere at the same revision."""
     seen = {entry.id: entry for entry in listed}
     new = by_identity({i: e.identity for i, e in seen.items() if e.identity})
     return {

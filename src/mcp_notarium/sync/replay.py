@@ -72,9 +72,9 @@ class Replay:
         """Locks of writes that took too long and go on; until they end their notes stay locked."""
 
     async def finish_all(self) -> Counter[WriteOutcome | None]:
-        """Finish every unfinished entry that nobody works on, and count how each ended; None: it waits. None delays another one.
+        """Finish every unfinished entry that nobody works on; count how each ended, None if it waits.
 
-        An entry that failed is backed off from. Raises the store's error if a request about all notes fails as well.
+        Raises the store's error if one fails, and a request about all notes fails as well.
         """
         writes = self._cache.journal.in_flight()
         self._backoff.keep_only({write.write_id for write in writes})
@@ -88,7 +88,7 @@ class Replay:
         return await self._finish_each((w for w in writes if w.write_id in left), listed=listed)
 
     async def finish_earlier(self, note_id: str, lock: NoteLock) -> None:
-        """Finish the note's unanswered write before another one is made. Raises ``StoreUnavailable`` if it stays unanswered."""
+        """Finish the note's unanswered write, or raise ``StoreUnavailable``, before another is made."""
         try:
             await self.finish_of(note_id, lock)
         except OutcomeUnknown as error:
@@ -128,7 +128,7 @@ class Replay:
             self.created[write.write_id] = write.content, result, etag
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return once how a creation of ``content`` in doubt was stored; None if there is none, or its note has changed since."""
+        """Return once how a creation of ``content`` in doubt was stored, if its note is as it was."""
         for write_id, (asked, result, etag) in self.created.items():
             if asked == content:
                 unchanged = self._cache.notes.etag(result.note_id) == etag
@@ -137,7 +137,7 @@ class Replay:
         return None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
-        """Finish the entry, in a task of its own. It remains if this raises. ``listed``: see :meth:`WriteAttempt.repeated`."""
+        """Finish the entry, in a task of its own. It remains if this raises."""
         REPLAYING.set(True)
         try:
             if self._journal.waits(write):  # defence: links-wait-for-renaming

@@ -87,7 +87,7 @@ class Scheduler:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Wait until this process leads, then sync until cancelled. Returns by itself only if the database is damaged or closed."""
+        """Sync while this process leads, until it is cancelled, or the database is damaged or closed."""
         try:
             while True:
                 while not self._leader.acquire():
@@ -112,10 +112,10 @@ class Scheduler:
                 self._progress.request_cycle()
 
     async def sync_now(self, timeout: float) -> bool:  # noqa: ASYNC109 - a deadline across processes
-        """Request a cycle that begins now, in the process that leads; True if it succeeded. Raises ``CacheFull``.
+        """Request a cycle that begins now, in the process that leads; True if it succeeded.
 
-        False if it failed or did not end within ``timeout`` seconds; :meth:`status` tells more. Requests again while there is
-        no answer: on a full disk the leader could not store one.
+        False if it did not within ``timeout`` seconds. Requests again without an answer: on a full disk there is none. Raises
+        ``CacheFull``.
         """
         number = self._progress.request_cycle()
         self._woken.set()
@@ -181,7 +181,7 @@ class Scheduler:
         self._leader.release()
 
     async def _hand_over_lead(self) -> None:
-        """Let other processes lead until there is a new token, a requested cycle that nobody runs, or five minutes have passed."""
+        """Let others lead until a new token, a cycle that nobody runs, or five minutes."""
         before = self._cache.sync_state.login_changes()
         await self._step_down()
         await self._sleep(HANDOVER_PAUSE)

@@ -48,7 +48,7 @@ class SyncStatus:
 def read_status(
     cache: Cache, *, leading: State | None = None, failure: NotariumError | None = None
 ) -> SyncStatus:
-    """Read the status from the database; ``leading`` and ``failure`` are the state and last error of this process if it leads."""
+    """Read the status; ``leading`` and ``failure`` are those of this process if it leads."""
     facts = cache.sync_state.facts()
     complete = facts.progress.complete and facts.cursor is not None
     total, left_out = facts.progress.total, facts.left_out

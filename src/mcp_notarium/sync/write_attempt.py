@@ -107,7 +107,7 @@ class WriteAttempt:
         self._guarded_by_us = store.traits.write_guard is WriteGuard.LAST_WRITER
 
     async def first(self, write: PendingWrite, asked: Asked, lock: NoteLock) -> WriteResult:
-        """Attempt what a caller waits for, who holds ``lock``; AGAIN: nothing is stored. Raises what ``Writer.save`` and ``remove`` raise."""
+        """Attempt what a caller waits for; AGAIN: nothing is stored. Raises what ``Writer`` raises."""
         view = View(write, Case(write.kind, Attempt.FIRST, Held.NOTHING, asked.facts), asked)
         looks = write.kind is not WriteKind.CREATE or self._heads.scoped
         try:
@@ -235,7 +235,7 @@ class WriteAttempt:
         return await self._carry_out(await self._heads.look_after_refusal(view, error))
 
     async def _take_new_id(self, view: View) -> WriteResult:
-        """Let a new note have the next id. A caller's has no entry yet: its lock is on the id, so the caller takes the next."""
+        """Let a new note have the next id; its caller takes it, who has a lock on the id."""
         write = view.write
         if view.asked is not None:
             return _AGAIN
@@ -354,7 +354,7 @@ class WriteAttempt:
 
     @contextmanager
     def _sending(self, write: PendingWrite) -> Iterator[None]:
-        """Turn an error after which the store may have the write into ``OutcomeUnknown``; a cancellation passes, and the entry stays."""
+        """Turn an error after which the store may have the write, but a cancellation, into ``OutcomeUnknown``."""
         self._on_step("recorded")
         try:
             yield
@@ -373,7 +373,7 @@ class WriteAttempt:
         self._on_step("pushed")
 
     async def _require_base(self, write: PendingWrite) -> None:
-        """Raise ``VersionConflict``, ``IdTaken`` or ``NoteNotFound`` if the store no longer holds the base of the write; nor will it look."""
+        """Raise ``VersionConflict``, ``IdTaken`` or ``NoteNotFound`` if the base is not there any more."""
         about = {"id": write.note_id}
         try:
             head = await get_newest(self._store, write.note_id)
@@ -417,10 +417,7 @@ class WriteAttempt:
         return replace(result, relinked=sent, waiting=waiting)
 
     def create_all(self, writes: Sequence[PendingWrite]) -> list[NotariumError | None]:
-        """Store CREATEs in one transaction, where the store is in the database.
-
-        Return for each why the store did not take it, None if it did. Every other error is raised, and nothing was stored.
-        """
+        """Store CREATEs in one transaction; return for each why it was not taken, None if it was."""
         refused: list[NotariumError | None] = []
         with self._transaction(None):  # defence: import-whole-transactions
             for write in writes:
@@ -475,8 +472,7 @@ class WriteAttempt:
     def _drop(self, write: PendingWrite) -> None:
         """Drop the entry of a write that the store has not taken.
 
-        Raises ``OutcomeUnknown`` if that cannot be recorded, or another process has taken it over: it will be finished, or
-        is.
+        Raises ``OutcomeUnknown`` if that cannot be recorded, or if another process has taken it over and finishes it.
         """
         try:
             ours = self._journal.finish(write)
@@ -489,7 +485,7 @@ class WriteAttempt:
 
 
 def _refused(view: View, error: StoreRejected) -> View:
-    """Return what was seen of a store that will never take the write. Raises ``DateRefused``: another day it may."""
+    """Return what was seen of a store that will never take the write. Raises ``DateRefused``."""
     if isinstance(error, DateRefused):
         raise error
     return replace(view, error=error).holding(Held.REFUSING)

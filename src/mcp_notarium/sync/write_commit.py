@@ -122,7 +122,7 @@ class WriteCommit:
         return await self._accept(pushed, pushed.now)
 
     async def _look_between(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
-        """Name what is in the answer of a store that compares or merges, and read what came right after our base."""
+        """Name what an answer shows of a store that compares or merges, and what came after our base."""
         write, answer = pushed.write, pushed.answer
         if self._store.traits.write_guard is WriteGuard.CAS:
             answer = replace(answer, alone=True)  # a later writer has seen it
@@ -139,7 +139,7 @@ class WriteCommit:
         return Held.SINCE if lost and answer.status is PushStatus.UNCHANGED else Held.MET, pushed
 
     async def _look_over_others(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
-        """Name what a store that keeps the last write holds now: another write may have come over ours, too."""
+        """Name what a store that keeps the last write holds now: another may have come over ours."""
         write, sent, answer = pushed.write, pushed.sent, pushed.answer
         now, displaced = await self._read_again(answer.revision), answer.displaced
         if write.kind is WriteKind.CREATE:
@@ -169,7 +169,7 @@ class WriteCommit:
         return self._store_answer(view.write, head, Repair(wanted), result=result) or _AGAIN
 
     def drop(self, write: PendingWrite, head: Revision | Tombstone | None) -> WriteResult:
-        """Drop an entry that the store has not taken; the note stays as it is. None: that is not known."""
+        """Drop an entry that the store has not taken; the note stays as it is, if that is known."""
         self._journal.finish(write, storing=head, stored=False)
         return WriteResult(WriteOutcome.STORED, write.note_id, merged=True)
 
@@ -184,18 +184,15 @@ class WriteCommit:
         if write.kind is WriteKind.CREATE:  # what differs under our own date is the store's doing
             same = self._has_our_date(sent, head) or not differs
         else:
-            same = (
-                own
-                or head.content == write.content
-                or is_rewritten(self._store, self._journal, head, write.content)
-            )
+            same = own or head.content == write.content
+            same = same or is_rewritten(self._store, self._journal, head, write.content)
         differs = differs if same and head.content != write.content else ""
         return WriteResult(
             WriteOutcome.STORED, head.id, merged=not same, differs=differs, content=head.content
         )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
-        """Tell whether a note is what a write made whose answer is lost: by its date, or its content where the store keeps no dates."""
+        """Tell by its date, or by all its content, whether a note is what an unanswered write made."""
         if write.after and head.etag == write.base_etag:  # links that stay as they were
             return False
         sent = self._store.revision_of(write.note_id, write.body)
@@ -232,7 +229,7 @@ class WriteCommit:
         return ours
 
     def _links_again(self, write: PendingWrite, stored: Revision) -> PendingWrite:
-        """Make the entry that lets links follow another renaming, which came while they were written: it waits for the next cycle."""
+        """Make the entry that lets links follow a renaming that came while they were written."""
         return self._journal.make(
             note_id=stored.id,
             kind=WriteKind.UPDATE,
@@ -441,10 +438,9 @@ class WriteCommit:
         return committed or _AGAIN
 
     def _is_own(self, write: PendingWrite, first: Revision | None) -> bool:
-        """Tell whether the first revision after our base is this write.
+        """Tell whether the first revision after our base is this write; none here hides a note.
 
-        Of a copy or repair the content is enough, so that a store which sets the dates is not fought. A note that
-        the policy hides is never ours: no write here hides a note.
+        Of a copy or repair the content is enough, so that a store which sets the dates is not fought.
         """
         if first is None or not self._journal.sees(write.note_id, first.content):
             return False

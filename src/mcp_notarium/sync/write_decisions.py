@@ -203,7 +203,7 @@ def decide(case: Case) -> Step:
 def held_for_creation(
     head: Revision | Tombstone, sent: Content, *, named: bool, in_parts: bool = False
 ) -> Held:
-    """Name what stands under the id of a new note; ``named``: others may take it; ``in_parts``: its tags may come after its text."""
+    """Name what has the id of a new note; ``named``: others may; ``in_parts``: its tags may be late."""
     if isinstance(head, Tombstone):
         return Held.NOTHING
     lacks_tags = not set(sent.tags) <= set(head.content.tags)
@@ -252,10 +252,9 @@ def held_for_update(
 def held_for_deletion(
     head: Revision | Tombstone, base_etag: str | None, *, recognised: bool
 ) -> Held:
-    """Name what is left of a note that is to be deleted.
+    """Name what is left of a note that is to be deleted; ``recognised``: the store knows the write if it has arrived.
 
-    ``recognised``: the store knows the write if it has arrived. Otherwise the etag of our base does not
-    prove that the note was there all the time.
+    Otherwise the etag of our base does not prove that the note was there all the time.
     """
     if isinstance(head, Tombstone):
         return Held.NOTHING
@@ -350,7 +349,7 @@ class WriteResult:
     def followed_by(
         self, copy: WriteResult | None, repair: WriteResult | None = None, *, lost: bool
     ) -> WriteResult:
-        """Add how the copy of our text and the repair ended (None: there was none); ``lost``: the note lacks some of our change else."""
+        """Add how copy and repair ended; ``lost``: the note lacks some of our change without them."""
         result = self
         if repair is not None and repair.note_id:
             result = replace(repair, merged=True)

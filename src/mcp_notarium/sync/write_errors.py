@@ -110,7 +110,7 @@ def gone_error(note_id: str) -> NoteNotFound:
 
 
 def collision_error(note_id: str, *, refused: bool) -> StoreError:
-    """Return the error for a text that another change has displaced and the store does not hold; ``refused``: it never will."""
+    """Return the error for a text that the store does not hold; ``refused``: it never will."""
     about = {"id": note_id}
     if refused:
         return StoreRejected(

@@ -146,7 +146,7 @@ class Writer:
         return self._answer(await self._change(write, asked), wanted)
 
     async def revive(self, note_id: str, content: Content, *, act: Act | None = None) -> Saved:
-        """Make a note under this id, which was removed or exported. Raises as :meth:`save`, and ``VersionConflict`` if a note has the id."""
+        """Make a note under this id again. Raises as :meth:`save`, and ``VersionConflict`` if one has it."""
         write = self._make_creation(note_id, content)
         result = await self._change(write, Asked(act=act, facts=frozenset({Fact.FIXED})))
         return self._answer(result, content, created=True)
@@ -162,9 +162,9 @@ class Writer:
         await self._change(write, Asked(note=note, act=act))
 
     def create_all(self, notes: Sequence[tuple[str, Content]]) -> list[NotariumError | None]:
-        """Make notes under these ids in one transaction, where the store is in the database. Raises if no note can be made.
+        """Make notes under these ids in one transaction, where the store is in the database.
 
-        Return for each the error that :meth:`revive` raises of this note alone, None if it is made and visible.
+        Return for each the error that :meth:`revive` raises, None if it is made and visible. Raises if none can be made.
         """
         if not self._store.traits.in_database:
             raise RuntimeError("notes of this store are made one by one")
@@ -184,7 +184,7 @@ class Writer:
         return self._journal.make(note_id=note_id, kind=WriteKind.CREATE, content=wanted)
 
     async def finish_links(self) -> None:
-        """Finish what links and cards are still to follow of earlier renamings, or later if that fails; wait a while for who does so."""
+        """Finish what links and cards are to follow of earlier renamings, as far as that goes now."""
         for write in self._cache.journal.in_flight():
             if write.after:
                 with suppress(NotariumError):
