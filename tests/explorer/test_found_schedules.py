@@ -534,6 +534,17 @@ FOUND = {
         },
         ("a calls manage move_folder", "the power of m fails"),
     ),
+    "a save over which another came, as it could not be read again": (
+        "events, apart",
+        {
+            "act 1 of a #1": 4,
+            "act 2 of b #1": 4,
+            "a has read: turns #1": 8,
+            "a1: push fails #1": 2,
+            "b1: get fails #3": 4,
+        },
+        ("get of b1 meets: nonsense", "in_doubt, the write was taken, and could not be read"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -24,7 +24,13 @@ from mcp_notarium.domain.conflict_copy import (
 )
 from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
+from mcp_notarium.errors import (
+    CacheError,
+    NotariumError,
+    NoteNotFound,
+    NoteUnreadable,
+    StoreRejected,
+)
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
@@ -191,7 +197,7 @@ class WriteCommit:
         displaced = answer.displaced
         if write.kind is WriteKind.CREATE:
             base = sent  # who has changed a new note has seen our text
-        held = await self._read_again(answer.revision)
+        held = await self._read_again(answer.revision, write if displaced is None else None)
         if displaced is not None and self._journal.is_taken(replace(displaced, id=write.note_id)):
             return self._give_back(write, displaced, held, repeated=repeated)
         new = displaced and displaced.content.wording not in (base.wording, sent.wording)
@@ -260,16 +266,25 @@ class WriteCommit:
             self._on_difference(held.id)
         return Committed(result, copy, others, repair, held, lost)
 
-    async def _read_again(self, stored: Revision) -> Revision | Tombstone:
+    async def _read_again(
+        self, stored: Revision, proving: PendingWrite | None = None
+    ) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
         So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
+        Raises ``OutcomeUnknown`` for a write that only this read proves: another one may have come over it.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
-        with suppress(NotariumError):
+        try:
             held = await get_newest(self._store, stored.id)
+        except NotariumError as error:
+            if proving is not None and not isinstance(error, NoteUnreadable):
+                self._journal.release(proving)
+                raise unknown_outcome(
+                    "the write was taken, and could not be read", proving
+                ) from error
         if isinstance(held, Tombstone):
             return stored if self._store.traits.ids.named else held
         return stored if self._journal.is_taken(held) else held
