@@ -90,13 +90,14 @@ class NoteFetcher:
         note_id = remote.id
         doublings = min(self._backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
         seconds = min(ITEM_SECONDS * 2.0**doublings, LONGEST_ITEM_SECONDS)
-        seen = self._cache.notes.last_seen_etag(note_id)
+        seen, told = self._cache.notes.last_seen_etag(note_id), [remote]
         try:
             async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
                 known = self._cache.notes.base(note_id)
                 if known is not None and _contradicts(self._store, known, answer):
                     # A copy of before, or a note that was made again: that one says the same once more.
+                    told += [answer] if isinstance(answer, Revision) else []
                     answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
             self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
@@ -109,7 +110,7 @@ class NoteFetcher:
         else:
             asked.served = True
             self._backoff.record_success(note_id)
-            if not lags_behind(answer, remote):
+            if not any(lags_behind(answer, one) for one in told):
                 asked.answers[note_id] = Confirmed(answer, seen)
 
 
