@@ -545,6 +545,15 @@ FOUND = {
         },
         ("get of b1 meets: nonsense", "in_doubt, the write was taken, and could not be read"),
     ),
+    "an undo of a change of many that met an edit, and had no answer": (
+        "simplenote, parts",
+        {
+            "act 1 of b #1": 15,
+            "another device acts right before a push of b1 #1": 2,
+            "b1: an answer comes: late #2": 3,
+        },
+        ("in_doubt, 0 of 2 notes were changed", "b calls manage undo"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

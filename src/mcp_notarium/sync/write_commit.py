@@ -137,15 +137,17 @@ class WriteCommit:
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
         """Tell whether the note is the revision that the write made: the answer is lost, so what the write has sent must tell.
 
-        That is its date where the store keeps the dates it is given, and all its content elsewhere.
+        That is its date where the store keeps the dates it is given, and all its content elsewhere; both where the store
+        merges, as an edit before ours may be in it.
         """
         follows = write.after and head.etag == write.base_etag  # links that stay as they were
         if follows or write.kind is WriteKind.DELETE:
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        same = self._has_our_date(sent, head) or (
-            not self._store.traits.dates and head.content == sent.content
-        )
+        traits, same = self._store.traits, head.content == sent.content
+        if traits.dates:
+            merges = traits.write_guard is WriteGuard.SERVER_MERGE
+            same = self._has_our_date(sent, head) and (same or not merges)
         return same and head.id == sent.id
 
     def _has_our_date(self, sent: Revision, head: Revision) -> bool:
