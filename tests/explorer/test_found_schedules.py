@@ -554,6 +554,17 @@ FOUND = {
         },
         ("in_doubt, 0 of 2 notes were changed", "b calls manage undo"),
     ),
+    "a key that was in use opened nothing, as its key file was not flushed before the next change": (
+        "trilium, key changes",
+        {
+            "act 1 of the person #1": 3,
+            "act 2 of the person #1": 1,
+            "kill: the person renames notarium_keys.json: done #1": 1,
+            "kill: the person renames notarium_keys.json.bak: done #1": 2,
+            "m: changes of names lost #1": 2,
+        },
+        ("the person takes the other key", "the power of m fails"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 
