@@ -565,6 +565,16 @@ FOUND = {
         },
         ("the person takes the other key", "the power of m fails"),
     ),
+    "a line of a save stood twice, as it met an emptied file, and then an edit of its own text": (
+        "vault files, trash",
+        {
+            "act 2 of b #1": 1,
+            "another device acts before b1 exchanges files #1": 5,
+            "another program writes the first line after #1": 3,
+            "another device acts before b1 moves a file #1": 3,
+        },
+        ("another device: empty and write note0.md", "another device: edit in place note0.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

@@ -227,6 +227,11 @@ def settle(
     content, copies_theirs = held, False
     if displaced is not None and held == sent:
         content = displaced
+    elif displaced is not None and contains_change(base=base, sent=sent, stored=held):
+        # Who wrote it has seen ours: merged with the base once more, ours would stand there twice.
+        ours = merge_content(base, sent, displaced)
+        both = merge_content(sent, ours, held) if ours is not None else None
+        return Repair(both or held, copies_theirs=both is None)
     elif displaced is not None:
         merged = merge_content(base, displaced, held)
         content, copies_theirs = merged or held, merged is None
