@@ -47,7 +47,7 @@ _MOST_NEW = 20
 
 
 class EditorFailed(NotariumError):
-    """The editor did not end as usual."""
+    """Report that the editor did not end as usual."""
 
 
 class Edited(NamedTuple):
@@ -157,7 +157,7 @@ async def _merge(app: App, note_id: str, base: str, text: str, person: Person) -
 
 
 class _Overlap(Exception):
-    """Both texts changed the same lines."""
+    """Report that both texts changed the same lines."""
 
 
 def _new(args: argparse.Namespace) -> int:

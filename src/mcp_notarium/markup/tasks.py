@@ -77,7 +77,7 @@ _MOST_FIELDS = 20
 
 
 class TaskNotFound(ValueError):
-    """The text has no such task at this place: it has changed."""
+    """Report that the text has no such task at this place: it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
