@@ -118,7 +118,8 @@ class MovingStore(Store, Protocol):
     ) -> Collection[str]:
         """Ask the service below which of ``tops`` the note is now, or will be as ``body`` makes it; '' is a new note.
 
-        Raises ``NoteNotFound``.
+        One of ``tops`` is inside of itself, but for a body that moves it: it must stand below another one then. Raises
+        ``NoteNotFound``.
         """
 
 
