@@ -10,15 +10,18 @@ import pytest
 from contract.bench import Bench, OnABench, nothing_known
 from mcp_notarium.domain.note import Content
 from mcp_notarium.errors import (
+    CursorLost,
     LoginRequired,
     NotariumError,
     NoteNotFound,
     OutcomeUnknown,
+    StoreProtocolError,
     StoreUnavailable,
 )
 from mcp_notarium.stores.contract import Changes, PushStatus, Retry
 
 SECRET_TEXT = "canary-7f3a in the text"
+HOSTILE = [b"", b"{", b"null", b"7", b'"note"', b"\xff\xfe", b"[" * 100_000, b"<html>502</html>"]
 
 
 class FailingContract(OnABench):
@@ -50,11 +53,36 @@ class FailingContract(OnABench):
         write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         with pytest.raises(StoreUnavailable):
             await bench.store.get(base.id)
+        for with_content in (True, False):
+            with pytest.raises(StoreUnavailable):
+                await self.whole_listing(bench.store, limit=9, with_content=with_content)
         with pytest.raises(StoreUnavailable):
             await bench.store.push(write)
         with pytest.raises(StoreUnavailable):
             await bench.store.delete(base.id, etag=base.etag, write_id="0d")
         assert await bench.text(base.id) == "x"
+
+    async def test_an_answer_that_makes_no_sense_is_an_error(self, bench: Bench) -> None:
+        if not self.over_network:
+            return
+        base = await self.create(bench, "n1", "x", trash=True)
+        cursor, _ = await self.whole_listing(bench.store, limit=10)
+        write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
+        for body in HOSTILE:
+            bench.answer(body)
+            calls = [
+                bench.store.get(base.id),
+                bench.store.list_page(since=None, mark=None, limit=5, with_content=True),
+                bench.store.list_page(since=None, mark=None, limit=5, with_content=False),
+            ]
+            for call in calls:
+                with pytest.raises(StoreProtocolError):
+                    await call
+            if Changes.FEED in bench.store.traits.changes:
+                with pytest.raises((StoreProtocolError, CursorLost)):  # or: list everything
+                    await bench.store.changes(cursor, wait=False, base_of=nothing_known)
+            with pytest.raises((StoreProtocolError, OutcomeUnknown)):
+                await bench.store.push(write)
 
     async def test_lost_answer_leaves_the_outcome_unknown(self, bench: Bench) -> None:
         if bench.store.traits.in_database:
@@ -120,11 +148,18 @@ class FailingContract(OnABench):
         assert await bench.text(base.id) in possible
         assert (await bench.store.get(base.id)).content.text == await bench.text(base.id)
 
-    async def test_no_error_quotes_the_note(self, bench: Bench) -> None:
+    async def test_no_error_quotes_the_note_or_a_secret(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", SECRET_TEXT, trash=True)
         write = self.write(bench.store, base.id, Content(SECRET_TEXT + "!"), base=base)
         errors: list[NotariumError] = []
-        for spoil in (lambda: bench.lose_answers(99), bench.refuse_login, bench.unreachable):
+        assert bool(bench.secrets) == self.over_network
+        quoting = f'{{"note": "{SECRET_TEXT}", "token": "{"".join(bench.secrets)}"'.encode()
+        for spoil in (
+            lambda: bench.lose_answers(99),
+            lambda: bench.answer(quoting),
+            bench.refuse_login,
+            bench.unreachable,
+        ):
             spoil()
             for call in (
                 bench.store.get(base.id),
@@ -136,7 +171,9 @@ class FailingContract(OnABench):
                 except NotariumError as error:
                     errors.append(error)
         assert len(errors) >= (1 if bench.store.traits.in_database else 6)
-        assert not [e for e in errors if "canary" in f"{e} {e!r} {e.to_dict()} {e.__cause__!r}"]
+        for error in errors:
+            told = f"{error} {error!r} {error.to_dict()} {error.__cause__!r}"
+            assert not [one for one in ("canary", *bench.secrets) if one in told]
 
     async def test_close_may_be_called_twice(self, bench: Bench) -> None:
         await bench.store.close()

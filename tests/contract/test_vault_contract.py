@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from contract.store_contract import Bench, StoreContract
+from contract.store_contract import Bench, KeepingContract, StoreContract
 from mcp_notarium.domain.lines import newline_of
 from mcp_notarium.domain.note import Content, PendingWrite, Revision
 from mcp_notarium.stores.contract import Acknowledgement, ChangePage, ListingPage
@@ -82,6 +82,8 @@ class ShortIds(VaultStore):
 class VaultBench:
     """Another program writes the files, and the disk fails on order."""
 
+    secrets = ()
+
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
         self.folder = folder
@@ -121,6 +123,8 @@ class VaultBench:
 
     def refuse_login(self) -> None: ...
 
+    def answer(self, body: bytes) -> None: ...
+
     def unreachable(self) -> None:
         self.folder = self.folder.rename(self.folder.with_name("unmounted"))
 
@@ -144,7 +148,7 @@ class VaultBench:
     def roll_back(self) -> None: ...
 
 
-class TestVault(StoreContract):
+class TestVault(StoreContract, KeepingContract):
     over_network = False
 
     @asynccontextmanager

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from contract.bench import Bench, OnABench, nothing_known
-from mcp_notarium.domain.note import Content, Revision, Tombstone, flags
+from mcp_notarium.domain.note import (
+    Content,
+    Properties,
+    PropertyPlace,
+    Revision,
+    Tombstone,
+    flags,
+)
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
 from mcp_notarium.stores.contract import (
     SEEDED,
@@ -113,6 +120,92 @@ class WritingContract(OnABench):
         assert (await store.push(write)).revision.content == self.as_stored(every)
         _, listed = await self.whole_listing(store, limit=9)
         assert [one.content for one in listed if isinstance(one, Revision)] == [every]
+
+    async def test_a_field_takes_each_value_that_it_may_be_given_and_no_other_is_written(
+        self, bench: Bench
+    ) -> None:
+        held = await self.create(bench, "n1", "t\n")
+        for name, values in bench.store.traits.fields.items():
+            for value in (*values, *values[:1]):
+                properties = held.content.properties.having({name: value})
+                write = self.write(
+                    bench.store, "n1", replace(held.content, properties=properties), base=held,
+                    write_id=f"{name} {value}",
+                )  # fmt: skip
+                answer = (await bench.store.push(write)).revision
+                assert answer.content == bench.store.revision_of("n1", write.body).content
+                held = await bench.store.get("n1")
+                assert held.content == answer.content
+                assert held.content.properties.get(name, values[0]) == value
+            if not values:
+                properties = held.content.properties.having({name: "made up"})
+                wanted = replace(held.content, text="u\n", properties=properties)
+                write = self.write(bench.store, "n1", wanted, base=held, write_id=f"{name} none")
+                stored = (await bench.store.push(write)).revision.content
+                assert stored == bench.store.revision_of("n1", write.body).content
+                assert (stored.text, stored.properties) == ("u\n", held.content.properties)
+                held = await bench.store.get("n1")
+
+    async def test_a_property_of_any_name_is_set_and_removed_alone(self, bench: Bench) -> None:
+        traits = bench.store.traits
+        if traits.other_properties is not PropertyPlace.BESIDE:
+            return
+        both = {"status": "in work", "reviewed": "2031-06-20"}
+        changes: list[dict[str, str]] = [
+            both,
+            both | {"status": "done"},
+            {"reviewed": "2031-06-20"},
+            {},
+        ]
+        base = await self.create(bench, "n1", "t\n")
+        for number, wanted in enumerate(changes):
+            names = (*wanted,) * traits.names_are_tags
+            content = replace(base.content, tags=names, properties=Properties(wanted))
+            write = self.write(bench.store, "n1", content, base=base, write_id=f"0b{number}")
+            answer = (await bench.store.push(write)).revision
+            assert answer.content == bench.store.revision_of("n1", write.body).content
+            base = await bench.store.get("n1")
+            tags = base.content.tags  # a label with another value may be the last one
+            assert base.content == answer.content == replace(content, tags=tags)
+            assert {*tags} == {*content.tags}
+
+    async def test_a_tag_in_the_text_is_a_tag_where_the_store_says_so(self, bench: Bench) -> None:
+        base = await self.create(bench, "n1", "plan #alpha\n")
+        for number, (text, tags) in enumerate(
+            (("plan #alpha\n", ("alpha",)), ("plan #beta\n", ("beta",)), ("plan\n", ()))
+        ):
+            content = Content(text, base.content.tags, title=base.content.title)
+            write = self.write(bench.store, "n1", content, base=base, write_id=f"0b{number}")
+            sent = bench.store.revision_of("n1", write.body)
+            base = (await bench.store.push(write)).revision
+            assert base.content.tags == tags * bench.store.traits.tags_in_text
+            assert sent.content.tags == base.content.tags
+            assert (await bench.store.get("n1")).content.tags == base.content.tags
+
+    async def test_a_note_comes_back_from_the_trash(self, bench: Bench) -> None:
+        if not bench.store.traits.trash:
+            return
+        await bench.put("n1", "t\n", trash=True)
+        base = await bench.store.get("n1")
+        assert base.content.trash
+        back = self.write(bench.store, "n1", replace(base.content, trash=False), base=base)
+        assert (await bench.store.push(back)).revision.content == replace(base.content, trash=False)
+        assert not (await bench.store.get("n1")).content.trash
+        with pytest.raises((StoreRejected, VersionConflict)):
+            await bench.store.delete("n1", etag=base.etag, write_id="0d")
+        assert await bench.text("n1") == "t\n"
+
+    async def test_the_content_of_any_revision_makes_a_new_note(self, bench: Bench) -> None:
+        """A conflict copy, and a note that comes back, must not be refused."""
+        for number, text in enumerate(TEXTS[:-1]):
+            await bench.put(f"n{number}", text, tags=("a",) * bench.store.traits.tags)
+            held = await bench.store.get(f"n{number}")
+            content = replace(held.content, title=held.content.title and f"Copy {number}")
+            write = self.write(bench.store, f"c{number}", content, write_id=f"c{number}")
+            made = (await bench.store.push(write)).revision
+            copy = bench.store.revision_of(made.id, write.body).content
+            assert made.content == (await bench.store.get(made.id)).content == copy
+            assert made.content.tags == held.content.tags
 
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
