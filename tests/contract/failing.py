@@ -21,7 +21,18 @@ from mcp_notarium.errors import (
 from mcp_notarium.stores.contract import Changes, PushStatus, Retry
 
 SECRET_TEXT = "canary-7f3a in the text"
-HOSTILE = [b"", b"{", b"null", b"7", b'"note"', b"\xff\xfe", b"[" * 100_000, b"<html>502</html>"]
+HOSTILE = [
+    b"",
+    b"{",
+    b"null",
+    b"7",
+    b'"note"',
+    b"{}",
+    b'{"items": []}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b"<html>502</html>",
+]
 
 
 class FailingContract(OnABench):

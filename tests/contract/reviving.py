@@ -10,7 +10,7 @@ import pytest
 from contract.bench import Bench, OnABench
 from mcp_notarium.domain.note import flags
 from mcp_notarium.errors import NoteNotFound, VersionConflict
-from mcp_notarium.stores.extensions import RevivingStore
+from mcp_notarium.stores.extensions import AttachmentStore, PictureStore, RevivingStore
 
 
 class RevivingContract(OnABench):
@@ -47,12 +47,16 @@ class RevivingContract(OnABench):
         await bench.put("n1", "one\n", tags=("a",))
         first = held = await store.get("n1")
         natives: list[str] = []
-        for number, content in enumerate(
-            (
-                replace(first.content, text="two\n", properties=flags(*names)),
-                replace(first.content, text="three\n", tags=("b",)),
-            )
-        ):
+        changes = [
+            replace(first.content, text="two\n", properties=flags(*names)),
+            replace(first.content, text="three\n", tags=("b",)),
+        ]
+        for number, content in enumerate(changes):
+            if store.traits.adds_pictures:
+                data = b"\x89PNG %d" % number
+                pictures = cast("PictureStore", store)
+                native, _ = await pictures.with_picture("n1", "image/png", data)
+                content = replace(content, native=native)  # noqa: PLW2901
             write = self.write(store, "n1", content, base=held, write_id=f"0{number}")
             replaced = await store.find_replaced("n1", write.body)
             natives.insert(0, replaced.native.decode())
@@ -61,7 +65,10 @@ class RevivingContract(OnABench):
         write = self.write(store, "n1", back, base=held, write_id="0c")
         assert store.revision_of("n1", write.body).content == first.content
         assert (await store.push(write)).revision.content == first.content
-        assert (await store.get("n1")).content == first.content
+        now = await store.get("n1")
+        assert now.content == first.content
+        if store.traits.attachments:
+            assert [*await cast("AttachmentStore", store).list_attachments(now)] == []
 
     async def test_a_note_that_is_gone_has_nothing_to_copy_or_replace(self, bench: Bench) -> None:
         store = cast("RevivingStore", bench.store)
