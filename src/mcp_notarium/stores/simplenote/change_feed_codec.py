@@ -42,7 +42,7 @@ class DoesNotFit(Exception):
 class FeedEntry:
     """Hold one element of the feed. ``before`` None: the note did not exist; removals have no ``after``.
 
-    Without readable version numbers it has no ``operations``, and the note is fetched.
+    It has no ``operations`` without readable version numbers: the note is fetched then.
     """
 
     note_id: str
