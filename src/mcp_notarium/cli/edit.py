@@ -1,7 +1,7 @@
 """Write notes in a terminal: ``new`` and ``edit``, with the person's own editor.
 
 The account is closed while the editor runs. What was typed is merged with what has changed meanwhile, like every write;
-if both changed the same lines, what was typed becomes a note of its own. Until the store has it, it is kept as a draft.
+what was typed becomes a note of its own if both changed the same lines. It is kept as a draft until the store has it.
 """
 
 from __future__ import annotations

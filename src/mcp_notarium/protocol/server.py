@@ -2,8 +2,8 @@
 
 Order: take the descriptors, read and check the configuration, answer what is static; behind the first
 answer protect the process. Once the client stays, confine the process and import the rest in a thread: the
-event loop, which opens the account, and the SDK, which answers calls. Where required settings are missing,
-a client that speaks is served in locked mode, and nobody else is waited for.
+event loop, which opens the account, and the SDK, which answers calls. A client that speaks is
+served in locked mode if required settings are missing, and nobody else is waited for.
 Exit codes: 0 the client left, 1 the server could not serve.
 
 The handshake waits for what this module imports, so its functions import what it can do without.

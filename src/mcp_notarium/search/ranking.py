@@ -44,7 +44,7 @@ _FEWEST_NOTES = 50
 
 
 _MEANING_WEIGHT = 0.8
-"""Of what a note means, beside its words: with more, notes with a rare name or date fall behind."""
+"""The weight of what a note means; that of its words is 1. With more, notes with a rare name or date fall behind."""
 _FUSED_AT = 10
 """Added to each rank; the smaller, the more the first few of a ranking count. 5 to 60 found as much."""
 
