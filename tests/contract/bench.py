@@ -43,6 +43,12 @@ class Bench(Protocol):
     async def publish(self, folder_id: str) -> None:
         """Another device lets everybody read what is in a folder."""
 
+    async def put_file(self, path: str, data: bytes) -> None:
+        """Another program writes a file that is no note. Called where ids are paths, as the next."""
+
+    def file(self, path: str) -> bytes | None:
+        """The bytes of a file; None: nothing is there."""
+
     async def text(self, note_id: str) -> str:
         """The text the store holds. ``KeyError`` if the note is gone."""
 

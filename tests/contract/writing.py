@@ -197,7 +197,7 @@ class WritingContract(OnABench):
 
     async def test_the_content_of_any_revision_makes_a_new_note(self, bench: Bench) -> None:
         """A conflict copy, and a note that comes back, must not be refused."""
-        for number, text in enumerate(TEXTS[:-1]):
+        for number, text in enumerate(TEXTS[:-1:2]):
             await bench.put(f"n{number}", text, tags=("a",) * bench.store.traits.tags)
             held = await bench.store.get(f"n{number}")
             content = replace(held.content, title=held.content.title and f"Copy {number}")
