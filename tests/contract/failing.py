@@ -18,7 +18,7 @@ from mcp_notarium.errors import (
     StoreProtocolError,
     StoreUnavailable,
 )
-from mcp_notarium.stores.contract import Changes, PushStatus, Retry
+from mcp_notarium.stores.contract import WITHDRAWN, Changes, PushStatus, Retry
 
 SECRET_TEXT = "canary-7f3a in the text"
 HOSTILE = [
@@ -158,6 +158,28 @@ class FailingContract(OnABench):
         possible = {self.as_stored(Content(text)).text for text in ("a\n", "a\nb\n")}
         assert await bench.text(base.id) in possible
         assert (await bench.store.get(base.id)).content.text == await bench.text(base.id)
+
+    async def test_a_write_that_is_withdrawn_before_it_leaves_is_not_made(
+        self, bench: Bench
+    ) -> None:
+        base = await self.create(bench, "n1", "a\n", trash=True)
+        write = self.write(bench.store, base.id, Content("b\n"), base=base, write_id="0b")
+        new = self.write(bench.store, "n2", Content("c\n"), write_id="0c")
+        withdrawn = WITHDRAWN.set(lambda: True)
+        try:
+            for call in (
+                bench.store.push(write),
+                bench.store.push(new),
+                bench.store.delete(base.id, etag=base.etag, write_id="0d"),
+            ):
+                with pytest.raises(StoreUnavailable):
+                    await call
+        finally:
+            WITHDRAWN.reset(withdrawn)
+        assert await bench.store.get(base.id) == base
+        assert await bench.text(base.id) == self.as_stored(base.content).text
+        with pytest.raises(NoteNotFound):
+            await bench.store.get(new.note_id)
 
     async def test_no_error_quotes_the_note_or_a_secret(self, bench: Bench) -> None:
         base = await self.create(bench, "n1", SECRET_TEXT, trash=True)

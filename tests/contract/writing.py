@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from mcp_notarium.domain.note import (
     flags,
 )
 from mcp_notarium.errors import IdTaken, NoteNotFound, StoreRejected, VersionConflict
+from mcp_notarium.markup.templates import Filling
 from mcp_notarium.stores.contract import (
     SEEDED,
     Changes,
@@ -27,6 +30,7 @@ from mcp_notarium.stores.contract import (
     WriteGuard,
     run_at_once,
 )
+from mcp_notarium.stores.extensions import CopyingStore
 from mcp_notarium.sync.write_attempt import MOST_IDS
 
 SEEDS = ("5ba1e77c" * 4, "5ba1e77d" * 4)
@@ -206,6 +210,23 @@ class WritingContract(OnABench):
             copy = bench.store.revision_of(made.id, write.body).content
             assert made.content == (await bench.store.get(made.id)).content == copy
             assert made.content.tags == held.content.tags
+
+    async def test_a_template_is_copied_with_its_places_filled(self, bench: Bench) -> None:
+        if not bench.store.traits.copies:
+            return
+        store = cast("CopyingStore", bench.store)
+        await bench.put("n1", "for {{title}} on {{date}}\n\nrest\n", tags=("plan",))
+        template = await store.get("n1")
+        filling = Filling(datetime(2031, 6, 20, tzinfo=UTC), "Mate")
+        content, said = await store.copy(template, filling)
+        assert content is not None
+        assert said == ""
+        new = self.write(store, "n2", replace(content, title="Mate"), write_id="0b")
+        made = (await store.push(new)).revision
+        assert "for Mate on 2031-06-20" in made.content.text
+        assert "rest" in made.content.text
+        assert made.content.tags == ("plan",)
+        assert await store.get("n1") == template
 
     async def test_created_note_is_listed_and_reported_by_the_feed(self, bench: Bench) -> None:
         cursor, before = await self.whole_listing(bench.store, limit=10)
