@@ -79,9 +79,9 @@ def serve(
 ) -> int:
     """Serve until the client leaves, and return the exit code. Raises nothing that is an error.
 
-    ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it.
-    ``profile`` replaces the setting NOTARIUM_PROFILE, if it is one, and ``sandbox`` the setting NOTARIUM_SANDBOX. ``notice`` is written to stderr if the server
-    waits for a client at all.
+    * ``account``: the account of ``accounts.toml`` to serve; None: the settings alone name it;
+    * ``profile``: the setting NOTARIUM_PROFILE, unless it is empty; ``sandbox``: the setting NOTARIUM_SANDBOX;
+    * ``notice`` is written to stderr if the server waits for a client at all.
     """
     try:
         return _serve(env_file, account, profile, sandbox, notice)

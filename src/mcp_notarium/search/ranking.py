@@ -89,17 +89,18 @@ _Numbered = tuple[int, Piece]
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Hold a word of the query, as typed, and what is looked for: it first, then its parts.
-
-    ``spellings`` and ``parts`` say the same in words. ``weight``: how much the word says, by how rare it is.
-    """
+    """Hold a word of the query, and what is looked for."""
 
     text: str
+    """The word as typed."""
     pieces: tuple[Piece, ...]
+    """What finds the word itself, then what finds its parts."""
     spellings: tuple[str, ...]
+    """The same in words; so is ``parts``."""
     parts: tuple[str, ...] = ()
     prefix: bool = False
     weight: float = 1.0
+    """How much the word says, by how rare it is."""
 
     @property
     def whole(self) -> Piece:
