@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -18,7 +19,14 @@ from mcp_notarium.errors import (
     StoreProtocolError,
     StoreUnavailable,
 )
-from mcp_notarium.stores.contract import WITHDRAWN, Changes, PushStatus, Retry
+from mcp_notarium.stores.contract import (
+    WITHDRAWN,
+    Changes,
+    PushStatus,
+    Retry,
+    VersionedStore,
+    Versions,
+)
 
 SECRET_TEXT = "canary-7f3a in the text"
 HOSTILE = [
@@ -59,7 +67,9 @@ class FailingContract(OnABench):
     async def test_unreachable_store_promises_that_nothing_was_written(self, bench: Bench) -> None:
         if bench.store.traits.in_database:
             return  # it is there as long as the caller is
-        base = await self.create(bench, "n1", "x", trash=True)
+        base = await self.create(bench, "n1", "w")
+        write = self.write(bench.store, base.id, replace(base.content, text="x"), base=base)
+        base = (await bench.store.push(write)).revision
         bench.unreachable()
         write = self.write(bench.store, base.id, Content("y"), base=base, write_id="0b")
         with pytest.raises(StoreUnavailable):
@@ -67,6 +77,11 @@ class FailingContract(OnABench):
         for with_content in (True, False):
             with pytest.raises(StoreUnavailable):
                 await self.whole_listing(bench.store, limit=9, with_content=with_content)
+        if bench.store.traits.versions is not Versions.NONE:
+            with pytest.raises(StoreUnavailable):
+                await cast("VersionedStore", bench.store).list_versions(
+                    base.id, before=base.etag, limit=9
+                )
         with pytest.raises(StoreUnavailable):
             await bench.store.push(write)
         with pytest.raises(StoreUnavailable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -26,6 +27,7 @@ from mcp_notarium.stores.contract import (
     Entry,
     PushStatus,
     Retry,
+    Traits,
     Versions,
     WriteGuard,
     run_at_once,
@@ -51,6 +53,20 @@ TEXTS = [
     "\ufeffbyte order mark",
     "x" * 100_000,
 ]
+
+ODD = [
+    *("", " ", " a ", "a b", "a,b", "#a", "a#", "a:b", "a/b", "/a", "a/", "..", ".", "a.", "~a"),
+    *("a\nb", "a\rb", "a\tb", "\x00", "\x7f", "\u2028", "\ud83d", "\ufeff", "e\u0301", "É", "İ"),
+    *("'a'", '"a"', "[a]", "{a: b}", "- a", "a: b", "null", "true", "1", "1.0", "2031-06-20"),
+    *("<b>", "&amp;", "%41", "\\", "a\\b", "CON", "con.md", "a.md", "x" * 300, "😀" * 80),
+]
+
+ODD_TITLES = ["", " a ", "a/b", "..", "a\nb", "\ud83d", "x" * 300]
+
+
+def labelled(traits: Traits, values: Mapping[str, str]) -> Content:
+    """A content with these properties, and with their names as tags where they are that, too."""
+    return Content("t\n", (*values,) * traits.names_are_tags, properties=Properties(values))
 
 
 def refuses(bench: Bench) -> bool:
@@ -302,6 +318,39 @@ class WritingContract(OnABench):
             await store.push(change)
             held = (await store.get(made.id)).content
             assert store.revision_of(made.id, change.body).content == held
+
+    async def test_odd_tags_titles_and_properties_are_refused_or_read_as_stored(
+        self, bench: Bench
+    ) -> None:
+        """Otherwise a write whose answer was lost is taken for somebody else's, and made twice."""
+        store, traits = bench.store, bench.store.traits
+        beside = traits.other_properties is PropertyPlace.BESIDE
+
+        def takes(content: Content) -> bool:
+            try:
+                store.compose(None, content, now=1.0)
+            except StoreRejected:
+                return False
+            return True
+
+        tags = [odd for odd in ODD if traits.tags and takes(Content("t\n", (odd,)))]
+        names = [odd for odd in ODD if beside and takes(labelled(traits, {odd: "x"}))]
+        contents = [Content("t\n", tuple(tags + tags[:1]))]
+        contents += [labelled(traits, dict(zip(names, ODD, strict=False)))] if beside else []
+        contents += [Content("t\n", title=odd) for odd in ODD_TITLES if traits.titles]
+        for number, content in enumerate(contents):
+            await bench.put(f"u{number}", "t\n")
+            for note_id in (f"n{number}", f"u{number}"):
+                held = await store.get(note_id) if note_id[0] == "u" else None
+                try:
+                    write = self.write(store, note_id, content, base=held, write_id=note_id)
+                    sent = store.revision_of(note_id, write.body)
+                    stored = (await store.push(write)).revision
+                except (StoreRejected, IdTaken):
+                    assert content.title is not None, "each was taken by itself"
+                    continue
+                assert stored.content == sent.content
+                assert (await store.get(stored.id)).content == sent.content
 
     async def test_repeated_write_id_has_no_second_effect(self, bench: Bench) -> None:
         if bench.store.traits.retry is not Retry.IDEMPOTENT:
