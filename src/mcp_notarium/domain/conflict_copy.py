@@ -220,8 +220,8 @@ def settle(
 
     ``displaced`` is what our write has overwritten, ``held`` what the store has now: our write, or
     another one over it. Somebody else's text stays in the note where two cannot be merged; ours becomes
-    a copy. If there are two others, the displaced one becomes a copy as well. If nothing was displaced, ``held`` may be the
-    store's own form of our text: merging the two could repeat a change, so ours becomes a copy if both changed one place.
+    a copy. The displaced one becomes a copy as well if there are two others. ``held`` may be the store's own form of our text
+    if nothing was displaced: merging the two could repeat a change, so ours becomes a copy if both changed one place.
     ``repair``: see ``merge_repair``.
     """
     content, copies_theirs = held, False

@@ -1,7 +1,7 @@
 """Serialize writes per note, also after a cancellation, and limit how many write at once.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
-Until then the note stays locked, and the call keeps its place.
+The note stays locked until then, and the call keeps its place.
 """
 
 from __future__ import annotations
