@@ -534,6 +534,47 @@ FOUND = {
         },
         ("a calls manage move_folder", "the power of m fails"),
     ),
+    "a save over which another came, as it could not be read again": (
+        "events, apart",
+        {
+            "act 1 of a #1": 4,
+            "act 2 of b #1": 4,
+            "a has read: turns #1": 8,
+            "a1: push fails #1": 2,
+            "b1: get fails #3": 4,
+        },
+        ("get of b1 meets: nonsense", "in_doubt, the write was taken, and could not be read"),
+    ),
+    "an undo of a change of many that met an edit, and had no answer": (
+        "simplenote, parts",
+        {
+            "act 1 of b #1": 15,
+            "another device acts right before a push of b1 #1": 2,
+            "b1: an answer comes: late #2": 3,
+        },
+        ("in_doubt, 0 of 2 notes were changed", "b calls manage undo"),
+    ),
+    "a key that was in use opened nothing, as its key file was not flushed before the next change": (
+        "trilium, key changes",
+        {
+            "act 1 of the person #1": 3,
+            "act 2 of the person #1": 1,
+            "kill: the person renames notarium_keys.json: done #1": 1,
+            "kill: the person renames notarium_keys.json.bak: done #1": 2,
+            "m: changes of names lost #1": 2,
+        },
+        ("the person takes the other key", "the power of m fails"),
+    ),
+    "a line of a save stood twice, as it met an emptied file, and then an edit of its own text": (
+        "vault files, trash",
+        {
+            "act 2 of b #1": 1,
+            "another device acts before b1 exchanges files #1": 5,
+            "another program writes the first line after #1": 3,
+            "another device acts before b1 moves a file #1": 3,
+        },
+        ("another device: empty and write note0.md", "another device: edit in place note0.md"),
+    ),
 }
 """By what went wrong: the world, the schedule, and what its story must tell, lest it has become another one."""
 

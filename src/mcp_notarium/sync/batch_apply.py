@@ -246,7 +246,7 @@ class BatchApplier:
 
     async def ask(self, note_ids: Iterable[str]) -> dict[str, Confirmed]:
         """Ask for notes that a listing lacks, but for those backed off from; store nothing."""
-        allowed = [Missing(one) for one in note_ids if not self._fetcher.blocks(one)]
+        allowed = [Missing(one) for one in note_ids if not self._fetcher.backoff.blocks(one)]
         return await self._fetcher.fetch(allowed)
 
     async def commit(self, batch: Batch, tally: Tally) -> None:
@@ -294,5 +294,5 @@ class BatchApplier:
         return tuple(
             note_id
             for note_id in unresolved
-            if note_id not in busy and not self._fetcher.blocks(note_id)
+            if note_id not in busy and not self._fetcher.backoff.blocks(note_id)
         )

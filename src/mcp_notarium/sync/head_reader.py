@@ -387,13 +387,9 @@ class HeadReader:
             write, head, other = self._journal.rename(write, moved.id), moved, False
         began = write.from_id if write.kind is WriteKind.UPDATE else ""
         # defence: move-of-others-not-ours
-        if began and self._names(began, write) != write.note_id:  # nor is it moved by this change
+        if began and self._store.revision_of(began, write.body).id != write.note_id:
             write = self._journal.begin_here(write)
         return write, head, other
-
-    def _names(self, note_id: str, write: PendingWrite) -> str:
-        """Return the id that a write gives to the note of this one."""
-        return self._store.revision_of(note_id, write.body).id
 
     async def _find_moved(self, write: PendingWrite, *, listed: bool) -> Revision | None:
         """Find the note of a change that is not under its id; None: it is gone, or nobody can tell."""
@@ -461,10 +457,9 @@ class HeadReader:
             return known
         if self._store.traits.versions is not Versions.BY_ETAG or write.base_etag is None:
             return None
-        try:
+        with suppress(NoteNotFound):
             return (await self._store.get(write.note_id, etag=write.base_etag)).content
-        except NoteNotFound:
-            return None
+        return None
 
     async def _read_newest(self, view: View, asked: Asked) -> Revision | Tombstone:
         """Return the newest revision: that of the index, if the store compares it before it writes."""
@@ -484,7 +479,7 @@ class HeadReader:
         """Tell whether the write gives the note no id that another one has, or that rules hide."""
         if not self._store.traits.ids.named:
             return True
-        new_id = self._names(write.note_id, write)
+        new_id = self._store.revision_of(write.note_id, write.body).id
         if new_id == write.note_id:
             return True
         known = self._cache.standing(new_id) != (None, False)

@@ -50,13 +50,13 @@ class NoteFetcher:
     def __init__(self, cache: Cache, store: Store, *, stopwatch: Callable[[], float]) -> None:
         self._cache = cache
         self._store = store
-        self._backoff = ItemBackoff(stopwatch)
+        self.backoff = ItemBackoff(stopwatch)
 
     def select(self, remotes: Iterable[Remote]) -> list[Remote]:
         """Return the notes to ask for now: the healthy ones, then at most ``FETCHES`` that failed before."""
-        allowed = [remote for remote in remotes if not self.blocks(remote.id)]
-        healthy = [remote for remote in allowed if not self._backoff.failures(remote.id)]
-        failing = [remote for remote in allowed if self._backoff.failures(remote.id)]
+        allowed = [remote for remote in remotes if not self.backoff.blocks(remote.id)]
+        healthy = [remote for remote in allowed if not self.backoff.failures(remote.id)]
+        failing = [remote for remote in allowed if self.backoff.failures(remote.id)]
         return [*healthy, *failing[:FETCHES]]
 
     async def fetch(self, remotes: Iterable[Remote]) -> dict[str, Confirmed]:
@@ -81,34 +81,31 @@ class NoteFetcher:
             await check_store_serves(self._cache, self._store)
         return asked.answers
 
-    def blocks(self, note_id: str) -> bool:
-        """Tell whether to skip this note now: it failed recently."""
-        return self._backoff.blocks(note_id)
-
     async def _ask(self, remote: Remote, asked: _Round) -> None:
         note_id = remote.id
-        doublings = min(self._backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
+        doublings = min(self.backoff.failures(note_id), 16) if isinstance(remote, Missing) else 0
         seconds = min(ITEM_SECONDS * 2.0**doublings, LONGEST_ITEM_SECONDS)
-        seen = self._cache.notes.last_seen_etag(note_id)
+        seen, told = self._cache.notes.last_seen_etag(note_id), [remote]
         try:
             async with asyncio.timeout(seconds):
                 answer = await get_newest(self._store, note_id)
                 known = self._cache.notes.base(note_id)
                 if known is not None and _contradicts(self._store, known, answer):
                     # A copy of before, or a note that was made again: that one says the same once more.
+                    told += [answer] if isinstance(answer, Revision) else []
                     answer = await get_newest(self._store, note_id)
         except (StoreProtocolError, StoreRejected) as error:
-            self._backoff.record_failure(note_id, error)  # an answer, but about this note alone
+            self.backoff.record_failure(note_id, error)  # an answer, but about this note alone
         except (StoreError, LoginRequired) as error:
-            self._backoff.record_failure(note_id, error)
+            self.backoff.record_failure(note_id, error)
             asked.served = False
         except TimeoutError:
-            self._backoff.record_failure(note_id)
+            self.backoff.record_failure(note_id)
             asked.served = False
         else:
             asked.served = True
-            self._backoff.record_success(note_id)
-            if not lags_behind(answer, remote):
+            self.backoff.record_success(note_id)
+            if not any(lags_behind(answer, one) for one in told):
                 asked.answers[note_id] = Confirmed(answer, seen)
 
 

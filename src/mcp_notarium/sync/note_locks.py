@@ -1,7 +1,7 @@
 """Serialize writes per note, also after a cancellation, and limit how many write at once.
 
 A write that was passed to the store is never interrupted: it runs to its end in a task of its own.
-Until then the note stays locked, and the call keeps its place.
+The note stays locked until then, and the call keeps its place.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ class NoteLock:
         return self.task is not None and not self.task.done()
 
     async def run_cancellable(self, work: Coroutine[Any, Any, T], act: Act | None) -> T:
-        """Run a write. It returns at once if the caller is cancelled.
-
-        The work then goes on if its request may have left, as the rest of ``act``; otherwise it sends nothing.
-        """
+        """Run a write; if its caller leaves, return at once: it goes on as the rest of ``act``, or sends nothing."""
         before = WITHDRAWN.set(lambda: self._cancelled)
         task = asyncio.create_task(work)  # the task copies the variable
         WITHDRAWN.reset(before)

@@ -170,7 +170,11 @@ class Scheduler:
             state = await self._runner.work(event)
             if state is State.NEEDS_AUTH:
                 return
-            event = await self._rest(state)
+            if state is State.IDLE:
+                event = await self._listen()
+            else:
+                await (self._back_off() if state is State.BACKING_OFF else self._wait_halted())
+                event = Event.DUE
 
     async def _step_down(self) -> None:
         """Let another process lead. Idempotent."""
@@ -186,12 +190,6 @@ class Scheduler:
         await self._step_down()
         await self._sleep(HANDOVER_PAUSE)
         await self._wait(SLOW_RETRY, until=lambda: self._cache.sync_state.login_changes() != before)
-
-    async def _rest(self, state: State) -> Event:
-        if state is State.IDLE:
-            return await self._listen()
-        await (self._back_off() if state is State.BACKING_OFF else self._wait_halted())
-        return Event.DUE
 
     async def _wait_halted(self) -> None:
         """Rest after a mass loss: until somebody asks, minutes pass, or a store that tells of changes has one."""

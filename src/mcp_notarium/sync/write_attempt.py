@@ -82,7 +82,6 @@ ROUNDS = 4
 MOST_IDS = 20
 """Ids that are tried for one new note, where others may have taken them."""
 _AGAIN = WriteResult(WriteOutcome.AGAIN)
-_NOTHING = Content(text="")
 
 
 class WriteAttempt:
@@ -201,7 +200,7 @@ class WriteAttempt:
 
     async def _send(self, view: View) -> WriteResult:
         """Record what the journal does not say yet, push it, commit the answer, and send what follows."""
-        over, asked = view.base.content if view.base else _NOTHING, view.asked
+        over, asked = view.base.content if view.base else Content(""), view.asked
         if asked and self._store.traits.in_database:
             return await self._store_with_us(view, asked)
         following: Sequence[PendingWrite] = ()

@@ -26,7 +26,13 @@ from mcp_notarium.domain.conflict_copy import (
 )
 from mcp_notarium.domain.merge import merge_tags
 from mcp_notarium.domain.note import Content, PendingWrite, Revision, Tombstone, WriteKind
-from mcp_notarium.errors import CacheError, NotariumError, NoteNotFound, StoreRejected
+from mcp_notarium.errors import (
+    CacheError,
+    NotariumError,
+    NoteNotFound,
+    NoteUnreadable,
+    StoreRejected,
+)
 from mcp_notarium.stores.contract import Acknowledgement, PushStatus, Store, WriteGuard
 from mcp_notarium.sync.head_reader import is_rewritten
 from mcp_notarium.sync.journal import Journal
@@ -141,7 +147,8 @@ class WriteCommit:
     async def _look_over_others(self, pushed: _Pushed) -> tuple[Held, _Pushed]:
         """Name what a store that keeps the last write holds now: another may have come over ours."""
         write, sent, answer = pushed.write, pushed.sent, pushed.answer
-        now, displaced = await self._read_again(answer.revision), answer.displaced
+        displaced = answer.displaced
+        now = await self._read_again(answer.revision, write if displaced is None else None)
         if write.kind is WriteKind.CREATE:
             pushed = replace(pushed, base=sent)  # who has changed a new note has seen our text
         pushed = replace(pushed, now=now)
@@ -192,13 +199,14 @@ class WriteCommit:
         )
 
     def _is_made_by(self, write: PendingWrite, head: Revision) -> bool:
-        """Tell by its date, or by all its content, whether a note is what an unanswered write made."""
+        """Tell by its date, where there is one, or its content whether an unanswered write made it; by both where the store merges."""
         if write.after and head.etag == write.base_etag:  # links that stay as they were
             return False
         sent = self._store.revision_of(write.note_id, write.body)
-        same = self._has_our_date(sent, head) or (
-            not self._store.traits.dates and head.content == sent.content
-        )
+        traits, same = self._store.traits, head.content == sent.content
+        if traits.dates:
+            merges = traits.write_guard is WriteGuard.SERVER_MERGE
+            same = self._has_our_date(sent, head) and (same or not merges)
         return same and head.id == sent.id
 
     def _has_our_date(self, sent: Revision, head: Revision) -> bool:
@@ -315,16 +323,25 @@ class WriteCommit:
             self._on_difference(held.id)
         return Committed(result, copy, others, repair, held, lost)
 
-    async def _read_again(self, stored: Revision) -> Revision | Tombstone:
+    async def _read_again(
+        self, stored: Revision, proving: PendingWrite | None = None
+    ) -> Revision | Tombstone:
         """Read a note that was just stored; it is taken to be as answered if it cannot be read.
 
         So is one that is not under its name, or has another note there: it may have been renamed, and the next listing tells.
+        Raises ``OutcomeUnknown`` for a write that only this read proves: another one may have come over it.
         """
         held: Revision | Tombstone = stored
         if self._store.traits.compares:
             return held  # it was read back already
-        with suppress(NotariumError):
+        try:
             held = await get_newest(self._store, stored.id)
+        except NotariumError as error:
+            if proving is not None and not isinstance(error, NoteUnreadable):
+                self._journal.release(proving)
+                raise unknown_outcome(
+                    "the write was taken, and could not be read", proving
+                ) from error
         if isinstance(held, Tombstone):
             return stored if self._store.traits.ids.named else held
         return stored if self._journal.is_taken(held) else held

@@ -166,8 +166,6 @@ class Writer:
 
         Return for each the error that :meth:`revive` raises, None if it is made and visible. Raises if none can be made.
         """
-        if not self._store.traits.in_database:
-            raise RuntimeError("notes of this store are made one by one")
         writes = [self._make_creation(note_id, content) for note_id, content in notes]
         errors = self._attempt.create_all(writes)
         hidden = (self._cache.notes.etag(write.note_id) is None for write in writes)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp_notarium.storage.sync_state import KeptFileRow
 
 ROWS = 10
-"""Versions of one answer. Where the store keeps them, each costs a request."""
+"""Versions of one answer. Each costs a request where the store keeps them."""
 FIRST = "the first that is kept"
 PARTLY = " in part"
 """Behind a status, if something could not be brought back."""
