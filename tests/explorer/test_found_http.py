@@ -271,6 +271,18 @@ FOUND: dict[str, tuple[str, Schedule]] = {
             "b3: GET note1: fails #4": 8,
         },
     ),
+    "a note that was deleted came back, as an older answer said so after the feed": (
+        "simplenote over http",
+        {
+            "act 1 of another device #1": 8,
+            "act 2 of another device #1": 4,
+            "act 2 of a #1": 11,
+            "act 1 of b #1": 7,
+            "act 2 of b #1": 7,
+            "b1: DELETE note0 at 4: is answered: turns #1": 3,
+            "a1: GET note0: fails #1": 8,
+        },
+    ),
 }
 """What was wrong, the world, and the shortest schedule that showed it."""
 HTTP_WORLDS = [name for name in WORLDS if "over http" in name]

@@ -418,7 +418,7 @@ _ANY = (
 _FACTS = """
 SELECT (SELECT active + trashed FROM note_counts), json_group_object(key, value), (
   SELECT count(*) FROM sync_metadata m, json_each(nullif(m.value, '')) AS open
-  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.value)
+  WHERE m.key = 'sync.unresolved' AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.id = open.key)
 )
 FROM sync_metadata
 WHERE key IN ('sync.cursor', 'sync.first_load', 'sync.metrics', 'sync.left_out')

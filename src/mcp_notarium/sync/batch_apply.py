@@ -28,6 +28,7 @@ from mcp_notarium.sync.pull_decisions import (
     Remote,
     deduplicate,
     plan,
+    told_version,
 )
 
 Bookmark = Callable[[SyncProgress], None]
@@ -179,15 +180,16 @@ class BatchCommitter:
     def _record_unresolved(self, decided: Iterable[tuple[Remote, Action]]) -> int:
         """Record what only a direct answer can decide; return how many notes of them are new."""
         before = self._cache.progress.unresolved()
-        after = dict.fromkeys(before)
+        after = before.copy()
         for remote, action in decided:
-            if action.move in (Move.FETCH, Move.RESOLVE):
-                after[action.id] = None
-            elif isinstance(remote, Confirmed):
+            open_ = action.move in (Move.FETCH, Move.RESOLVE)
+            if isinstance(remote, Confirmed) and not open_:
                 after.pop(action.id, None)
-        if tuple(after) != before:
+            elif open_ or action.id in after:
+                after[action.id] = told_version(remote)
+        if after != before:
             self._cache.progress.mark_unresolved(after)
-        return len(after.keys() - set(before))
+        return len(after.keys() - before)
 
 
 def _changes(actions: Iterable[Action]) -> list[Revision | Tombstone]:
@@ -287,12 +289,12 @@ class BatchApplier:
         self._thread = self._thread or ThreadConnection(self._cache)
         return await self._thread.call(work)
 
-    def due_unresolved(self) -> tuple[str, ...]:
+    def due_unresolved(self) -> dict[str, Missing]:
         """Return the unresolved notes to fetch now: without a pending write, and not backed off from."""
         unresolved = self._cache.progress.unresolved()
         busy = self._committer.pending() if unresolved else set()
-        return tuple(
-            note_id
-            for note_id in unresolved
+        return {
+            note_id: Missing(note_id, told)
+            for note_id, told in unresolved.items()
             if note_id not in busy and not self._fetcher.backoff.blocks(note_id)
-        )
+        }

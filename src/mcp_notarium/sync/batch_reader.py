@@ -76,8 +76,8 @@ class BatchReader:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     yield batch
-        still = frozenset(self._applier.due_unresolved()) if unresolved else frozenset()
-        again = [Missing(note_id) for note_id in unresolved if note_id in still]
+        still = self._applier.due_unresolved() if unresolved else {}
+        again = [one for note_id, one in still.items() if note_id in unresolved]
         for batch in split(again[:SPLIT], index_version=self._progress.index_version):
             yield batch
 

@@ -21,6 +21,7 @@ REMOVAL_COUNT = 10
 SWEEP_SHARE = 0.10
 """In larger accounts this share of all notes may be missing from a full listing."""
 _SAME_SECOND = 1.0
+_REMOVED = 2**62
 TOMBSTONE_SHARE = 0.50
 """The share that one answer of the change feed may remove: tombstones are stated, not inferred."""
 
@@ -30,6 +31,8 @@ class Missing:
     """Say that a full listing, or the last answer, does not mention this note: ask the store."""
 
     id: str
+    told: int = 0
+    """The version that the store has told of it before (:func:`told_version`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +214,21 @@ def contradicts(known: Revision, answer: Revision, *, dated: bool) -> bool:
 
 def lags_behind(answer: Revision | Tombstone, remote: Remote) -> bool:
     """Tell whether a direct answer is older than what made us ask, as far as that can be known."""
+    if isinstance(remote, Missing) and isinstance(answer, Revision):
+        return (answer.server_version or 0) < remote.told
     if not isinstance(remote, Revision | Entry):
         return False
     if isinstance(answer, Tombstone):
         return True
     return _compare(Known(remote.etag, remote.server_version), answer) is RemoteState.OLDER
+
+
+def told_version(remote: Remote) -> int:
+    """Return the version of which a statement tells: 0 for none, the highest of all for a removal."""
+    about = remote.answer if isinstance(remote, Confirmed) else remote
+    if isinstance(about, Tombstone):
+        return _REMOVED
+    return about.told if isinstance(about, Missing) else about.server_version or 0
 
 
 def deduplicate(remotes: Iterable[Remote]) -> tuple[Remote, ...]:
