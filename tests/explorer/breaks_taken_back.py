@@ -7,9 +7,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from explorer.breaks import Break, Set
+from mcp_notarium.audit.chain import CANCELLED
 from mcp_notarium.protocol.call_audit import Recording
 from mcp_notarium.sync.note_locks import NoteLock
 from mcp_notarium.sync.replay import Replay
+from mcp_notarium.sync.write_attempt import WriteAttempt
+from mcp_notarium.sync.write_decisions import WriteResult
 
 
 def _ends_with_its_call(set_attribute: Set) -> None:
@@ -35,6 +38,18 @@ def _made_again(set_attribute: Set) -> None:
     set_attribute(Replay, "_take_created", lambda _self, _content: None)
 
 
+def _waits_for_nothing(set_attribute: Set) -> None:
+    carry_out = WriteAttempt._carry_out_act
+
+    async def ended(self: WriteAttempt, view: Any, asked: Any, lock: NoteLock) -> WriteResult:
+        result = await carry_out(self, view, asked, lock)
+        if asked.act is not None and not result.stored:
+            asked.act.outcome = CANCELLED
+        return result
+
+    set_attribute(WriteAttempt, "_carry_out_act", ended)
+
+
 BREAKS: dict[str, Break] = {
     "an act ends with its call, not with its write": Break(
         "trilium", _ends_with_its_call, ("does not say what became of it",)
@@ -44,6 +59,9 @@ BREAKS: dict[str, Break] = {
     ),
     "a note is made again whose call was taken back": Break(
         "simplenote", _made_again, ("doubled",)
+    ),
+    "a text that waits counts as not saved": Break(
+        "vault files", _waits_for_nothing, ("counts as cancelled",)
     ),
 }
 """By what is broken."""

@@ -49,6 +49,9 @@ PLAYED_AGAIN = {
     ][:2],
     "a call that is taken back has no end in the audit chain": _MADE_TWICE[:2],
     "a note is made again whose call was taken back": _MADE_TWICE[:2],
+    "a text that waits counts as not saved": FOUND_ELSEWHERE[
+        "a save counted as cancelled whose text waited to be kept beside another"
+    ][:2],
 }
 """By what is broken: the world and the schedule in which the explorer once found that."""
 MOST = 5_000

@@ -468,6 +468,17 @@ FOUND = {
         },
         ("a takes the call back", "b takes the call back"),
     ),
+    "a save counted as cancelled whose text waited to be kept beside another": (
+        "vault files",
+        {
+            "act 1 of a #1": 4,
+            "a takes a call back #2": 1,
+            "a call of a is taken back behind an event #1": 5,
+            "another device acts before a1 exchanges files #1": 9,
+            "a1: the disk refuses #4": 1,
+        },
+        ("another device: rewrite note0.md", "a takes the call back"),
+    ),
     "a note was made twice whose creation was taken back and repeated": (
         "simplenote",
         {

@@ -167,8 +167,10 @@ class WriteAttempt:
                 act.outcome = before
             raise
         lock.result = result if result.stored else None
-        if act is not None:
-            act.outcome = FINISHED if result.stored and before != UNKNOWN else before
+        if act is not None and result.outcome is WriteOutcome.AGAIN:
+            act.outcome = before
+        elif act is not None and result.stored and before != UNKNOWN:
+            act.outcome = FINISHED
         return result
 
     async def _carry_out(self, view: View, asked: Asked | None = None) -> WriteResult:
@@ -373,12 +375,12 @@ class WriteAttempt:
             WITHDRAWN.set(lambda: False)
         try:
             return await self._commit.commit(write, base, answer, repeated=repeated)
-        except StoreRejected as error:
+        except (StoreRejected, CacheError) as error:
             if repeated:
                 raise  # then the text stays as a rejected write
             self._journal.release(write)
             raise unknown_outcome(
-                "the write is stored, but a copy that follows from it cannot be", write
+                "the write is stored, but what follows from it cannot be", write
             ) from error
 
     @contextmanager
