@@ -489,6 +489,16 @@ FOUND = {
         },
         ("b takes the call back",),
     ),
+    "a line was appended twice whose call was taken back when it was answered, and repeated": (
+        "vault files",
+        {"act 3 of a #1": 2, "a takes a call back #1": 4, "a step of a1 #59": 7},
+        ("a takes the call back", "'append': 'a3"),
+    ),
+    "an undo was undone whose call was taken back when it was answered, and repeated": (
+        "local files, parts",
+        {"act 2 of b #1": 7, "act 3 of b #1": 19, "b takes a call back #3": 4},
+        ("b takes the call back", "manage {'action': 'undo'"),
+    ),
     "a canvas that one task is about to put back, and another takes for done": (
         "vault files, folders",
         {

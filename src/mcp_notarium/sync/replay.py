@@ -120,11 +120,6 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def remember(self, write: PendingWrite, lock: NoteLock) -> None:
-        """Keep how a creation under this lock has ended that its caller has taken back: who sends the same again gets its note."""
-        if lock.result is not None:
-            self._keep_created(write, lock.result)
-
     def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
         if write.kind is WriteKind.CREATE and not write.copied:
             if len(self.created) >= _MOST_CREATED:
@@ -192,7 +187,7 @@ class Replay:
         write = next(filter(self._journal.can_claim, same), None)
         if write is None:
             finished = self._take_created(content)
-            if finished is None or not self._can_answer(finished):
+            if finished is None or not self.can_answer(finished):
                 return None
             if act is not None:
                 act.begin()
@@ -213,9 +208,9 @@ class Replay:
                 return None
             sent = self._store.revision_of(note.id, write.body).content
             result = WriteResult(WriteOutcome.STORED, note.id, merged=note.content != sent)
-        return result if self._can_answer(result) else None
+        return result if self.can_answer(result) else None
 
-    def _can_answer(self, result: WriteResult) -> bool:
+    def can_answer(self, result: WriteResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
         hides = result.stored and self._cache.seen.notes.visibility.rules.has_rules
         return hides or self._cache.shown(result.note_id) is not None

@@ -120,7 +120,7 @@ class WriteAttempt:
             view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
-        work = self._carry_out_act(view, asked, lock)
+        work = self._carry_out_act(view, asked)
         if self._store.traits.in_database:
             return await work
         try:
@@ -155,7 +155,7 @@ class WriteAttempt:
 
     # What the table says is done.
 
-    async def _carry_out_act(self, view: View, asked: Asked, lock: NoteLock) -> WriteResult:
+    async def _carry_out_act(self, view: View, asked: Asked) -> WriteResult:
         """Do what the table says, and let the act of a caller who may have left know what becomes of it."""
         act, before = asked.act, asked.act.outcome if asked.act else ""
         if act is not None:
@@ -166,7 +166,8 @@ class WriteAttempt:
             if act is not None and not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
-        lock.result = result if result.stored else None
+        if act is not None and result.stored:
+            act.steps.see_stored(result, self._cache.notes.etag(result.note_id))
         if act is not None and result.outcome is WriteOutcome.AGAIN:
             act.outcome = before
         elif act is not None and result.stored and before != UNKNOWN:
