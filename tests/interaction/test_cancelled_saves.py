@@ -127,7 +127,6 @@ def test_save_called_off_while_the_login_takes_long_is_not_sent(account, talker)
 TEXT = "# One\nred\n# Two\n"
 REPEATED = {
     "the end": ({"append": "blue\n"}, "blue"),
-    "the top": ({"prepend": "blue\n"}, "blue"),
     "a section": ({"section": "One", "append": "blue"}, "blue"),
     "a place": ({"find": "red", "replace": "red blue"}, "blue"),
 }

@@ -63,8 +63,8 @@ class Replay:
         self._attempt = attempt
         self._locks = locks
         self._sleep = sleep
-        self.created: dict[str, tuple[Content, WriteResult, str | None]] = {}
-        """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
+        self._created: dict[Content, tuple[WriteResult, str | None]] = {}
+        """Maps what new notes were to be to outcome and etag, for a caller who sends the same again."""
         self._backoff = ItemBackoff(stopwatch)
         self._not_found: set[tuple[str, str]] = set()
         """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
@@ -122,22 +122,17 @@ class Replay:
 
     def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
         if write.kind is WriteKind.CREATE and not write.copied:
-            if len(self.created) >= _MOST_CREATED:
-                del self.created[next(iter(self.created))]
-            etag = self._cache.notes.etag(result.note_id)
-            self.created[write.write_id] = write.content, result, etag
+            if len(self._created) >= _MOST_CREATED:
+                del self._created[next(iter(self._created))]
+            self._created[write.content] = result, self._cache.notes.etag(result.note_id)
 
     def _take_created(self, content: Content) -> WriteResult | None:
         """Return once how a creation of ``content`` in doubt was stored; None: there is none.
 
         None as well if the note has changed since.
         """
-        for write_id, (asked, result, etag) in self.created.items():
-            if asked == content:
-                unchanged = self._cache.notes.etag(result.note_id) == etag
-                del self.created[write_id]
-                return result if unchanged else None
-        return None
+        result, etag = self._created.pop(content, (None, None))
+        return result if result and self._cache.notes.etag(result.note_id) == etag else None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
         """Finish the entry, in a task of its own. The entry remains if this raises, free for the next attempt.
@@ -201,7 +196,7 @@ class Replay:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        _, result, _ = self.created.pop(write.write_id, (None, result, None))
+        result, _ = self._created.pop(write.content, (result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)
             if note is None:

@@ -157,21 +157,20 @@ class WriteAttempt:
 
     async def _carry_out_act(self, view: View, asked: Asked) -> WriteResult:
         """Do what the table says, and let the act of a caller who may have left know what becomes of it."""
-        act, before = asked.act, asked.act.outcome if asked.act else ""
-        if act is not None:
-            act.outcome = UNKNOWN
+        if (act := asked.act) is None:
+            return await self._carry_out(view, asked)
+        before, act.outcome = act.outcome, UNKNOWN
         try:
             result = await self._carry_out(view, asked)
         except NotariumError as error:
-            if act is not None and not isinstance(error, OutcomeUnknown):
+            if not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
-        if act is not None and result.stored:
+        if result.stored:
             act.steps.see_stored(result, self._cache.notes.etag(result.note_id))
-        if act is not None and result.outcome is WriteOutcome.AGAIN:
+            act.outcome = UNKNOWN if before == UNKNOWN else FINISHED
+        elif result.outcome is WriteOutcome.AGAIN:
             act.outcome = before
-        elif act is not None and result.stored and before != UNKNOWN:
-            act.outcome = FINISHED
         return result
 
     async def _carry_out(self, view: View, asked: Asked | None = None) -> WriteResult:

@@ -251,11 +251,11 @@ class Writer:
     def find_saved(self, step: Step) -> Saved | None:
         """Return what a step of an earlier call has saved, if the note still is what that made of it, or is the new one; else None."""
         new, result = step.draft.note is None, step.result
-        if result is None or (not new and self._cache.notes.etag(result.note_id) != step.etag):
+        if result is None:
             return None
-        if new and not self.replay.can_answer(result):
-            return None
-        return self._answer(result, step.draft.content, created=new)
+        unchanged = self._cache.notes.etag(result.note_id) == step.etag
+        stands = self.replay.can_answer(result) if new else unchanged
+        return self._answer(result, step.draft.content, created=new) if stands else None
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
         """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
