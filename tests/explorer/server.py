@@ -163,6 +163,8 @@ class Server:
         self._calls = 0
         """Calls so far."""
         self._open_calls = 0
+        self._newest = ""
+        """The digest of the call that came last."""
         self._has_begun = False
         """The call that was answered last has begun an act, and no other one was beside it."""
         self.client: Client
@@ -327,7 +329,9 @@ class Server:
     def _reached(self, step: str) -> None:
         digest = _DIGEST.get()
         # Without a digest sync does it, by itself; beside other calls nobody knows which of them does.
-        if step == "recorded" and digest is not None and self._open_calls == 1:
+        # What goes on of a call that was taken back is none of the one that is open now.
+        alone = self._open_calls == 1 and digest == self._newest
+        if step == "recorded" and digest is not None and alone:
             self.world.oracle.see_recorded(self, digest, earlier=_EARLIER.get())
         self.process.place(step)
         self.world.set_clock_at(f"{self.process.name} {step}")
@@ -367,6 +371,7 @@ class Server:
         """Let the process answer a call, however it came."""
         digest = self.app.audit.digest(call.tool, call.arguments)
         _DIGEST.set(None if self._open_calls else digest)
+        self._newest = digest
         _EARLIER.set(frozenset(write.write_id for write in self.app.cache.journal.all()))
         self.world.oracle.calls.setdefault(digest, set()).add(self.process)
         before = self.app.audit.last_begun
