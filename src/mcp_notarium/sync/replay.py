@@ -127,10 +127,7 @@ class Replay:
             self._created[write.content] = result, self._cache.notes.etag(result.note_id)
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return once how a creation of ``content`` in doubt was stored; None: there is none.
-
-        None as well if the note has changed since.
-        """
+        """Return once how a creation of ``content`` in doubt was stored; None: there is none, or its note has changed since."""
         result, etag = self._created.pop(content, (None, None))
         return result if result and self._cache.notes.etag(result.note_id) == etag else None
 
@@ -180,15 +177,13 @@ class Replay:
             and body in (None, write.body)
         )
         write = next(filter(self._journal.can_claim, same), None)
-        if write is None:
-            finished = self._take_created(content)
-            if finished is None or not self.can_answer(finished):
-                return None
-            if act is not None:
-                act.begin()
-            return finished
+        finished = self._take_created(content) if write is None else None
+        if write is None and (finished is None or not self.can_answer(finished)):
+            return None
         if act is not None:
             act.begin()
+        if write is None:
+            return finished
         async with self._locks.lock(write.note_id) as lock:
             try:
                 result = await self.finish_of(write.note_id, lock)

@@ -167,7 +167,8 @@ class WriteAttempt:
                 act.outcome = before
             raise
         if result.stored:
-            act.steps.see_stored(result, self._cache.notes.etag(result.note_id))
+            etag = result.etag or self._cache.notes.etag(result.note_id)
+            act.steps.see_stored(result, etag)
             act.outcome = UNKNOWN if before == UNKNOWN else FINISHED
         elif result.outcome is WriteOutcome.AGAIN:
             act.outcome = before
@@ -479,8 +480,10 @@ class WriteAttempt:
                 stored = self._store_in_transaction(write, act.client if act else "", base)
         except NOT_STORED as error:
             return await self._meet_refusal(error, view, asked)
-        content = stored.content if isinstance(stored, Revision) else None
-        return _told(WriteResult(WriteOutcome.STORED, stored.id, content=content), asked, base)
+        result = WriteResult(WriteOutcome.STORED, stored.id)
+        if isinstance(stored, Revision):
+            result = replace(result, content=stored.content, etag=stored.etag)
+        return _told(result, asked, base)
 
     def _store_in_transaction(
         self, write: PendingWrite, client: str, base: Revision | None

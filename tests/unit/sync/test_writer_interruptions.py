@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from mcp_notarium.audit.chain import OPEN, UNKNOWN, AuditEntry, AuditKeys
 from mcp_notarium.domain.conflict_copy import MARK
 from mcp_notarium.domain.note import Content, WriteState
 from mcp_notarium.errors import (
@@ -18,6 +19,7 @@ from mcp_notarium.errors import (
     StoreUnavailable,
 )
 from mcp_notarium.storage import write_ahead_log
+from mcp_notarium.storage.audit_log import Act, AuditLog
 from mcp_notarium.sync.write_errors import NOT_SAVED, add_outcome
 from support.memory_client import LIKE_TRILIUM, LIKE_VAULT, Fault
 from support.sync_rig import Crash, Slow, until
@@ -539,12 +541,16 @@ def test_a_process_that_ends_at_any_step_of_a_late_save_leaves_both_edits_once(
 
 
 def test_a_copy_that_cannot_be_sent_now_is_not_named_and_is_sent_later(client, store):
+    log = AuditLog(client.cache.database, AuditKeys(), clock=lambda: 1, days=9)
+    act = Act(log, lambda: AuditEntry(at=1.0, act="tool.save", outcome=OPEN))
+
     async def scenario():
         note = await client.create("hello world\n")
         client.faults.plan(Fault.RACE, on="push", edit=lambda _: "hello brave world\n")
         client.faults.plan(Fault.UNAVAILABLE, on="push")
         with pytest.raises(OutcomeUnknown, match="not stored beside that yet"):
-            await client.change(note, "hello\n")
+            await client.writer.save(note=note, content=Content("hello\n"), act=act)
+        assert act.outcome == UNKNOWN, "if its caller had left"
         (waiting,) = client.cache.journal.all()
         assert waiting.note_id not in store.ids()
         await client.sync()
