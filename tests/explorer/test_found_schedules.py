@@ -468,6 +468,17 @@ FOUND = {
         },
         ("a takes the call back", "b takes the call back"),
     ),
+    "a save counted as cancelled whose text waited to be kept beside another": (
+        "vault files",
+        {
+            "act 1 of a #1": 4,
+            "a takes a call back #2": 1,
+            "a call of a is taken back behind an event #1": 5,
+            "another device acts before a1 exchanges files #1": 9,
+            "a1: the disk refuses #4": 1,
+        },
+        ("another device: rewrite note0.md", "a takes the call back"),
+    ),
     "a note was made twice whose creation was taken back and repeated": (
         "simplenote",
         {
@@ -477,6 +488,16 @@ FOUND = {
             "a call of b is taken back behind a step #1": 2,
         },
         ("b takes the call back",),
+    ),
+    "a line was appended twice whose call was taken back when it was answered, and repeated": (
+        "vault files",
+        {"act 3 of a #1": 2, "a takes a call back #1": 4, "a step of a1 #59": 7},
+        ("a takes the call back", "'append': 'a3"),
+    ),
+    "an undo was undone whose call was taken back when it was answered, and repeated": (
+        "local files, parts",
+        {"act 2 of b #1": 7, "act 3 of b #1": 19, "b takes a call back #3": 4},
+        ("b takes the call back", "manage {'action': 'undo'"),
     ),
     "a canvas that one task is about to put back, and another takes for done": (
         "vault files, folders",

@@ -124,6 +124,7 @@ class HeadReader:
             sent=write.content,
             wanted=write.content,
             taken=self._journal.is_taken(head),
+            repeated=bool(asked.act and asked.act.steps.earlier),
         )
         view = view.holding(held)
         if held not in (Held.BASE, Held.MERGEABLE):

@@ -27,8 +27,6 @@ class NoteLock:
         self._on_start = on_start
         self._cancelled = False
         self.task: asyncio.Task[Any] | None = None
-        self.result: Any = None
-        """How the write has ended that is stored, also if its caller has left by then."""
 
     @property
     def is_busy(self) -> bool:

@@ -63,8 +63,8 @@ class Replay:
         self._attempt = attempt
         self._locks = locks
         self._sleep = sleep
-        self.created: dict[str, tuple[Content, WriteResult, str | None]] = {}
-        """Maps write_id to content, outcome and etag, for a caller who sends the same again."""
+        self._created: dict[Content, tuple[WriteResult, str | None]] = {}
+        """Maps what new notes were to be to outcome and etag, for a caller who sends the same again."""
         self._backoff = ItemBackoff(stopwatch)
         self._not_found: set[tuple[str, str]] = set()
         """Write_id and note id of entries whose note was not under its name before this cycle's listing."""
@@ -115,26 +115,16 @@ class Replay:
                 result = await lock.run_to_end(self._finish(claimed))
         raise CacheBusy("another process is saving this note")
 
-    def remember(self, write: PendingWrite, lock: NoteLock) -> None:
-        """Keep how a creation under this lock has ended that its caller has taken back: who sends the same again gets its note."""
-        if lock.result is not None:
-            self._keep_created(write, lock.result)
-
     def _keep_created(self, write: PendingWrite, result: WriteResult) -> None:
         if write.kind is WriteKind.CREATE and not write.copied:
-            if len(self.created) >= _MOST_CREATED:
-                del self.created[next(iter(self.created))]
-            etag = self._cache.notes.etag(result.note_id)
-            self.created[write.write_id] = write.content, result, etag
+            if len(self._created) >= _MOST_CREATED:
+                del self._created[next(iter(self._created))]
+            self._created[write.content] = result, self._cache.notes.etag(result.note_id)
 
     def _take_created(self, content: Content) -> WriteResult | None:
-        """Return once how a creation of ``content`` in doubt was stored, if its note is as it was."""
-        for write_id, (asked, result, etag) in self.created.items():
-            if asked == content:
-                unchanged = self._cache.notes.etag(result.note_id) == etag
-                del self.created[write_id]
-                return result if unchanged else None
-        return None
+        """Return once how a creation of ``content`` in doubt was stored; None: there is none, or its note has changed since."""
+        result, etag = self._created.pop(content, (None, None))
+        return result if result and self._cache.notes.etag(result.note_id) == etag else None
 
     async def _finish(self, write: PendingWrite, *, listed: bool = False) -> WriteResult:
         """Finish the entry, in a task of its own. It remains if this raises."""
@@ -176,15 +166,13 @@ class Replay:
             and body in (None, write.body)
         )
         write = next(filter(self._journal.can_claim, same), None)
-        if write is None:
-            finished = self._take_created(content)
-            if finished is None or not self._can_answer(finished):
-                return None
-            if act is not None:
-                act.begin()
-            return finished
+        finished = self._take_created(content) if write is None else None
+        if write is None and (finished is None or not self.can_answer(finished)):
+            return None
         if act is not None:
             act.begin()
+        if write is None:
+            return finished
         async with self._locks.lock(write.note_id) as lock:
             try:
                 result = await self.finish_of(write.note_id, lock)
@@ -192,16 +180,16 @@ class Replay:
                 raise unknown_outcome(
                     "an earlier save of this note is unanswered", write
                 ) from error
-        _, result, _ = self.created.pop(write.write_id, (None, result, None))
+        result, _ = self._created.pop(write.content, (result, None))
         if result is None:  # another process has finished it
             note = self._cache.shown(write.note_id)
             if note is None:
                 return None
             sent = self._store.revision_of(note.id, write.body).content
             result = WriteResult(WriteOutcome.STORED, note.id, merged=note.content != sent)
-        return result if self._can_answer(result) else None
+        return result if self.can_answer(result) else None
 
-    def _can_answer(self, result: WriteResult) -> bool:
+    def can_answer(self, result: WriteResult) -> bool:
         """Tell whether the caller gets the note of an earlier creation, or must not make it again."""
         hides = result.stored and self._cache.seen.notes.visibility.rules.has_rules
         return hides or self._cache.shown(result.note_id) is not None

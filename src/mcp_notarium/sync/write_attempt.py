@@ -113,7 +113,7 @@ class WriteAttempt:
             view = await self._heads.look_first(view, asked) if looks else view
         except (StoreError, LoginRequired) as error:
             raise add_outcome(error, _nothing_done(write)) from None
-        work = self._carry_out_act(view, asked, lock)
+        work = self._carry_out_act(view, asked)
         if self._store.traits.in_database:
             return await work
         try:
@@ -149,20 +149,23 @@ class WriteAttempt:
 
     # What the table says is done.
 
-    async def _carry_out_act(self, view: View, asked: Asked, lock: NoteLock) -> WriteResult:
+    async def _carry_out_act(self, view: View, asked: Asked) -> WriteResult:
         """Do what the table says, and let the act of a caller who may have left know what becomes of it."""
-        act, before = asked.act, asked.act.outcome if asked.act else ""
-        if act is not None:
-            act.outcome = UNKNOWN
+        if (act := asked.act) is None:
+            return await self._carry_out(view)
+        before, act.outcome = act.outcome, UNKNOWN
         try:
             result = await self._carry_out(view)
         except NotariumError as error:
-            if act is not None and not isinstance(error, OutcomeUnknown):
+            if not isinstance(error, OutcomeUnknown):
                 act.outcome = before
             raise
-        lock.result = result if result.stored else None
-        if act is not None:
-            act.outcome = FINISHED if result.stored and before != UNKNOWN else before
+        if result.stored:
+            etag = result.etag or self._cache.notes.etag(result.note_id)
+            act.steps.see_stored(result, etag)
+            act.outcome = UNKNOWN if before == UNKNOWN else FINISHED
+        elif result.outcome is WriteOutcome.AGAIN:
+            act.outcome = before
         return result
 
     async def _carry_out(self, view: View) -> WriteResult:
@@ -343,12 +346,12 @@ class WriteAttempt:
             WITHDRAWN.set(lambda: False)
         try:
             return await self._commit.commit(write, base, answer, repeated=repeated)
-        except StoreRejected as error:
+        except (StoreRejected, CacheError) as error:
             if repeated:
                 raise  # then the text stays as a rejected write
             self._journal.release(write)
             raise unknown_outcome(
-                "the write is stored, but a copy that follows from it cannot be", write
+                "the write is stored, but what follows from it cannot be", write
             ) from error
 
     @contextmanager
@@ -435,8 +438,10 @@ class WriteAttempt:
                 stored = self._store_in_transaction(write, act.client if act else "", base)
         except NOT_STORED as error:
             return await self._meet_refusal(view, error)
-        content = stored.content if isinstance(stored, Revision) else None
-        return _told(WriteResult(WriteOutcome.STORED, stored.id, content=content), asked, base)
+        result = WriteResult(WriteOutcome.STORED, stored.id)
+        if isinstance(stored, Revision):
+            result = replace(result, content=stored.content, etag=stored.etag)
+        return _told(result, asked, base)
 
     def _store_in_transaction(
         self, write: PendingWrite, client: str, base: Revision | None

@@ -340,6 +340,8 @@ class WriteResult:
     waiting: tuple[str, ...] = ()
     content: Content | None = None
     """The content in the store then; None: nobody has seen it."""
+    etag: str | None = None
+    """Of the note then; None: the index tells."""
 
     @property
     def stored(self) -> bool:

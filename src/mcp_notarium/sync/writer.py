@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from mcp_notarium.domain.note import Content, Note, PendingWrite, WriteKind
@@ -19,7 +18,7 @@ from mcp_notarium.domain.write_scope import ANYTHING, WriteScope
 from mcp_notarium.errors import NotariumError, NoteNotFound
 from mcp_notarium.files.locks import process_ended
 from mcp_notarium.markup.obsidian_links import Changes
-from mcp_notarium.storage.audit_log import Act
+from mcp_notarium.storage.audit_log import Act, Step
 from mcp_notarium.storage.cache import Cache
 from mcp_notarium.stores.contract import Store, require_supported
 from mcp_notarium.sync.head_reader import HeadReader
@@ -208,7 +207,7 @@ class Writer:
 
     async def _create(self, content: Content, act: Act | None) -> WriteResult:
         """Create a note, or finish a creation with the same content that was in doubt."""
-        if self.replay.created or not self._store.traits.in_database:
+        if not self._store.traits.in_database:
             resumed = await self.replay.resume_creation(content, act)
             if resumed is not None:
                 return resumed
@@ -219,8 +218,6 @@ class Writer:
                 note_id=note_id, kind=WriteKind.CREATE, content=content, write_id=write_id
             )
             async with self.locks.lock(note_id) as lock:
-                if act is not None:
-                    act.on_cancelled.append(partial(self.replay.remember, write, lock))
                 result = await self._attempt.first(write, Asked(act=act), lock)
             if result.outcome is not WriteOutcome.AGAIN:
                 return result
@@ -237,6 +234,15 @@ class Writer:
                 if result.outcome is not WriteOutcome.AGAIN:
                     return result
         raise changed_error(write.note_id, self._cache.shown(write.note_id))
+
+    def find_saved(self, step: Step) -> Saved | None:
+        """Return what a step of an earlier call has saved, if the note still is what that made of it, or is the new one; else None."""
+        new, result = step.draft.note is None, step.result
+        if result is None:
+            return None
+        unchanged = self._cache.notes.etag(result.note_id) == step.etag
+        stands = self.replay.can_answer(result) if new else unchanged
+        return self._answer(result, step.draft.content, created=new) if stands else None
 
     def _answer(self, result: WriteResult, content: Content, *, created: bool = False) -> Saved:
         """Answer a caller who has asked for ``content``. Raises if the store does not hold or show it."""
