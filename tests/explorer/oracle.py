@@ -393,6 +393,8 @@ class Oracle:
         new = sorted(ours - self.promised.keys(), key=lambda one: int(one.lstrip(server.name)))
         digest, note_id = server.app.audit.digest(tool, arguments), arguments.get("id")
         is_change = tool == "save" and note_id in server.app.cache.notes.etags()
+        # A file is kept before its note is saved: its act may have begun, and be taken back between both.
+        is_change = is_change and "file" not in arguments
         server.saves.clear()
         self.taken_back.append((server, digest, new[-1] if new else "", is_change))
         if new and isinstance(note_id, str):
