@@ -87,8 +87,6 @@ class Plan:
     """What each does, where that is no choice."""
     only: tuple[str, ...] = ()
     """Names of the acts of servers, where they are not all."""
-    turns: int = 1
-    """Schedules in a row, where the worlds take turns."""
     shows: tuple[str, ...] = ()
     """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
@@ -878,8 +876,6 @@ _HTTP: dict[str, Callable[[World], Place]] = {
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
     "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
 }
-_TURNS = {"simplenote over http": 6}
-"""Its store has as much code as others, of which more worlds are."""
 WORLDS: dict[str, Plan] = {
     **{row: Plan(memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(memory(traits), apart=True) for row, traits in ROWS.items()},
@@ -892,11 +888,8 @@ WORLDS: dict[str, Plan] = {
     "vault files": Plan(VaultPlace),
     "vault files, apart": Plan(VaultPlace, apart=True),
     "vault files, hidden": Plan(VaultPlace, hides=True),
-    **{name: Plan(place, turns=_TURNS.get(name, 1)) for name, place in _HTTP.items()},
-    **{
-        f"{name}, apart": Plan(place, apart=True, turns=_TURNS.get(name, 1))
-        for name, place in _HTTP.items()
-    },
+    **{name: Plan(place) for name, place in _HTTP.items()},
+    **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
     **{
         f"{row}, {changes} changes": Plan(memory(ROWS[row]), world=_account, changes=changes)
