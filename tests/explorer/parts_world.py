@@ -92,7 +92,7 @@ class PartsWorld(World):
             if server.alive and server.name in self._open and not self.oracle.broken:
                 with server.process.running():
                     asked = self.loop.create_task(self._ask_for(server, self._open[server.name]))
-                asked.add_done_callback(self._see_end)
+                asked.add_done_callback(self.see_end)
                 deadline = self.loop.time() + HEALING_SECONDS
                 self.loop.run_until(asked.done, deadline=deadline)
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)

@@ -321,7 +321,7 @@ class World:
                 with server.process.running():
                     asked.append(self.loop.create_task(server.history(note_id)))
         for one in asked:
-            one.add_done_callback(self._see_end)
+            one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
@@ -451,13 +451,14 @@ class World:
             if name == "nothing":
                 continue
             act = self.loop.create_task(self._act(server, name))
-            act.add_done_callback(self._see_end)
+            act.add_done_callback(self.see_end)
             # A client may call again before it is answered.
             label = f"act {number} of {server.name} is not awaited"
             if not self.chooser.choose(label, 2, rate=self.chooser.rates.order / 2):
                 await act
 
-    def _see_end(self, act: asyncio.Task[None]) -> None:
+    def see_end(self, act: asyncio.Task[None]) -> None:
+        """Keep the error of a task that nobody waits for."""
         error = None if act.cancelled() else act.exception()
         if error is not None and not isinstance(error, Killed | Broken):
             self.loop.errors.append(error)
