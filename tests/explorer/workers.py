@@ -85,11 +85,6 @@ class Worker:
         self._turn.release()
         self._gives_back.acquire()
 
-    def wake(self) -> None:
-        """Give it the turn, unless it has gone on since, because the loop itself had to wait for it."""
-        if self in self._workers.parked:
-            self.go_on()
-
     def park(self) -> None:
         """Give the turn back until :meth:`go_on`. Raises ``Killed``."""
         self._workers.parked.append(self)
@@ -115,10 +110,9 @@ class Workers:
 
     def follow(self, process: Process) -> None:
         """End the workers of a process with it."""
-        process.ends.append(lambda: self.go_on(process))
+        process.ends.append(lambda: self._end(process))
 
-    def go_on(self, owner: Owner | None) -> None:
-        """Let all parked workers of a process go on."""
+    def _end(self, owner: Owner) -> None:
         for worker in [one for one in self.parked if one.owner is owner]:
             worker.go_on()
 
@@ -132,19 +126,19 @@ class Workers:
             owner.place(what)
         label = f"{owner.name} is kept waiting: {what}"
         if self._chooser.choose(label, 2, rate=self._chooser.rates.order / 2):
-            self.loop.expect(f"{owner.name} goes on: {what}", worker.wake)
+            self.loop.expect(f"{owner.name} goes on: {what}", worker.go_on)
             worker.park()
 
     def sleep(self, seconds: float) -> None:
         """Let simulated seconds pass."""
         worker = getattr(_local, "worker", None)
         assert worker is not None, "only threads sleep here"
-        self.loop.call_later(seconds, worker.wake)
+        self.loop.call_later(seconds, worker.go_on)
         worker.park()
 
 
 class TurnLock:
-    """A lock for workers: whoever waits for it is parked. Where the loop waits for it, workers of its process go on alone."""
+    """A lock for workers: whoever waits for it is parked."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -154,13 +148,9 @@ class TurnLock:
     def __enter__(self) -> None:
         worker = getattr(_local, "worker", None)
         while self._held:
-            if worker is None:
-                self._workers.go_on(OWNER.get())
-                continue
+            assert worker is not None, "a worker has the lock"
             self._waiting.append(worker)
             worker.park()
-            if worker in self._waiting:
-                self._waiting.remove(worker)
         self._held = True
 
     def __exit__(self, *_raised: object) -> None:
@@ -168,7 +158,7 @@ class TurnLock:
         if self._waiting:
             worker = self._waiting.pop(0)
             if worker.owner is None or not worker.owner.dead:
-                self._workers.loop.call_soon(worker.wake)
+                self._workers.loop.call_soon(worker.go_on)
 
 
 def require_alive() -> None:
