@@ -17,7 +17,6 @@ QUICK = (
     "what was removed stays",
     "the notebook stores over any base",
     "files are not exchanged",
-    "a note is not compared before a write",
     "the feed's removals are passed over",
     "a call that fails has no end in the audit chain",
     "a merge takes the last tag that shows a note",

@@ -36,6 +36,7 @@ def explore(*arguments: str, hashes: str = "0") -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow("explores as long as it says")
 @pytest.mark.parametrize("world", WORLDS)
 def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
     most = MOST_LONG // len(WORLDS) if LONG else MOST_OF_A_WORLD
@@ -47,7 +48,7 @@ def test_everything_holds_in_the_schedules_of_the_day(world: str) -> None:
 
 
 @pytest.mark.slow("imports everything in two processes")
-@pytest.mark.parametrize("world", sample("again", list(WORLDS), 2))
+@pytest.mark.parametrize("world", sample("again", list(WORLDS), 1))
 def test_a_seed_gives_the_same_run_whatever_hashes_are_and_after_others(world: str) -> None:
     chosen = ("--world", world, "--seed", "again", "--seconds", "60", "--digests")
     many = explore(*chosen, "--most", "4")
@@ -126,7 +127,11 @@ def _texts(folder: Folder, place: Path) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("world", [one for one in WORLDS if "files" in one or "http" in one])
+REAL = [one for one in WORLDS if "files" in one or "http" in one]
+
+
+@pytest.mark.slow("some load an account first")
+@pytest.mark.parametrize("world", sample("same", REAL, 12))
 def test_a_real_store_makes_the_same_run_to_the_byte(world: str) -> None:
     first, second = (seeded(world, "same", 0) for _ in range(2))
     assert first.story == second.story
