@@ -138,6 +138,17 @@ def test_a_real_store_makes_the_same_run_to_the_byte(world: str) -> None:
     assert first.digest == second.digest
 
 
+def test_kept_schedules_come_first_and_then_seeds_and_neighbours_by_turns() -> None:
+    world = "simplenote over http, hidden"
+    kept = [one for one in KEPT if one.world == world]
+    chosen = {"world": world, "seed": "turns", "first": 3, "most": 2} | FOREVER
+    played = [one.digest for one in share(chosen | {"digests": False}, 0, 1)]
+    first = [replayed(world, one.schedule, rests=False).digest for one in kept]
+    numbers = zip((3, 4), kept, strict=True)
+    turns = [(seeded(world, "turns", at), neighbour(one, "turns", 3)) for at, one in numbers]
+    assert played == first + [one.digest for turn in turns for one in turn]
+
+
 @pytest.mark.slow("loads several worlds")
 def test_a_neighbour_is_the_same_run_to_the_byte_and_replays() -> None:
     for kept in KEPT[::12]:
