@@ -372,10 +372,16 @@ class PartsWorld(World):
             self._forget_values(self._mark_of(made.saved.note.content))
             self.oracle.tags.forget(note_id)
         elif not answer.ok:
-            self.oracle.require_can_undo(server, note_id, answer)
+            if not self._others_write(server):
+                self.oracle.require_can_undo(server, note_id, answer)
         else:
             undone = server.saves[-1] if server.saves[-1] is not made else None
             self.oracle.require_undone(server, made, undone)
+
+    def _others_write(self, server: Server) -> bool:
+        """Tell whether the other server may write, or may have written, what it has no answer about."""
+        taken_back = any("takes a call back" in key for key in self.chooser.made)
+        return taken_back or any(one.busy for one in self.servers if one is not server)
 
     def forget_labels(self, note_id: str) -> None:
         """See ``World.forget_labels``."""
