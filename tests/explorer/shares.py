@@ -43,7 +43,7 @@ def share(args: dict[str, Any], first: int, step: int) -> Iterator[Outcome]:
 
 
 def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
-    """Yield the kept schedules, then those of a seed and neighbours of kept ones, as many: worlds and kept ones take turns."""
+    """Yield the kept schedules, then two of a seed and a neighbour of a kept one: worlds and kept ones take turns."""
     worlds = [args["world"]] if args["world"] else list(WORLDS)
     kept = [one for one in KEPT if one.world in worlds]
     for one in kept if not args["digests"] else ():
@@ -51,8 +51,9 @@ def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
     seed, first, most = args["seed"], args["first"], args["most"]
     numbers = range(first, first + most)
     seeds = (partial(seeded, world, seed, number) for number in numbers for world in worlds)
-    near = (partial(neighbour, one, seed, at) for at in itertools.count(first) for one in kept)
-    yield from zip(seeds, near, strict=False) if kept else ([one] for one in seeds)
+    near = (partial(neighbour, one, seed, at) for at in numbers for one in kept)
+    while pair := list(itertools.islice(seeds, 2)):
+        yield [*pair, *itertools.islice(near, 1)]
 
 
 @contextmanager
