@@ -249,9 +249,6 @@ BREAKS: dict[str, Break] = {
     "a canvas that the disk refuses is given up": Break(
         "vault files, links", _refused_canvas_given_up, ("cards show",)
     ),
-}
-"""By what is broken."""
-RARE: dict[str, Break] = {
     "tags that a repeated write has cost a note stay away": Break(
         "simplenote over http, apart",
         _lacking_tags_not_looked_for,
@@ -267,4 +264,4 @@ RARE: dict[str, Break] = {
         "vault files", _tags_below_lines_dropped, ("lost",)
     ),
 }
-"""Those that few schedules show."""
+"""By what is broken."""

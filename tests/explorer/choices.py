@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from explorer.swarm import Swarm
 
 Schedule = dict[str, int]
+ANOTHER = -1
+"""Stands in a schedule for any option but the calm one."""
 MOST_TURNS = 8
 SECONDS = (0.4, 3.0, 40.0, 400.0)
 """Seconds that an event may be late: within a poll, beyond it, beyond a lease, beyond a pause."""
@@ -56,14 +58,18 @@ class Rates:
 
 
 class Chooser:
-    """Decide from a seed, or as a ``schedule`` says; ``made`` is the schedule so far.
+    """Decide from a seed, as a ``schedule`` says, or both; ``made`` is the schedule so far.
 
-    ``mute`` True: all choices are calm, and no key is counted.
+    ``mute`` True: all choices are calm, and no key is counted. ``added``: what is not in the schedule is decided by the
+    seed, so much as often as by a seed alone.
     """
 
-    def __init__(self, *, seed: str = "", schedule: Mapping[str, int] | None = None) -> None:
-        self._draws = None if schedule is not None else random.Random(seed)
-        self._given = {} if schedule is None else schedule
+    def __init__(
+        self, *, seed: str = "", schedule: Mapping[str, int] | None = None, added: float = 1.0
+    ) -> None:
+        self._draws = random.Random(seed) if schedule is None or seed else None
+        self._given = schedule or {}
+        self._added = added
         self._times: Counter[str] = Counter()
         self.rates = (
             Rates(0, 0, 0, 0, 0, 0, 0, 0)
@@ -88,12 +94,13 @@ class Chooser:
             return 0
         self._times[label] += 1
         key = f"{label} #{self._times[label]}"
+        chosen = min(self._given.get(key, 0), options - 1)
         if self._draws is None or self._swarm is None:
-            chosen = min(self._given.get(key, 0), options - 1)
-        elif self._draws.random() < self._swarm.rate(label, rate):
+            pass
+        elif chosen == ANOTHER:
+            chosen = self._draws.randrange(1, options)
+        elif not chosen and self._draws.random() < self._swarm.rate(label, rate) * self._added:
             chosen = self._draws.choice(self._swarm.options(label, names))
-        else:
-            return 0
         if chosen:
             self.made[key] = chosen
         return chosen
@@ -103,7 +110,7 @@ class Chooser:
 
         It goes on, "repeats" it, "leaves", or is "late": the answer has been sent by then, and it repeats the call.
         """
-        if not self.rates.takes_back and self._draws is not None:
+        if not self.rates.takes_back and not self._given and self._draws is not None:
             return ""  # such runs are the same without this choice
         options = ("", "goes on", "repeats", "leaves", "late")
         return self.among(f"{who} takes a call back", options, rate=self.rates.takes_back)
@@ -120,7 +127,7 @@ class Chooser:
 
     def delay_step(self, owner: str) -> int:
         """See ``Decider.delay_step``."""
-        if not self.rates.steps and self._draws is not None:
+        if not self.rates.steps and not self._given and self._draws is not None:
             return 0
         return self.choose(f"a step of {owner}", 1 + MOST_TURNS, rate=self.rates.steps)
 

@@ -73,7 +73,7 @@ class Client:
         world, name = self._server.world, self._server.name
         if not self._connects:
             self._connects = True
-            world.loop.create_task(self._serve())
+            world.loop.create_task(self._serve()).add_done_callback(world.see_end)
         while self._transport is None:
             await world.loop.gate(f"the client of {name} connects", late=False)
         self._calls += 1

@@ -58,7 +58,7 @@ class FolderWorld(LinkWorld):
                     break
                 with server.process.running():
                     asked = self.loop.create_task(self._move(server, self._open[server.name]))
-                asked.add_done_callback(self._see_end)
+                asked.add_done_callback(self.see_end)
                 self.loop.run_until(asked.done, deadline=self.loop.time() + HEALING_SECONDS)
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
         super()._read_histories()

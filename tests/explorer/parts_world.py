@@ -92,7 +92,7 @@ class PartsWorld(World):
             if server.alive and server.name in self._open and not self.oracle.broken:
                 with server.process.running():
                     asked = self.loop.create_task(self._ask_for(server, self._open[server.name]))
-                asked.add_done_callback(self._see_end)
+                asked.add_done_callback(self.see_end)
                 deadline = self.loop.time() + HEALING_SECONDS
                 self.loop.run_until(asked.done, deadline=deadline)
         self.loop.run_until(self._in_step, deadline=self.loop.time() + HEALING_SECONDS)
@@ -372,10 +372,16 @@ class PartsWorld(World):
             self._forget_values(self._mark_of(made.saved.note.content))
             self.oracle.tags.forget(note_id)
         elif not answer.ok:
-            self.oracle.require_can_undo(server, note_id, answer)
+            if not self._others_write(server):
+                self.oracle.require_can_undo(server, note_id, answer)
         elif server.saves:  # else the undo was done, taken back and called again
             undone = server.saves[-1] if server.saves[-1] is not made else None
             self.oracle.require_undone(server, made, undone)
+
+    def _others_write(self, server: Server) -> bool:
+        """Tell whether the other server may write, or may have written, what it has no answer about."""
+        taken_back = any("takes a call back" in key for key in self.chooser.made)
+        return taken_back or any(one.busy for one in self.servers if one is not server)
 
     def forget_labels(self, note_id: str) -> None:
         """See ``World.forget_labels``."""

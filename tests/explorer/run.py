@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from typing import Any
 
 from explorer.choices import Chooser, Schedule
 from explorer.folders import Folders
+from explorer.kept import Kept, near
 from explorer.loop import EVENT_SECONDS, DeterministicLoop
 from explorer.machine import Clock, simulated
 from explorer.oracle import Broken
@@ -144,6 +146,14 @@ def seeded(world: str, seed: str, number: int) -> Outcome:
     """Play the schedule of a seed."""
     name = f"{seed}/{world}/{number}"
     return play(world, Chooser(seed=name), rests=number % RESTING == 0)
+
+
+def neighbour(kept: Kept, seed: str, number: int) -> Outcome:
+    """Play a schedule like one that is kept."""
+    name = f"{seed}/near {kept.about}/{number}"
+    schedule, added = near(kept, random.Random(name))
+    chooser = Chooser(seed=name, schedule=schedule, added=added)
+    return play(kept.world, chooser, rests=number % RESTING == 0)
 
 
 def replayed(world: str, schedule: Schedule, *, rests: bool = True) -> Outcome:

@@ -1,12 +1,13 @@
-"""Share schedules among the worlds and the processors: the worlds take turns, and each processor plays its part."""
+"""Share schedules among the worlds and the processors: worlds and kept schedules take turns, and each processor plays its part."""
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty
 from typing import Any
 
@@ -16,15 +17,15 @@ from explorer.breaks_acts import BREAKS as BREAKS_ACTS
 from explorer.breaks_files import BREAKS as BREAKS_FILES
 from explorer.breaks_http import BREAKS as BREAKS_HTTP
 from explorer.breaks_once import BREAKS as BREAKS_ONCE
-from explorer.breaks_once import RARE
 from explorer.breaks_parts import BREAKS as BREAKS_PARTS
 from explorer.breaks_subtle import BREAKS as BREAKS_SUBTLE
 from explorer.breaks_taken_back import BREAKS as BREAKS_TAKEN_BACK
-from explorer.run import Outcome, seeded
-from explorer.world import SMALL, WORLDS
+from explorer.kept import KEPT
+from explorer.run import Outcome, neighbour, replayed, seeded
+from explorer.world import WORLDS
 
 BREAKS_OF_ACTS = BREAKS_ACTS | BREAKS_ACCOUNT | BREAKS_PARTS
-ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | RARE | BREAKS_SUBTLE
+ALL_BREAKS = BREAKS | BREAKS_FILES | BREAKS_HTTP | BREAKS_ONCE | BREAKS_SUBTLE
 ALL_BREAKS |= BREAKS_TAKEN_BACK
 ALL_BREAKS |= {name: Break(*one) for name, one in BREAKS_OF_ACTS.items()}
 _END_SECONDS = 60
@@ -32,21 +33,27 @@ _END_SECONDS = 60
 
 
 def share(args: dict[str, Any], first: int, step: int) -> Iterator[Outcome]:
-    """Play every so many-th schedule, in the order in which the worlds take turns."""
-    turns = _turns([args["world"]] if args["world"] else list(WORLDS), args["first"], args["most"])
+    """Play every so many-th turn."""
     ends = time.perf_counter() + args["seconds"]
-    for number, world in itertools.islice(turns, first, None, step):
-        yield seeded(world, args["seed"], number)
+    for turn in itertools.islice(_turns(args), first, None, step):
+        for play in turn:
+            yield play()
         if time.perf_counter() > ends:
             return
 
 
-def _turns(worlds: Sequence[str], first: int, most: int) -> Iterator[tuple[int, str]]:
-    for turn in range(most):
-        for world in worlds:
-            size = (WORLDS | SMALL)[world].turns
-            for number in range(turn * size, min(most, turn * size + size)):
-                yield first + number, world
+def _turns(args: dict[str, Any]) -> Iterator[Sequence[Callable[[], Outcome]]]:
+    """Yield the kept schedules, then two of a seed and a neighbour of a kept one: worlds and kept ones take turns."""
+    worlds = [args["world"]] if args["world"] else list(WORLDS)
+    kept = [one for one in KEPT if one.world in worlds]
+    for one in kept if not args["digests"] else ():
+        yield [partial(replayed, one.world, one.schedule, rests=False)]
+    seed, first, most = args["seed"], args["first"], args["most"]
+    numbers = range(first, first + most)
+    seeds = (partial(seeded, world, seed, number) for number in numbers for world in worlds)
+    near = (partial(neighbour, one, seed, at) for at in numbers for one in kept)
+    while pair := list(itertools.islice(seeds, 2)):
+        yield [*pair, *itertools.islice(near, 1)]
 
 
 @contextmanager

@@ -87,8 +87,6 @@ class Plan:
     """What each does, where that is no choice."""
     only: tuple[str, ...] = ()
     """Names of the acts of servers, where they are not all."""
-    turns: int = 1
-    """Schedules in a row, where the worlds take turns."""
     shows: tuple[str, ...] = ()
     """Tags of which a note needs one to be seen; the first notes have them all. (): any note is seen."""
 
@@ -323,7 +321,7 @@ class World:
                 with server.process.running():
                     asked.append(self.loop.create_task(server.history(note_id)))
         for one in asked:
-            one.add_done_callback(self._see_end)
+            one.add_done_callback(self.see_end)
         deadline = self.loop.time() + QUIET_SECONDS
         self.loop.run_until(lambda: all(one.done() for one in asked), deadline=deadline)
 
@@ -453,13 +451,14 @@ class World:
             if name == "nothing":
                 continue
             act = self.loop.create_task(self._act(server, name))
-            act.add_done_callback(self._see_end)
+            act.add_done_callback(self.see_end)
             # A client may call again before it is answered.
             label = f"act {number} of {server.name} is not awaited"
             if not self.chooser.choose(label, 2, rate=self.chooser.rates.order / 2):
                 await act
 
-    def _see_end(self, act: asyncio.Task[None]) -> None:
+    def see_end(self, act: asyncio.Task[None]) -> None:
+        """Keep the error of a task that nobody waits for."""
         error = None if act.cancelled() else act.exception()
         if error is not None and not isinstance(error, Killed | Broken):
             self.loop.errors.append(error)
@@ -878,8 +877,6 @@ _HTTP: dict[str, Callable[[World], Place]] = {
     "trilium over http": lambda world: TriliumPlace(world, "0.102.1"),
     "trilium 0.93 over http": lambda world: TriliumPlace(world, "0.93.0"),
 }
-_TURNS = {"simplenote over http": 6}
-"""Its store has as much code as others, of which more worlds are."""
 WORLDS: dict[str, Plan] = {
     **{row: Plan(memory(traits)) for row, traits in ROWS.items()},
     **{f"{row}, apart": Plan(memory(traits), apart=True) for row, traits in ROWS.items()},
@@ -892,11 +889,8 @@ WORLDS: dict[str, Plan] = {
     "vault files": Plan(VaultPlace),
     "vault files, apart": Plan(VaultPlace, apart=True),
     "vault files, hidden": Plan(VaultPlace, hides=True),
-    **{name: Plan(place, turns=_TURNS.get(name, 1)) for name, place in _HTTP.items()},
-    **{
-        f"{name}, apart": Plan(place, apart=True, turns=_TURNS.get(name, 1))
-        for name, place in _HTTP.items()
-    },
+    **{name: Plan(place) for name, place in _HTTP.items()},
+    **{f"{name}, apart": Plan(place, apart=True) for name, place in _HTTP.items()},
     **{f"{name}, hidden": Plan(place, hides=True) for name, place in _HTTP.items()},
     **{
         f"{row}, {changes} changes": Plan(memory(ROWS[row]), world=_account, changes=changes)

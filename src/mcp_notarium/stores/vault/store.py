@@ -533,6 +533,9 @@ class VaultStore:
             self._save()
         self._pages = {}
         self._note_pages.forget()
+        await run_in_thread(self._end_watching)
+
+    def _end_watching(self) -> None:
         with self._looking:
             self._watch.close()
 
