@@ -158,7 +158,6 @@ def heal(actions: StartupActions) -> str:
     if not _may_heal(actions):
         return ""
     options = ChangeOptions(
-        bounds=actions.bounds,
         system=actions.inspector.keychain,
         clock=actions.clock,
         at=actions.at,

@@ -161,7 +161,7 @@ def _reencrypt(
         key_file_store.finish_interrupted_change(folder, inspection.files, now=now)
         generation.remove_retired(folder, inspection.database, before)
         writer.quarantine_unknown(before)
-        slot = key_slots.open_slot(before, found.passphrase, bounds=options.bounds).slot
+        slot = key_slots.open_slot(before, found.passphrase).slot
         current = ProvenKey(before, found, slot)
         _require_worth_it(current, replacing=new is not None)
         carried = _find_carried(settings, options, current, replacing=new is not None)
@@ -248,12 +248,12 @@ def _build(
     parameters: Parameters | KdfPolicy,
 ) -> tuple[KeyFile, DataKey]:
     """Build the next key file, with the slots whose secrets are known; nothing is written yet."""
-    data_key, bounds = DataKey.generate(), writer.options.bounds
+    data_key = DataKey.generate()
     frame = key_slots.start_for_new_data_key(
         current.keyfile, data_key, owner_hash=writer.settings.owner_hash
     )
     slots = [
-        key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id], bounds=bounds)
+        key_slots.rewrap_slot(frame, data_key, slot, carried[slot.id])
         for slot in current.keyfile.slots
         if slot.id in carried
     ]
@@ -266,15 +266,9 @@ def _build(
             if before and (not _is_added_beside(current) or len(before) == 1)
             else ""
         )
-        slots.append(
-            key_slots.new_slot(
-                frame, data_key, new, parameters=parameters, label=label, bounds=bounds
-            )
-        )
+        slots.append(key_slots.new_slot(frame, data_key, new, parameters=parameters, label=label))
     rotated = None if new is None else int(writer.options.clock())
-    new_keyfile = key_slots.replace_slots(
-        frame, data_key, slots=tuple(slots), rotated=rotated, bounds=bounds
-    )
+    new_keyfile = key_slots.replace_slots(frame, data_key, slots=tuple(slots), rotated=rotated)
     return new_keyfile, data_key
 
 
@@ -313,7 +307,7 @@ def _find_carried(
     secret = options.system.get(keychain.KEY, settings.owner_hash)
     with suppress(WrongKey):
         if secret is not None:
-            opened = key_slots.open_slot(current.keyfile, secret, bounds=options.bounds).slot
+            opened = key_slots.open_slot(current.keyfile, secret).slot
             if opened.type is SlotType.KEYCHAIN:
                 carried[opened.id] = secret
     return carried
