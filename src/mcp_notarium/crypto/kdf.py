@@ -159,9 +159,9 @@ def refuse(parameters: Parameters) -> str | None:
     """Return why these parameters are refused, or None."""
     if not parameters.for_passphrases:
         return None
-    low, high = RANGES[type(parameters)]
+    least, most = map(asdict, RANGES[type(parameters)])
     for name, number in asdict(parameters).items():
-        if not getattr(low, name) <= number <= getattr(high, name):
+        if not least[name] <= number <= most[name]:
             return f"{parameters.name}: {name} out of bounds"
     return parameters.fault
 
