@@ -163,7 +163,6 @@ class Nearest(Protocol):
         self, text: str, *, most: int, among: Sequence[int] | None = None
     ) -> list[tuple[int, float]]:
         """Return the nearest notes (pk, cosine), best first; ``among``: of these notes only."""
-        ...
 
 
 class SearchIndex:
