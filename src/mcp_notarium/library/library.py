@@ -6,17 +6,8 @@ the store has answered.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-)
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -25,11 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_notarium.domain.block_gaps import Form
 from mcp_notarium.domain.characters import path_key, tag_key
 from mcp_notarium.domain.note import Content, Note, WriteState, with_digits
-from mcp_notarium.errors import (
-    NoteNotFound,
-    NoteReadOnly,
-    StoreError,
-)
+from mcp_notarium.errors import NoteNotFound, NoteReadOnly, StoreError
 from mcp_notarium.library.attachments import NoteFiles
 from mcp_notarium.library.day_notes import DayNotes
 from mcp_notarium.library.history import History

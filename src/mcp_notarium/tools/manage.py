@@ -22,14 +22,7 @@ from mcp_notarium.domain.policy import LOOKING, Action, Field
 from mcp_notarium.errors import InvalidRequest, VersionConflict
 from mcp_notarium.markup.obsidian_links import find_links
 from mcp_notarium.system import SYSTEM
-from mcp_notarium.tools import (
-    bulk_changes,
-    bulk_undo,
-    folders,
-    history,
-    properties,
-    tags,
-)
+from mcp_notarium.tools import bulk_changes, bulk_undo, folders, history, properties, tags
 from mcp_notarium.tools.answers import (
     Duplicate,
     DuplicateNote,

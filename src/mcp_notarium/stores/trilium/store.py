@@ -12,12 +12,7 @@ from dataclasses import replace
 from html import escape
 
 from mcp_notarium.domain.note import Content, PendingWrite, Published, Revision
-from mcp_notarium.errors import (
-    CursorLost,
-    NoteNotFound,
-    StoreProtocolError,
-    StoreRejected,
-)
+from mcp_notarium.errors import CursorLost, NoteNotFound, StoreProtocolError, StoreRejected
 from mcp_notarium.markup import html_codec
 from mcp_notarium.markup.templates import TAG, Filling
 from mcp_notarium.secret import Secret
@@ -53,15 +48,9 @@ from mcp_notarium.stores.trilium.kind import KIND
 from mcp_notarium.stores.trilium.moves import NAME, Moves
 from mcp_notarium.stores.trilium.native import NativeTrilium
 from mcp_notarium.stores.trilium.note_codec import HTML, MIMES, NoteObject, pairs_of, values_of
-from mcp_notarium.stores.trilium.note_reader import (
-    NoteReader,
-)
+from mcp_notarium.stores.trilium.note_reader import NoteReader
 from mcp_notarium.stores.trilium.revisions import Revisions
-from mcp_notarium.stores.trilium.session import (
-    TriliumSession,
-    date_of,
-    value_of,
-)
+from mcp_notarium.stores.trilium.session import TriliumSession, date_of, value_of
 from mcp_notarium.stores.trilium.urls import Urls
 from mcp_notarium.stores.trilium.writes import NoteWrites
 
