@@ -45,7 +45,7 @@ COMMANDS = {
     "rotate into the keychain": lambda c: user_key_rotation.rotate_into_keychain(
         c, keychains.working(), from_keychain=False
     ),
-    "reencrypt": lambda c: rewrite.reencrypt(c, drop_others=True),
+    "reencrypt": rewrite.reencrypt,
     "open": open_cheaply,
 }
 

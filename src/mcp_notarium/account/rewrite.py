@@ -111,22 +111,21 @@ def reencrypt(
     new: Secret | None = None,
     parameters: Parameters | KdfPolicy | None = None,
     allow_weak: bool = False,
-    drop_others: bool = False,
     on_progress: OnProgress = lambda _done, _of: None,
     options: ChangeOptions = DEFAULTS,
 ) -> ReencryptionResult:
     """Re-encrypt the cache under a new data key, which ``new`` (None: the same key) opens.
 
     Slots whose secret is known are kept, with number, label and cost: the one that opened the cache, unless ``new``
-    replaces it, and the keychain's. ``drop_others`` permits dropping the rest. Raises ``SlotsRefused`` otherwise,
-    ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY names who has the cache open), with the old cache as
-    it was. Its ``state`` has what fails after the new one is active.
+    replaces it, and the keychain's; :func:`find_dropped_slots` tells which are not. Raises ``SlotsRefused`` if no key of
+    a person would be left, ``CacheFull``, and ``LockedError`` (start-up's verdicts; BUSY names who has the cache open),
+    with the old cache as it was. Its ``state`` has what fails after the new one is active.
     """
     if new is not None:
         require_new(new, account=settings.account.name, allow_weak=allow_weak)
     folder = find_account(settings)
     with generation.hold_alone(settings, folder, options, on_progress, _UNUSABLE) as writer:
-        return _reencrypt(writer, new, parameters or kdf_policy(settings), drop_others=drop_others)
+        return _reencrypt(writer, new, parameters or kdf_policy(settings))
 
 
 def dropped_slots_error(dropped: tuple[Slot, ...]) -> SlotsRefused:
@@ -147,8 +146,6 @@ def _reencrypt(
     writer: GenerationWriter,
     new: Secret | None,
     parameters: Parameters | KdfPolicy,
-    *,
-    drop_others: bool,
 ) -> ReencryptionResult:
     """Do everything that needs the locks."""
     settings, folder, options = writer.settings, writer.folder, writer.options
@@ -166,8 +163,6 @@ def _reencrypt(
         _require_worth_it(current, replacing=new is not None)
         carried = _find_carried(settings, options, current, replacing=new is not None)
         dropped = _find_dropped(current, carried, replacing=new is not None)
-        if dropped and not drop_others:
-            raise dropped_slots_error(dropped)
         writer.require_space(inspection.database)
         quarantined = quarantine.find_databases(folder)
         new_keyfile, data_key = _build(writer, current, carried, new, parameters)

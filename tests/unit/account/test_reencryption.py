@@ -155,9 +155,9 @@ def test_the_wrong_key_changes_nothing(tmp_path):
 def test_keys_that_are_not_at_hand_are_named_before_they_are_dropped(tmp_path):
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper)
-    error = refused(config, SlotsRefused)
-    assert "slot 2 (recovery)" in error.message
-    done = reencrypted(config, drop_others=True)
+    named = rewrite.dropped_slots_error(rewrite.find_dropped_slots(config, replacing=False)[1])
+    assert "slot 2 (recovery)" in named.message
+    done = reencrypted(config)
     assert [slot.id for slot in done.dropped] == [2]
     assert len(keyfile_of(config).slots) == 1
 
@@ -173,7 +173,7 @@ def test_the_slot_of_the_keychain_follows(tmp_path):
     by_keychain = replace(config, db_key=None, db_key_origin="", keychain=True)
     assert texts(by_keychain, system=system) == notes
     with pytest.raises(SlotsRefused, match="only one"):
-        reencrypted(by_keychain, drop_others=True, options=options)
+        reencrypted(by_keychain, options=options)
 
 
 def described(config):
@@ -204,7 +204,7 @@ def test_a_new_key_has_the_label_of_the_old_one_and_the_day_of_today(tmp_path):
     config = filled(tmp_path)
     key_changes.add(config, OLD, label="the laptop", parameters=CHEAPEST)
     options = ChangeOptions(old=OLD, clock=lambda: 1_800_000_000.0)
-    done = reencrypted(config, new=NEW, drop_others=True, options=options)
+    done = reencrypted(config, new=NEW, options=options)
     assert described(config) == [(3, "passphrase", "the laptop")]
     assert keyfile_of(config).rotated == 1_800_000_000
     assert ([slot.id for slot in done.gone], done.slot.id) == ([2], 3)
@@ -214,8 +214,8 @@ def test_the_recovery_key_that_was_used_follows_and_is_not_the_only_one(tmp_path
     config, paper = filled(tmp_path), user_key.generate_recovery_key()
     key_changes.add(config, paper, label="on paper")
     options = ChangeOptions(old=paper)
-    assert "only one" in refused(config, SlotsRefused, drop_others=True, options=options).message
-    done = reencrypted(config, new=NEW, drop_others=True, options=options)
+    assert "only one" in refused(config, SlotsRefused, options=options).message
+    done = reencrypted(config, new=NEW, options=options)
     assert described(config) == [
         (2, "recovery", "on paper"),
         (3, "passphrase", ""),
@@ -231,7 +231,7 @@ def test_the_keychain_keeps_its_own_key_beside_a_new_one(tmp_path):
     user_key_rotation.enable_keychain(config, system)
     kept = system.read_back(keychain.KEY, config.owner_hash)
     alone = replace(config, db_key=None, db_key_origin="", keychain=True)
-    reencrypted(alone, new=NEW, drop_others=True, options=options)
+    reencrypted(alone, new=NEW, options=options)
     assert [one[1] for one in described(config)] == ["keychain", "passphrase"]
     assert system.read_back(keychain.KEY, config.owner_hash) == kept
     assert texts(alone, system=system) == texts(replace(config, db_key=NEW))
@@ -242,9 +242,7 @@ def test_a_key_of_the_keychain_that_opens_nothing_blocks_no_other_key(tmp_path):
     user_key_rotation.enable_keychain(config, system)
     system.set(keychain.KEY, config.owner_hash, user_key.generate())
     options = ChangeOptions(system=system)
-    assert [slot.id for slot in reencrypted(config, drop_others=True, options=options).dropped] == [
-        2
-    ]
+    assert [slot.id for slot in reencrypted(config, options=options).dropped] == [2]
 
 
 def test_slots_that_would_not_follow_are_known_before_the_work_begins(tmp_path):
@@ -395,7 +393,6 @@ def test_the_cost_and_label_of_a_passphrase_that_is_dropped_are_not_lost(tmp_pat
         else config,
         new=NEW,
         parameters=KdfPolicy("argon2id", explicit=False, costs=(CHEAPEST,)),
-        drop_others=True,
         options=options,
     )
     assert done.slot is not None
