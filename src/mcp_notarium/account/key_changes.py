@@ -58,7 +58,6 @@ class ChangeOptions:
 
     old: Secret | None = None
     """Replaces the key of the settings."""
-    """Limits of the key derivation, for tests."""
     timeout: float = KEY_LOCK_SECONDS
     """Seconds to wait for the key lock."""
     system: Keychain | None = None
