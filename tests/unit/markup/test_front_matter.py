@@ -2,7 +2,8 @@
 
 import pytest
 
-from mcp_notarium.markup.front_matter import NotUnderstood, change_tags, read_tags
+from mcp_notarium.markup.front_edit import change_tags
+from mcp_notarium.markup.front_matter import NotUnderstood, read_tags
 
 
 @pytest.mark.parametrize("line", ["x: " + "[" * 60 + "]" * 60, "x: [" + "1, " * 12_000 + "1]"])
