@@ -52,10 +52,7 @@ def main() -> int:
     # All pages but the first are held back, so that a person can see what happens meanwhile.
     rest = threading.Event()
     simulator.faults.add(Hold(rest), query={"limit": str(PAGE), "data": "1"}, times=5)
-    with (
-        simulator.running(),
-        tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder,
-    ):
+    with simulator.running(), tempfile.TemporaryDirectory(prefix="notarium-demo-") as folder:
         stage = DemoRun(screen=screen, simulator=simulator, folder=Path(folder), rest=rest)
         asyncio.run(stage.run())
     screen.check(not Path(folder).exists(), "and nothing is left behind")

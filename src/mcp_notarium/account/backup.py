@@ -339,11 +339,7 @@ class RestoredKeyFile:
 
 
 def restore_key_file(
-    settings: Config,
-    path: Path | None,
-    key: Secret,
-    *,
-    at: StepHook = ignore_step,
+    settings: Config, path: Path | None, key: Secret, *, at: StepHook = ignore_step
 ) -> RestoredKeyFile:
     """Restore the key file of a backup, or a copy of the file itself, once ``key`` has opened the database with it.
 

@@ -78,10 +78,7 @@ def may_hold_unsent_text(settings: Config) -> bool:
     folder = check_folder(settings.account_dir)
     if not (folder.plain_database.exists() or folder.generations()):
         return False
-    with (
-        suppress(NotariumError),
-        closing(opener.open_cache(settings, read_only=True)) as opened,
-    ):
+    with suppress(NotariumError), closing(opener.open_cache(settings, read_only=True)) as opened:
         return JournalTable(opened.database).count() > 0
     return True
 

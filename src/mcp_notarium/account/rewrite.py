@@ -143,9 +143,7 @@ _Carried = dict[int, Secret]
 
 
 def _reencrypt(
-    writer: GenerationWriter,
-    new: Secret | None,
-    parameters: Parameters | KdfPolicy,
+    writer: GenerationWriter, new: Secret | None, parameters: Parameters | KdfPolicy
 ) -> ReencryptionResult:
     """Do everything that needs the locks."""
     settings, folder, options = writer.settings, writer.folder, writer.options
@@ -167,11 +165,7 @@ def _reencrypt(
         quarantined = quarantine.find_databases(folder)
         new_keyfile, data_key = _build(writer, current, carried, new, parameters)
         notes = writer.copy(
-            inspection.database,
-            new_keyfile,
-            data_key,
-            old_key=old_key,
-            replaces=before.generation,
+            inspection.database, new_keyfile, data_key, old_key=old_key, replaces=before.generation
         )
     replaced = companions(folder.database(before.generation))
 

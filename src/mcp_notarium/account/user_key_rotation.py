@@ -283,11 +283,7 @@ def _require_another(keyfile: KeyFile, *, without: Sequence[Slot]) -> None:
 
 
 def _exchange(
-    settings: Config,
-    system: Keychain,
-    stored: Secret,
-    secret: Secret,
-    options: ChangeOptions,
+    settings: Config, system: Keychain, stored: Secret, secret: Secret, options: ChangeOptions
 ) -> KeyFile:
     """Exchange the keychain's key: both keys open until the keychain, their only place, has the new one."""
     found = key_changes.list_slots(settings, stored)

@@ -43,12 +43,7 @@ class OpenedSlot:
 
 
 def build(
-    *,
-    data_key: DataKey,
-    passphrase: Secret,
-    parameters: kdf.Parameters,
-    owner_hash: str,
-    now: int,
+    *, data_key: DataKey, passphrase: Secret, parameters: kdf.Parameters, owner_hash: str, now: int
 ) -> KeyFile:
     """Make a new key file with one slot, sequence 1, new random identifiers and its MAC.
 
@@ -64,13 +59,7 @@ def build(
         rotated=None,
         slots=(),
     )
-    slot = new_slot(
-        empty,
-        data_key,
-        passphrase,
-        parameters=parameters,
-        label="",
-    )
+    slot = new_slot(empty, data_key, passphrase, parameters=parameters, label="")
     return _with_mac(replace(empty, slots=(slot,)), data_key)
 
 
@@ -108,11 +97,7 @@ def belongs_to(keyfile: KeyFile, data_key: DataKey, owner_hash: str) -> bool:
 
 
 def replace_slots(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    *,
-    slots: tuple[Slot, ...],
-    rotated: int | None = None,
+    keyfile: KeyFile, data_key: DataKey, *, slots: tuple[Slot, ...], rotated: int | None = None
 ) -> KeyFile:
     """Replace the slots of a key file; next sequence, new MAC.
 
@@ -180,12 +165,7 @@ def new_slot(
     return _wrap(keyfile, data_key, slot, key.material)
 
 
-def rewrap_slot(
-    keyfile: KeyFile,
-    data_key: DataKey,
-    slot: Slot,
-    secret: Secret,
-) -> Slot:
+def rewrap_slot(keyfile: KeyFile, data_key: DataKey, slot: Slot, secret: Secret) -> Slot:
     """Wrap the data key of another key file in a slot, which ``secret`` opens; the rest stays. Raises ``MalformedKey``."""
     salt, nonce = secrets.token_bytes(kdf.SALT_SIZE), secrets.token_bytes(NONCE_SIZE)
     fresh = replace(slot, salt=salt, nonce=nonce)
@@ -353,7 +333,7 @@ def rewrap(
 def _irreplaceable(slot: Slot) -> SlotsRefused:
     hint = {
         SlotType.RECOVERY: "`mcp-notarium keys recovery create` makes another one; then "
-        "`mcp-notarium keys remove` takes this one away.",
+        "`mcp-notarium keys remove` takes this one away."
     }.get(slot.type, "`mcp-notarium rotate-key --keychain` gives the keychain another key.")
     return SlotsRefused(
         f"{describe_slot(slot)} cannot be replaced by a typed key", resolution_hint=hint

@@ -148,9 +148,7 @@ def store(
 def store_copy(folder: AccountFolder, keyfile: KeyFile, *, at: StepHook = ignore_step) -> None:
     """Write the copy; after that no older slot is left in the folder."""
     replace_private(
-        folder.key_copy,
-        key_file_codec.serialise(keyfile),
-        at=lambda step: at(f"{step}_copy"),
+        folder.key_copy, key_file_codec.serialise(keyfile), at=lambda step: at(f"{step}_copy")
     )
 
 

@@ -46,8 +46,7 @@ class SchemaState:
 def state(database: Database) -> SchemaState:
     """Read version and application id."""
     return SchemaState(
-        version=database.user_version(),
-        application_id=database.number("PRAGMA application_id"),
+        version=database.user_version(), application_id=database.number("PRAGMA application_id")
     )
 
 

@@ -206,13 +206,7 @@ class SearchIndex:
         return replace(found, suggestions=near, read=read)
 
     async def _find_ranked(
-        self,
-        query: Query,
-        words: Sequence[Word],
-        page: Page,
-        *,
-        preview_lines: int,
-        corrects: bool,
+        self, query: Query, words: Sequence[Word], page: Page, *, preview_lines: int, corrects: bool
     ) -> Found:
         sought = count_words(self._db, query, words)
         read = None

@@ -361,14 +361,7 @@ class ViewCache(Cache):
         return self.database.number("SELECT local_version FROM notes WHERE id = ?", (note_id,))
 
     def _count(
-        self,
-        note_id: str,
-        stored: int,
-        *,
-        fresh: bool,
-        was_hidden: bool,
-        moved: bool,
-        first: bool,
+        self, note_id: str, stored: int, *, fresh: bool, was_hidden: bool, moved: bool, first: bool
     ) -> set[str]:
         """Number a note that has changed; return it if its numbers are counted otherwise from now on."""
         kept = self._numbers.get(note_id)

@@ -178,10 +178,7 @@ def _aggregated(changes: Sequence[Change]) -> list[Change]:
 
 def _span(first: Change, last: Change) -> Change:
     return replace(
-        last,
-        before=first.before,
-        start_version=first.start_version,
-        ccids=first.ccids + last.ccids,
+        last, before=first.before, start_version=first.start_version, ccids=first.ccids + last.ccids
     )
 
 
