@@ -93,6 +93,9 @@ class TriliumStore:
     codec_version = note_codec.VERSION
     day_tag = note_codec.DAY
     largest_file = LARGEST
+    is_file = staticmethod(is_file)
+    id_of_link = staticmethod(id_of_link)
+    day_of = staticmethod(note_codec.day_of)
 
     def __init__(
         self,
@@ -201,10 +204,6 @@ class TriliumStore:
         """See ``AskingStore.ask_attachments``."""
         return await self._attachments.ask(revision, seconds=seconds, tries=tries)
 
-    def is_file(self, revision: Revision) -> bool:
-        """See ``AskingStore.is_file``."""
-        return is_file(revision)
-
     async def find_owners(self, base: Revision | None, content: Content) -> Collection[str]:
         """See ``AskingStore.find_owners``."""
         try:
@@ -220,10 +219,6 @@ class TriliumStore:
     ) -> tuple[Attachment, bytes | None]:
         """See ``AttachmentStore.read_attachment``."""
         return await self._attachments.read(attachment.id, largest=largest)
-
-    def id_of_link(self, note_id: str, target: str) -> str:
-        """See ``AttachmentStore.id_of_link``."""
-        return id_of_link(note_id, target)
 
     async def keep_file(self, revision: Revision, name: str, kind: str, data: bytes) -> KeptFile:
         """See ``KeepingStore.keep_file``: as an attachment of the note."""
@@ -255,10 +250,6 @@ class TriliumStore:
         return Restored.BACK if there else Restored.LOST
 
     # The calendar
-
-    def day_of(self, revision: Revision) -> str:
-        """See ``DayMakingStore.day_of``."""
-        return note_codec.day_of(revision)
 
     async def find_day(self, day: str) -> str | None:
         """See ``DayMakingStore.find_day``."""
